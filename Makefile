@@ -1,0 +1,40 @@
+# Each verb does its own set-up in .venv; `make setup` does it alone.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: setup check test campaign docs bench demo clean
+
+$(BIN)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all,dev]'
+	touch $@
+
+setup: $(BIN)/.ready
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/waza docs --check
+
+test: setup
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The same tests at full size: kill loops, fuzzing, races. Takes many minutes.
+campaign: setup
+	WAZA_CAMPAIGN=full $(BIN)/python -m pytest -m campaign --timeout=3600
+
+docs: setup
+	$(BIN)/waza docs
+	$(BIN)/waza schema -o docs/schema
+
+bench: setup
+	bench/setup.sh
+	cd bench && ../$(BIN)/python bench.py --out results/run.jsonl && ../$(BIN)/python report.py results/run.jsonl
+
+demo: setup
+	$(BIN)/waza run examples/quickstart
+
+clean:
+	rm -rf $(VENV) docs/reference docs/schema .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,160 @@
+"""waza itself, through what its users call.
+
+W2  four graders (text: seven checks, tool_called, tool_order, max_tool_calls) on every trace; the traces are rewritten once
+    as Trace JSON lines, untimed; they are decoded and graded 500 at a time, so memory does not grow with their number.
+W3  a suite with `tasks_from`, the `mock` engine, seven text checks, a run folder with its journal (synced) and results.json.
+    variant "cli": `waza run` on N task files.
+W4  the `mock` engine with `delay_s: 0.1`, 50 workers.
+W5  the `program` grader in a pool of 4 threads.
+W6  what W3 left: every result and the summary; variant "header": the summary a listing shows.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path[:] = [p for p in sys.path if not p.endswith("adapters")]
+sys.path.insert(0, __file__.rsplit("/", 2)[0])
+import common as c  # noqa: E402
+
+CHUNK = 500
+TEXT = {"type": "text", "config": {"contains": list(c.CONTAINS), "not_contains": list(c.NOT_CONTAINS), "regex_match": list(c.REGEX)}}
+TOOLS = [
+    {"type": "tool_called", "config": {"required": list(c.TOOLS_REQUIRED)}},
+    {"type": "tool_order", "config": {"expected_order": list(c.TOOL_ORDER)}},
+    {"type": "max_tool_calls", "config": {"max_tool_calls": c.MAX_TOOL_CALLS}},
+]
+ph = c.Phases()
+
+
+def _trace_lines(n):
+    path = c.workdir("ours") / f"traces_{n}.jsonl"
+    if not path.exists():
+        with path.open("w") as f:
+            for t in c.load_traces(n):
+                events = [{"tool_name": k["name"], "args": k["args"], "result": k["result"]} for k in t["tool_calls"]]
+                f.write(json.dumps({"input": t["input"], "output": t["output"], "session_id": t["id"], "tool_events": events}) + "\n")
+    return path
+
+
+def w2(n, variant):
+    path = _trace_lines(n)
+    ph.mark("rewrite")
+    import waza
+    from itertools import islice
+
+    read = waza.Trace.from_json
+    text, *tools = [waza.load_grader(g) for g in (TEXT, *TOOLS)]
+    ph.mark("import")
+    passed = checks = 0
+    spent = {"decode_s": 0.0, "decode_cpu": 0.0, "grade_s": 0.0, "grade_cpu": 0.0}
+    with path.open("rb") as f:
+        while True:
+            a = time.perf_counter(), time.process_time()
+            traces = [read(line) for line in islice(f, CHUNK)]
+            if not traces:
+                break
+            b = time.perf_counter(), time.process_time()
+            for trace in traces:
+                grades = [text.grade(trace), *(grader.grade(trace) for grader in tools)]
+                passed += all(grade.passed for grade in grades)
+                checks += sum(check.ok is True for check in grades[0].checks) + sum(grade.passed for grade in grades[1:])
+            e = time.perf_counter(), time.process_time()
+            for k, x, y in (("decode", a, b), ("grade", b, e)):
+                spent[k + "_s"] += y[0] - x[0]
+                spent[k + "_cpu"] += y[1] - x[1]
+    c.emit(n=n, passed=passed, checks=checks, checks_run=10 * n, **ph.out, **spent)
+
+
+def _suite(name, n, mock, graders):
+    """Write a suite of n tasks once; `mock` gives the script of the task with a prompt."""
+    d = c.workdir(name)
+    if not (d / "eval.yaml").exists():
+        rows = [{"id": f"case{i}", "prompt": u, "mock": mock(u)} for i, u in enumerate(c.task_inputs(n))]
+        (d / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (d / "eval.yaml").write_text(json.dumps({"name": "s", "config": {"executor": "mock"}, "tasks_from": "tasks.jsonl", "graders": graders}))
+    return d
+
+
+def _conduct(d, workers):
+    from waza.runner.run import Listeners, conduct, order_for
+    from waza import load_spec
+
+    ph.mark("import")
+    shutil.rmtree(d / "runs", ignore_errors=True)
+    order = order_for(load_spec(d), workers=workers)
+    ph.mark("build")
+    run = conduct(order, Listeners())
+    ph.mark("run")
+    return run
+
+
+def w3(n, variant):
+    if variant == "cli":
+        return _w3_cli(n)
+    outputs = c.outputs(n)
+    d = _suite(f"ours_w3_{n}", n, lambda u: {"output": outputs[u]}, [TEXT])
+    ph.mark("prepare")
+    run = _conduct(d, 50)
+    passed = sum(result.status == "passed" for result in run.results)
+    c.emit(n=n, text_passed=passed, checks_run=7 * n, log_bytes=c.du(d / "runs"), **ph.out)
+
+
+def _w3_cli(n):
+    d = c.workdir(f"ours_w3cli_{n}")
+    (d / "tasks").mkdir(exist_ok=True)
+    outputs = c.outputs(n)
+    for i, u in enumerate(c.task_inputs(n)):
+        p = d / "tasks" / f"case{i:05d}.yaml"
+        if not p.exists():
+            lines = "\n".join("    " + line for line in outputs[u].split("\n"))
+            p.write_text(f"id: case{i}\ninputs:\n  prompt: {json.dumps(u)}\nmock:\n  output: |-\n{lines}\n")
+    (d / "eval.yaml").write_text(json.dumps({"name": "s", "config": {"executor": "mock"}, "tasks": ["tasks/*.yaml"], "graders": [TEXT]}))
+    shutil.rmtree(d / "runs", ignore_errors=True)
+    ph.mark("build")
+    exe = os.path.join(os.path.dirname(sys.executable), "waza")
+    subprocess.run([exe, "run", "."], cwd=d, stdout=subprocess.DEVNULL)
+    ph.mark("run")
+    c.emit(n=n, log_bytes=c.du(d / "runs"), verify=False, **ph.out)
+
+
+def w4(n, variant):
+    outputs = c.outputs(n)
+    d = _suite(f"ours_w4_{n}", n, lambda u: {"output": outputs[u], "delay_s": 0.1}, [{"type": "text", "config": {"contains": ["deployed to"]}}])
+    ph.mark("prepare")
+    run = _conduct(d, 50)
+    c.emit(n=n, total=len(run.results), **ph.out)
+
+
+def w5(n, variant):
+    from concurrent.futures import ThreadPoolExecutor
+
+    import waza
+
+    command = {"command": "/bin/true"} if variant != "python" else {"command": c.PYTHON, "args": ["-c", "pass"]}
+    grader = waza.load_grader({"type": "program", "config": command})
+    traces = [waza.Trace(input="x", output="y") for _ in range(n)]
+    ph.mark("build")
+    with ThreadPoolExecutor(4) as pool:
+        grades = list(pool.map(grader.grade, traces))
+    ph.mark("run")
+    c.emit(n=n, passed=sum(grade.passed for grade in grades), **ph.out)
+
+
+def w6(n, variant):
+    from waza.results.store import newest_run, read_run, summary_of
+    from waza.results.summary import summarize
+
+    ph.mark("import")
+    folder = newest_run(c.workdir(f"ours_w3_{n}") / "runs")
+    ph.mark("build")
+    summary = summary_of(folder).summary if variant == "header" else summarize(read_run(folder))
+    ph.mark("load")
+    c.emit(n=n, summary=str(summary)[:200], bytes=(Path(folder) / "journal.jsonl").stat().st_size, **ph.out)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "")

@@ -1,0 +1,5 @@
+"""`python -m waza` is `waza`."""
+
+from waza.cli import main
+
+main()

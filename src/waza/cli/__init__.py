@@ -1,0 +1,129 @@
+"""The command line: one file per command, loaded when called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from waza import __version__
+from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, WazaError
+
+COMMANDS = {
+    "init": "Start a project here: a suite that runs at once, offline.",
+    "new": "Add a suite, a task or a grader.",
+    "run": "Run a suite: let the agent work, grade it, say which claims held.",
+    "check": "Find every mistake in suites without running anything.",
+    "grade": "Grade stored traces or a stored run again; the agent is not called.",
+    "show": "Show a stored run, one of its tasks or one trial.",
+    "list": "List runs, graders, engines, or the tasks of a suite.",
+    "schema": "Print the JSON Schema of a file for your editor.",
+    "docs": "Write or check the reference pages.",
+    "completion": "Print the completion script for your shell.",
+}
+
+
+class LazyCommands(click.Group):
+    """A group that imports a command's file when it is called, so that `--help` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Return a command, importing its file."""
+        if name not in COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f"waza.cli.{name}").command
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command meant by the first word, or say which one was perhaps meant."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from waza.errors import did_you_mean  # only on a slip
+
+            ctx.fail(f"no command '{args[0]}'; {did_you_mean(args[0], list(COMMANDS))}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyCommands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example:  waza init && waza run",
+)
+@click.version_option(__version__, "--version", message="waza %(version)s")
+def cli() -> None:
+    """Know whether an AI agent did its job.
+
+    Write down what a good agent does (eval.yaml), run the agent or take its trace, and see which claims held.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; every end has its exit code."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Return the exit code of one command line; errors are told in one sentence, bugs leave a crash file."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        outcome: Any = cli.main(args=arguments, prog_name="waza", standalone_mode=False)
+        sys.stdout.flush()
+        return outcome if isinstance(outcome, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.Abort:
+        click.echo("stopped", err=True)
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except WazaError as error:
+        click.echo(_safe(error), err=True)
+        return error.exit_code
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001  the one place where a bug of ours ends: crash file, exit 4
+        return _crashed(error)
+
+
+def _safe(error: Exception) -> str:
+    from waza.reports._text import visible  # only on an error
+
+    return visible(str(error), lines=True)
+
+
+def _crashed(error: Exception) -> int:
+    """Write a crash file and say where it is."""
+    import tempfile  # only on a bug
+    import traceback
+
+    text = f"waza {__version__} on Python {sys.version}\n\n" + "".join(traceback.format_exception(error))
+    for folder in (".", tempfile.gettempdir()):
+        try:
+            handle, path = tempfile.mkstemp(prefix="crash-", suffix=".txt", dir=folder, text=True)
+        except OSError:
+            continue
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        click.echo(f"a bug in waza: {type(error).__name__}; the details are in {path}; please report them", err=True)
+        return EXIT_BUG
+    click.echo(text, err=True)
+    return EXIT_BUG

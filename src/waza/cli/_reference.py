@@ -1,0 +1,148 @@
+"""The reference pages and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waza.cli import COMMANDS, cli
+from waza.engines._base import ENGINES
+from waza.errors import SpecError
+from waza.graders._base import GRADERS
+from waza.sandbox.folders import SpecFolder
+from waza.spec.graders import build_grader
+from waza.spec.places import Place
+from waza.spec.reference import Page, engine_page, grader_page, page_of
+from waza.spec.shapes import (
+    AgentShape,
+    ConfigShape,
+    EvalShape,
+    FileShape,
+    HookShape,
+    HooksShape,
+    InputsShape,
+    MetricShape,
+    ProjectShape,
+    TaskShape,
+)
+from waza.spec.yaml12 import read_yaml
+
+_FILES = {
+    "eval.yaml": (EvalShape, ConfigShape, AgentShape, HooksShape, HookShape, MetricShape),
+    "task files": (TaskShape, InputsShape, FileShape),
+    ".waza.yaml": (ProjectShape,),
+}
+_YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.S | re.M)
+_NOT_THERE = ("is not there", "looked beside", "was not found")
+"""An example may name a file that only the reader has."""
+
+
+def pages() -> dict[str, str]:
+    """Return every page of the reference by its path."""
+    made = {f"graders/{name}.md": _page(grader_page(name), f"Grader `{name}`") for name in GRADERS.built_in()}
+    made |= {f"engines/{name}.md": _page(engine_page(name), f"Engine `{name}`") for name in ENGINES.built_in()}
+    made["files.md"] = _files_page()
+    made["commands.md"] = _commands_page()
+    made["index.md"] = _index()
+    return made
+
+
+def faults(root: Path) -> list[str]:
+    """Return what is undocumented and which examples do not load."""
+    found = []
+    for name in GRADERS.built_in():
+        found += [f"grader {name}: {fault}" for fault in _page_faults(grader_page(name))]
+    for name in ENGINES.built_in():
+        found += [f"engine {name}: {fault}" for fault in _page_faults(engine_page(name))]
+    for shapes in _FILES.values():
+        for shape in shapes:
+            found += [f"{shape.__name__}: {fault}" for fault in _field_faults(page_of(shape.__name__, shape))]
+    for page in sorted([*root.glob("docs/guide/*.md"), *root.glob("README.md")]):
+        found += [f"{page}: {fault}" for fault in _guide_faults(page)]
+    return found
+
+
+def _page(page: Page, title: str) -> str:
+    parts = [f"# {title}", page.text]
+    if page.example:
+        parts.append(f"```{page.language}\n{page.example}\n```")
+    parts.append(_table(page))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(page: Page) -> str:
+    if not page.fields:
+        return ""
+    rows = ["| key | type | default | |", "|---|---|---|---|"]
+    for field in page.fields:
+        default = "**required**" if field.required else field.default
+        cells = (f"`{field.key}`", field.type, default, field.text.replace("\n", " "))
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+def _files_page() -> str:
+    parts = ["# Files"]
+    for name, shapes in _FILES.items():
+        parts.append(f"## {name}")
+        for shape in shapes:
+            page = page_of(shape.__name__, shape)
+            parts += [page.summary, _table(page)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands_page() -> str:
+    parts = ["# Commands"]
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        if command is not None:
+            context = click.Context(command, info_name=f"waza {name}", terminal_width=100, max_content_width=100)
+            parts += [f"## waza {name}", f"```\n{command.get_help(context)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _index() -> str:
+    graders = [f"- [`{name}`](graders/{name}.md): {grader_page(name).summary}" for name in GRADERS.built_in()]
+    engines = [f"- [`{name}`](engines/{name}.md): {engine_page(name).summary}" for name in ENGINES.built_in()]
+    head = "# Reference\n\n[Files](files.md) · [Commands](commands.md)"
+    return "\n".join([head, "\n## Graders\n", *graders, "\n## Engines\n", *engines]) + "\n"
+
+
+def _page_faults(page: Page) -> Iterator[str]:
+    if not page.example:
+        yield "the docstring has no example"
+    elif page.language == "yaml":
+        yield from _example_faults(page.example)
+    yield from _field_faults(page)
+
+
+def _field_faults(page: Page) -> Iterator[str]:
+    for field in page.fields:
+        if not field.text:
+            yield f"option '{field.key}' has no text under it"
+
+
+def _example_faults(example: str) -> Iterator[str]:
+    try:
+        data: Any = read_yaml(example, "example")
+    except SpecError as error:
+        yield from map(str, error.problems)
+        return
+    entries = data if isinstance(data, list) else data.get("graders", []) if isinstance(data, dict) else []
+    for index, entry in enumerate(entries):
+        if isinstance(entry, dict) and "type" in entry:
+            _, problems = build_grader(entry, Place("example", data, (index,)), SpecFolder("."))
+            yield from (str(p) for p in problems if not any(words in p.message for words in _NOT_THERE))
+
+
+def _guide_faults(page: Path) -> Iterator[str]:
+    text = page.read_text(encoding="utf-8")
+    for block in _YAML_BLOCK.findall(text):
+        yield from _example_faults(block)
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        if "reference/" not in target and not (page.parent / target).exists():
+            yield f"the link to {target} leads nowhere"

@@ -1,0 +1,71 @@
+"""`waza check`: every mistake in a suite, without running anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from waza.cli._screen import say, show_problems
+from waza.errors import EXIT_PASSED, EXIT_USAGE, Problem, UsageError
+from waza.reports._text import plural
+from waza.spec.load import FILE, find_eval, read_spec
+
+
+@click.command(epilog="Example:  waza check .  ·  waza check evals/greeter/eval.yaml --quiet")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON lines.")
+@click.option("--strict", is_flag=True, help="Take warnings for errors.")
+def command(paths: tuple[Path, ...], quiet: bool, as_json: bool, strict: bool) -> int:
+    """Find every mistake in suites, offline, without running anything.
+
+    PATHS are eval files or folders; a folder is searched for eval.yaml. Without PATHS, the current folder.
+    """
+    wrong = 0
+    for file in find_suites(paths or (Path(),)):
+        spec, problems = read_spec(file)
+        shown = [p for p in problems if not quiet or p.severity == "error" or (strict and p.severity == "warning")]
+        if as_json:
+            _print_json(shown)
+        else:
+            show_problems(shown, to_stderr=False)
+        errors = sum(p.severity == "error" or (strict and p.severity == "warning") for p in problems)
+        wrong += bool(errors)
+        if not as_json and not quiet:
+            _summary(file, spec is not None and not errors, errors, len(spec.tasks) if spec else 0)
+    return EXIT_USAGE if wrong else EXIT_PASSED
+
+
+def find_suites(paths: tuple[Path, ...]) -> list[Path]:
+    """Return the eval files meant by the paths: each file, and every `eval.yaml` below each folder."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir() and not (path / FILE).is_file():
+            below = sorted(file for file in path.rglob(FILE) if not _hidden(file.relative_to(path)))
+            if not below:
+                raise UsageError(f"{path}: no {FILE} in this folder or below; `waza init` writes a first one")
+            found += [file.resolve() for file in below]
+        else:
+            found.append(find_eval(path))
+    return list(dict.fromkeys(found))
+
+
+def _hidden(path: Path) -> bool:
+    return any(part in ("node_modules", "runs") or (part.startswith(".") and part != ".github") for part in path.parts)
+
+
+def _summary(file: Path, good: bool, errors: int, tasks: int) -> None:
+    from waza.spec.project import shown
+
+    if good:
+        say(f"{shown(file)}: ok, {plural(tasks, 'task')}", "green")
+    else:
+        say(f"{shown(file)}: {plural(errors, 'mistake')}", "bold red")
+
+
+def _print_json(problems: list[Problem]) -> None:
+    import json
+
+    for problem in problems:
+        click.echo(json.dumps(problem._asdict()))

@@ -1,0 +1,114 @@
+"""`waza list`: runs, graders, engines, tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from waza.cli._screen import console, say
+from waza.errors import did_you_mean
+from waza.reports._text import visible
+from waza.results.store import StoredRun
+
+KINDS = ("graders", "engines", "runs", "tasks")
+
+
+@click.command(epilog="Example:  waza list graders  ·  waza list tasks evals/greeter  ·  waza list runs")
+@click.argument("kind", default="graders")
+@click.argument("path", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+def command(kind: str, path: Path | None, as_json: bool) -> int:
+    """List graders, engines, the tasks of a suite, or stored runs.
+
+    KIND is graders (default), engines, tasks or runs. PATH is the suite or project folder for tasks and runs.
+    """
+    if kind not in KINDS:
+        raise click.UsageError(f"'{kind}' cannot be listed; {did_you_mean(kind, KINDS)}")
+    rows = {"graders": _graders, "engines": _engines, "runs": _runs, "tasks": _tasks}[kind](path or Path())
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps(row))
+    if not as_json:
+        _table(rows, kind)
+    return 0
+
+
+def _graders(_: Path) -> list[dict[str, object]]:
+    from waza.graders._base import GRADERS
+    from waza.spec.reference import grader_page
+
+    return [{"type": name, "what it checks": grader_page(name).summary} for name in GRADERS.names()]
+
+
+def _engines(_: Path) -> list[dict[str, object]]:
+    from waza.engines._base import ENGINES
+    from waza.spec.reference import engine_page
+
+    return [{"engine": name, "what it runs": engine_page(name).summary} for name in ENGINES.names()]
+
+
+def _tasks(path: Path) -> list[dict[str, object]]:
+    from waza.spec.load import load_spec
+
+    spec = load_spec(path)
+    return [
+        {
+            "task": task.id,
+            "tags": ", ".join(task.tags),
+            "graders": ", ".join(grader.name for grader in spec.graders[task.id]),
+            "prompt": task.prompt,
+        }
+        for task in spec.tasks
+    ]
+
+
+def _table(rows: list[dict[str, object]], kind: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        say(f"no {kind} here")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for position, column in enumerate(rows[0]):
+        table.add_column(column, no_wrap=position == 0, overflow="ellipsis" if column == "prompt" else "fold",
+                         max_width=60 if column == "prompt" else None)  # fmt: skip
+    for row in rows:
+        table.add_row(*(Text(visible(str(value))) for value in row.values()))
+    console().print(table)
+
+
+def _runs(path: Path) -> list[dict[str, object]]:
+    from waza.cli._runs import runs_parents
+    from waza.results.store import list_runs
+
+    stored = [run for parent in runs_parents(path) for run in list_runs(parent)]
+    return [_run_row(run) for run in sorted(stored, key=lambda run: Path(run.folder).name, reverse=True)]
+
+
+def _run_row(stored: StoredRun) -> dict[str, object]:
+    from waza.reports._text import score, seconds
+
+    run, summary = stored.run, stored.summary
+    if summary is None:
+        return {
+            "run": run.id,
+            "suite": stored.problem,
+            "engine": "",
+            "model": "",
+            "passed": "",
+            "score": "",
+            "time": "",
+        }
+    state = "" if stored.is_complete else " (not complete)"
+    return {
+        "run": run.id,
+        "suite": run.name,
+        "engine": run.engine,
+        "model": run.model,
+        "passed": f"{summary.succeeded} of {summary.total_tests}{state}",
+        "score": score(summary.weighted_score),
+        "time": seconds(summary.duration_ms),
+    }

@@ -1,0 +1,124 @@
+"""`waza run`: let the agent work, grade it, say which claims held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waza.cli._progress import progress_for
+from waza.cli._report import report
+from waza.cli._screen import console, remark, say, show_problems
+from waza.errors import EXIT_PASSED
+from waza.reports._text import plural
+from waza.spec.load import load_spec
+from waza.spec.suite import EvalSpec
+
+
+@click.command(epilog="Example:  waza run examples/quickstart  ·  waza run eval.yaml --task 'greet*' --trials 3 -v")
+@click.argument("path", type=click.Path(path_type=Path), default=Path())
+@click.option("--engine", help="The engine, instead of the suite's; `waza list engines` names them.")
+@click.option("--replay", type=click.Path(path_type=Path), help="Take stored traces instead of running an agent.")
+@click.option("--task", "tasks", multiple=True, help="Only tasks whose id or name fits this glob; may be repeated.")
+@click.option("--tags", multiple=True, help="Only tasks with a tag that fits this glob; may be repeated.")
+@click.option("--trials", type=click.IntRange(1), help="How often each task is tried.")
+@click.option("--model", "models", multiple=True, help="The agent's model; repeat it for one run per model.")
+@click.option("--workers", type=click.IntRange(1), help="How many trials run at once.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per task, instead of the suite's.")
+@click.option("--fail-fast", is_flag=True, help="Stop after the first task that does not pass.")
+@click.option("--skip-graders", is_flag=True, help="Only run the agent; `waza grade` grades later.")
+@click.option("--dry-run", is_flag=True, help="Check everything and say what would run.")
+@click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are.")
+@click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
+@click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
+@click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every check, not only those that did not hold.")
+@click.option("-q", "--quiet", is_flag=True, help="Show the summary only.")
+def command(path: Path, **options: Any) -> int:
+    """Run a suite: PATH is an eval file or a folder that holds eval.yaml (default: the current folder).
+
+    Exit code 0: all passed; 1: something failed or a gate was missed; 2: the spec or the call is wrong;
+    3: nothing failed, but something could not be decided; 130/143: interrupted, results so far are kept.
+    """
+    spec = prepared(path, options)
+    if not options["quiet"] and not options["as_json"]:
+        show_problems(problem for problem in spec.notes if problem.severity == "warning")
+    engine = "replay" if options["replay"] else options["engine"]
+    if options["dry_run"]:
+        return _dry_run(spec, engine, options["trials"])
+    codes = [_one_model(spec, engine, model, options) for model in options["models"] or (None,)]
+    return max(codes, key=_severity)
+
+
+def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
+    """Return the suite with what the command line changes in it."""
+    spec = load_spec(path)
+    if options["tasks"] or options["tags"]:
+        spec = spec.select(options["tasks"], options["tags"])
+    if options["fail_fast"]:
+        spec = spec.with_config(fail_fast=True)
+    if options["timeout"]:
+        from msgspec.structs import replace as changed
+
+        spec = replace(spec, tasks=[changed(task, timeout_s=options["timeout"]) for task in spec.tasks])
+    if options["replay"]:
+        spec = replace(spec, engine_options=spec.engine_options | {"replay": str(options["replay"].resolve())})
+    if options["update_snapshots"]:
+        spec = replace(spec, graders={task: [_updating(g) for g in graders] for task, graders in spec.graders.items()})
+    return spec
+
+
+def _updating(grader: Any) -> Any:
+    return (
+        grader.model_copy(update={"update_snapshots": True})
+        if "update_snapshots" in type(grader).model_fields
+        else grader
+    )
+
+
+def _dry_run(spec: EvalSpec, engine: str | None, trials: int | None) -> int:
+    """Say what would run; nothing is started."""
+    spec.engine(engine)
+    name = engine or spec.config.executor or spec.project.defaults.engine
+    count = trials or spec.config.trials_per_task
+    for task in spec.tasks:
+        graders = ", ".join(grader.name for grader in spec.graders[task.id])
+        say(f"{task.id}  ({plural(count, 'trial')}; graders: {graders})")
+    say(f"\n{plural(len(spec.tasks) * count, 'trial')} with engine {name}; nothing was run")
+    return EXIT_PASSED
+
+
+def _one_model(spec: EvalSpec, engine: str | None, model: str | None, options: dict[str, Any]) -> int:
+    """Run the suite with one model and show the result; return its exit code."""
+    from waza.runner.run import conduct, order_for
+    from waza.runner.suite import Listeners, Stop
+
+    order = order_for(
+        spec,
+        engine=engine,
+        model=model,
+        trials=options["trials"],
+        workers=options["workers"],
+        keep_workspace=options["keep_workspace"],
+        skip_graders=options["skip_graders"],
+    )
+    stop = Stop()
+    total = sum(1 for _ in order.planned())
+    with progress_for(total, 0, console(stderr=True), quiet=options["quiet"] or options["as_json"]) as progress:
+        listeners = Listeners(
+            on_start=progress.on_start, on_result=progress.on_result, on_remark=progress.on_remark, stop=stop
+        )
+        run = conduct(order, listeners)
+    code = report(run, options, suffix=run.model if len(options["models"]) > 1 else "")
+    if stop.signal:
+        remark(f"{stop.reason}; {plural(len(run.results), 'result')} kept in {run.folder}", "yellow")
+        return 128 + stop.signal
+    return code
+
+
+def _severity(code: int) -> int:
+    """Order exit codes: an interruption first, then wrong, failed, undecided, passed."""
+    return {0: 0, 3: 1, 1: 2}.get(code, 3 + code)

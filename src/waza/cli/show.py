@@ -1,0 +1,102 @@
+"""`waza show`: a stored run, one of its tasks, one trial."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from waza.cli._runs import the_run
+from waza.cli._screen import console, remark, say
+from waza.errors import UsageError, did_you_mean
+from waza.model import Result, Run
+from waza.reports._text import clipped, seconds, visible
+from waza.reports.table import TableReport, result_lines
+from waza.results.store import read_run_and_warnings
+
+LONG = 2_000
+
+
+@click.command(
+    epilog="Example:  waza show  ·  waza show latest --task refund  ·  waza show latest --task refund --trial 2"
+)
+@click.argument("run", default="latest")
+@click.option("--task", help="One task: its prompt, output, grades and tool calls.")
+@click.option("--trial", type=click.IntRange(1), help="One trial of that task, with the whole transcript.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: results.json, or the trial as it is stored.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every check and whole texts.")
+def command(run: str, task: str | None, trial: int | None, as_json: bool, verbose: bool) -> int:
+    """Show a stored run: RUN is its folder, its id or the start of it, or `latest` (default)."""
+    folder = the_run(run)
+    stored, warnings = read_run_and_warnings(folder)
+    for warning in warnings:
+        remark(warning, "yellow")
+    if trial and not task:
+        raise UsageError("--trial needs --task")
+    results = _chosen(stored, task, trial)
+    if as_json:
+        _print_json(stored, results if task else None)
+    elif task is None:
+        TableReport(verbose=verbose).print(stored, console())
+        say(f"\nresults: {folder / 'results.json'}", "dim")
+    else:
+        for result in results:
+            _show_trial(stored, result, verbose=verbose, transcript=trial is not None)
+    return 0
+
+
+def _chosen(run: Run, task: str | None, trial: int | None) -> list[Result]:
+    if task is None:
+        return run.results
+    known = list(dict.fromkeys(result.task_id for result in run.results))
+    if task not in known:
+        raise UsageError(f"run {run.id} has no task '{task}'; {did_you_mean(task, known)}")
+    found = [result for result in run.results if result.task_id == task and trial in (None, result.trial)]
+    if not found:
+        raise UsageError(f"task '{task}' has no trial {trial}")
+    return found
+
+
+def _print_json(run: Run, results: list[Result] | None) -> None:
+    if results is None:
+        from waza.reports.json import JsonReport
+
+        click.echo(JsonReport().text(run))
+        return
+    from waza.results.plain import plain
+
+    for result in results:
+        click.echo(json.dumps(plain(result), ensure_ascii=False))
+
+
+def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) -> None:
+    """Print one trial: what was asked, what came back, what each grader says, what the agent did."""
+    screen = console()
+    trace = result.trace
+    say(f"{result.task_id} · trial {result.trial} · {result.status}", "bold")
+    width = 10**9 if verbose else LONG
+    for label, text in (("asked", trace.input), ("answered", trace.output), ("error", trace.error or "")):
+        if text:
+            say(label, "dim")
+            screen.print(Text(visible(clipped(text, width), lines=True)))
+    say("grades", "dim")
+    for line in result_lines(result, screen, verbose=True):
+        screen.print(line)
+    if trace.tool_events is None:
+        say("tool calls were not recorded", "dim")
+    elif trace.tool_events:
+        say("tool calls", "dim")
+        for number, event in enumerate(trace.tool_events, 1):
+            took = f"  {seconds(event.duration_ms)}" if event.duration_ms is not None else ""
+            mark = "" if event.success else "  failed"
+            args = json.dumps(event.args, ensure_ascii=False, default=str)
+            say(f"  {number}. {event.tool_name} {clipped(visible(args), 300)}{took}{mark}")
+    if transcript and trace.events:
+        say("transcript", "dim")
+        for entry in trace.events:
+            say("  " + clipped(visible(json.dumps(entry, ensure_ascii=False, default=str)), width))
+    if result.snapshot:
+        say(f"files: {Path(run.folder) / 'artifacts'} ({result.snapshot})", "dim")
+    say()

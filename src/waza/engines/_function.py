@@ -1,0 +1,101 @@
+"""Find a function by `module:name` and learn how it wants to be called."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from waza.errors import SpecError, did_you_mean
+from waza.sandbox.folders import SpecFolder
+
+
+def find_function(where: str, folder: SpecFolder) -> Callable[..., Any]:
+    """Return the function that `module:name` means, with the eval file's folder and the project's root importable.
+
+    Raises SpecError when the module cannot be imported or has no such function.
+    """
+    module_name, _, path = where.partition(":")
+    found: Any = _module(module_name, folder)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            known = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+            raise SpecError(f"'{module_name}' has no function '{path}'; {did_you_mean(name, known)}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise SpecError(f"'{where}' is not a function but {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
+
+
+def with_context(function: Callable[..., Any]) -> Callable[[str, Any], Any]:
+    """Return how to call a function that takes a prompt, or a prompt and a context.
+
+    The context is the second parameter, if that has no default or is called `context`, or a keyword `context`.
+    Raises SpecError when the function wants anything else.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return lambda prompt, _: function(prompt)
+    in_place = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = signature.parameters.get("context")
+    try:
+        if len(in_place) > 1 and (in_place[1].default is inspect.Parameter.empty or in_place[1] is named):
+            signature.bind("prompt", "context")
+            return lambda prompt, context: function(prompt, context)
+        if named is not None and named.kind is named.KEYWORD_ONLY:
+            signature.bind("prompt", context="context")
+            return lambda prompt, context: function(prompt, context=context)
+        signature.bind("prompt")
+    except TypeError as error:
+        raise SpecError(f"an agent takes (prompt) or (prompt, context), not {signature}: {error}") from None
+    return lambda prompt, _: function(prompt)
+
+
+def told(error: BaseException, folder: SpecFolder) -> str:
+    """Return what an exception says and the last line of the project's own code it came through."""
+    said = " ".join("".join(traceback.format_exception_only(error)).split())[:2_000]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_own(frame.filename, folder)]
+    if not own:
+        return said
+    place = Path(own[-1].filename).relative_to(folder.root)
+    return f"{said} ({place}:{own[-1].lineno}: {own[-1].line})"
+
+
+def _is_own(file: str, folder: SpecFolder) -> bool:
+    return Path(file).is_relative_to(folder.root) and "site-packages" not in Path(file).parts
+
+
+def _module(name: str, folder: SpecFolder) -> ModuleType:
+    ours = list(dict.fromkeys(map(str, (folder.base, folder.root))))
+    sys.path[:] = [*ours, *(path for path in sys.path if path not in ours)]
+    importlib.invalidate_caches()
+    _forget_namesake(name.partition(".")[0], ours)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            known = [file.stem for place in ours for file in Path(place).glob("*.py")]
+            hint = did_you_mean(name, known) if known else "there is no Python file beside the eval file"
+            raise SpecError(f"there is no module '{name}'; {hint}") from None
+        raise SpecError(f"'{name}' cannot be imported: {told(error, folder)}") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever an author's module does when it is imported
+        raise SpecError(f"'{name}' cannot be imported: {told(error, folder)}") from None
+
+
+def _forget_namesake(name: str, places: list[str]) -> None:
+    """Forget a module of the same name that another suite brought, so that ours is the one that is run."""
+    spec = PathFinder.find_spec(name, places)
+    loaded = sys.modules.get(name)
+    if loaded is None or spec is None or not spec.origin or name in sys.stdlib_module_names:
+        return
+    if getattr(loaded, "__file__", None) != spec.origin:
+        for other in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+            del sys.modules[other]

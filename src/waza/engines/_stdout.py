@@ -1,0 +1,113 @@
+"""What a `command` agent printed, as a trace. Text is never more than text: only an author's word makes it events."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from waza.errors import EngineError, TraceError
+from waza.model import JSON, Trace
+from waza.sandbox.process import Finished
+
+OutputFormat = Literal["text", "json", "jsonl"]
+_ERROR_CHARS = 2_000
+
+
+def read_turn(finished: Finished, prompt: str, how: OutputFormat, program: str) -> Trace:
+    """Return the trace of one start of a program; raise EngineError when it did not run, or not as it promised."""
+    said = finished.stderr.text[-_ERROR_CHARS:].strip()
+    said = f"; {said}" if said else ""
+    if finished.trouble and not finished.timed_out:
+        raise EngineError(f"the agent '{program}' could not run: {finished.trouble}{said}")
+    trace = _printed(finished, prompt, how, program)
+    if finished.timed_out:
+        trace = replace(trace, status="timeout", error=finished.trouble + said)
+    elif finished.exit_code:
+        trace = replace(trace, status="failure", error=f"it ended with code {finished.exit_code}{said}")
+    elif trace.status == "error":
+        raise EngineError(f"the agent '{program}' says that it could not run: {trace.error or 'it gives no reason'}")
+    if finished.isolation != "none":
+        trace = replace(trace, extra=trace.extra | {"isolation": finished.isolation})
+    return replace(trace, duration_ms=finished.duration_ms, leftovers=finished.leftovers)
+
+
+def _printed(finished: Finished, prompt: str, how: OutputFormat, program: str) -> Trace:
+    """Return standard output as promised, or as plain text where the agent failed before it could keep its promise."""
+    printed = finished.stdout
+    try:
+        return read_stdout(printed.text, prompt, how, is_whole=not finished.timed_out)
+    except TraceError as error:
+        if finished.timed_out or finished.exit_code:
+            return read_stdout(printed.text, prompt, "text")
+        cut = f" ({printed.omitted_bytes} bytes were left out: raise max_output_mb)" if printed.omitted_bytes else ""
+        raise EngineError(f"the agent '{program}' did not keep to `output_format: {how}`: {error}{cut}") from None
+
+
+def read_stdout(text: str, prompt: str, how: OutputFormat, *, is_whole: bool = True) -> Trace:
+    """Return the trace that standard output is; raise TraceError when it is not in the promised format.
+
+    With `is_whole` false the agent was ended early: JSON lines may then stop anywhere.
+    """
+    if how == "json":
+        return _trace(_object(text, "standard output"), prompt)
+    if how == "jsonl":
+        return _read_lines(text, prompt, is_whole)
+    return Trace(input=prompt, output=text.rstrip("\r\n"))
+
+
+def _read_lines(text: str, prompt: str, is_whole: bool) -> Trace:
+    events: list[JSON] = []
+    calls: list[dict[str, JSON]] = []
+    last: dict[str, JSON] | None = None
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    for number, line in lines:
+        if last is not None:
+            raise TraceError(f"line {number} stands after the line with `output`, which is the last one")
+        try:
+            item = _object(line, f"line {number}")
+        except TraceError:
+            if is_whole or number != lines[-1][0]:
+                raise
+            break
+        if "type" in item:
+            events.append(item)
+            _follow(item, calls)
+        elif "tool_name" in item:
+            calls.append(item)
+        elif "output" in item:
+            last = item
+        else:
+            raise TraceError(f"line {number} has none of `type`, `tool_name` and `output`")
+    if last is None and is_whole:
+        raise TraceError("there is no last line with `output`")
+    calls = [{"sequence": number} | call for number, call in enumerate(calls, 1)]
+    return _trace({"events": events or None, "tool_events": calls, "output": ""} | (last or {}), prompt)
+
+
+def _follow(event: dict[str, JSON], calls: list[dict[str, JSON]]) -> None:
+    """Make a tool call of a `tool_call` event, and give it what its `tool_result` says."""
+    told = {key: value for key, value in event.items() if key != "type"}
+    if event["type"] == "tool_call":
+        calls.append(told)
+    elif event["type"] == "tool_result":
+        identity = event.get("tool_call_id")
+        open_calls = [call for call in calls if identity is not None and call.get("tool_call_id") == identity]
+        if not open_calls:
+            raise TraceError(f"the result of a tool call that was not made: {identity!r}")
+        open_calls[-1].update({key: told[key] for key in ("result", "success", "duration_ms", "error") if key in told})
+
+
+def _object(text: str, where: str) -> dict[str, JSON]:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise TraceError(f"{where} is not JSON: {error}; logs belong on standard error") from None
+    if not isinstance(value, dict):
+        raise TraceError(f"{where} is not a JSON object")
+    return value
+
+
+def _trace(tree: dict[str, JSON], prompt: str) -> Trace:
+    return Trace.from_json(tree | {"input": prompt})

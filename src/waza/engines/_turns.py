@@ -1,0 +1,73 @@
+"""A conversation of several turns, each one start of the agent, as one trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from waza.model import JSON, ToolEvent, Trace, Usage
+
+
+def join_turns(prompts: Sequence[str], turns: Sequence[Trace]) -> Trace:
+    """Return the traces of successive prompts as one: the last answer, and all that was done on the way.
+
+    What one turn did not record is not recorded for the whole: a sum over the others would be too small.
+    """
+    if len(turns) == 1:
+        return turns[0]
+    return replace(
+        turns[-1],
+        input=prompts[0],
+        duration_ms=_sum(turn.duration_ms for turn in turns),
+        events=[event for number, turn in enumerate(turns, 1) for event in _events(prompts[number - 1], turn, number)],
+        tool_events=_tool_events(turns),
+        usage=_usage(turns),
+        skill_invocations=_all(turn.skill_invocations for turn in turns),
+        steps=_sum(turn.steps for turn in turns),
+        leftovers=_sum(turn.leftovers for turn in turns),
+    )
+
+
+def _events(prompt: str, turn: Trace, number: int) -> list[dict[str, JSON]]:
+    answer = [{"type": "assistant_message", "turn": number, "content": turn.output}]
+    return [{"type": "user_message", "turn": number, "content": prompt}, *(turn.events or answer)]
+
+
+def _tool_events(turns: Sequence[Trace]) -> list[ToolEvent] | None:
+    """Return all tool calls, numbered through; the agent's own turns of a later prompt follow on those before."""
+    found: list[ToolEvent] = []
+    before = 0
+    for turn in turns:
+        if turn.tool_events is None:
+            return None
+        found += [
+            replace(event, turn=before + event.turn, sequence=len(found) + number)
+            for number, event in enumerate(turn.tool_events, 1)
+        ]
+        before = max((event.turn for event in found), default=before)
+    return found
+
+
+def _usage(turns: Sequence[Trace]) -> Usage | None:
+    used = [turn.usage for turn in turns if turn.usage is not None]
+    if len(used) < len(turns):
+        return None
+    names = [info.name for info in msgspec.structs.fields(Usage) if info.name != "extra"]
+    return Usage(**{name: _sum(getattr(usage, name) for usage in used) for name in names})
+
+
+def _sum(values: Iterable[Any]) -> Any:
+    found = list(values)
+    return None if None in found else sum(found)
+
+
+def _all(lists: Iterable[list[Any] | None]) -> list[Any] | None:
+    found: list[Any] = []
+    for items in lists:
+        if items is None:
+            return None
+        found += items
+    return found

@@ -1,0 +1,241 @@
+"""The `mock` engine: an agent that does what a script says, offline and free. And the shapes of such scripts."""
+
+from __future__ import annotations
+
+import time
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from waza.engines._base import Engine, Options, Room
+from waza.errors import EngineError
+from waza.model import JSON, SkillInvocation, Task, ToolEvent, Trace, Trial, Usage
+from waza.sandbox.folders import inner_path
+from waza.sandbox.tree import opened, writing
+
+UNSCRIPTED = "mock engine: no script for this task"
+"""All that an unscripted mock says; never the prompt, so that no check can pass by accident."""
+
+_InnerPath = Annotated[str, AfterValidator(inner_path)]
+_Count = Annotated[int, Field(ge=0)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class MockToolEvent(Options):
+    """One tool call with what came of it, as in a trace."""
+
+    tool_name: _Name
+    """The tool."""
+    args: Any = {}
+    """What it was called with."""
+    result: Any = None
+    """What it gave back."""
+    success: bool = True
+    """Whether it worked."""
+    turn: Annotated[int, Field(ge=1)] = 1
+    """The turn of the conversation it belongs to."""
+    sequence: int | None = None
+    """Its place among all calls; counted from 1 if left out."""
+    tool_call_id: str | None = None
+    """An id that ties the call to its result."""
+    duration_ms: _Amount | None = None
+    """How long it took."""
+    error: str | None = None
+    """What went wrong."""
+
+
+class MockUsage(Options):
+    """What the agent is said to have consumed; what is left out was not recorded."""
+
+    input_tokens: _Count | None = None
+    """Tokens read."""
+    output_tokens: _Count | None = None
+    """Tokens written."""
+    cache_read_tokens: _Count | None = None
+    """Tokens read from a cache."""
+    cache_write_tokens: _Count | None = None
+    """Tokens written to a cache."""
+    turns: _Count | None = None
+    """Turns of the conversation."""
+    llm_calls: _Count | None = None
+    """Calls of a model."""
+    cost_usd: _Amount | None = None
+    """The price."""
+
+
+class MockSkill(Options):
+    """One use of a skill."""
+
+    name: _Name
+    """The skill."""
+    path: str | None = None
+    """Its file."""
+
+
+class MockTrial(Options):
+    """What the agent does in one trial."""
+
+    output: str = ""
+    """What the agent says at the end, after the last follow-up prompt too."""
+    tool_events: list[MockToolEvent] = []
+    """The tools it calls, in order."""
+    skill_invocations: list[_Name | MockSkill] = []
+    """The skills it uses: names, or name and path."""
+    available_skills: list[str] | None = None
+    """The skills it could have used."""
+    files: dict[_InnerPath, str] = {}
+    """Files it writes into the workspace: path and content."""
+    usage: MockUsage | None = None
+    """What it consumes; not recorded if left out."""
+    events: list[dict[str, Any]] | None = None
+    """The transcript; made from the tool calls and the output if left out."""
+    steps: _Count | None = None
+    """How many steps it takes; the number of events if left out."""
+    outcome: dict[str, Any] = {}
+    """Structured state it ends with."""
+    status: Literal["success", "failure", "timeout"] = "success"
+    """How it ends. For an agent that could not run at all use `error`."""
+    error: str = ""
+    """Why the agent could not run; the trial is then an error, and nothing else of the script happens."""
+    delay_s: _Amount = 0
+    """How long it takes to answer. Past the task's time limit it never does: the files and tool calls are there, the
+    output is not, and the status is `timeout`."""
+    duration_ms: _Amount | None = None
+    """How long it is said to have taken; measured if left out."""
+
+
+class MockScript(MockTrial):
+    """What the agent does on one task."""
+
+    trials: Annotated[list[MockTrial], Field(min_length=1)] | None = None
+    """What differs from trial to trial; the other keys hold for all. After the last entry the first comes again."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("the script is empty; give at least `output`")
+        return self
+
+    def of_trial(self, number: int) -> MockTrial:
+        """Return what happens in the trial with this number, counted from 1."""
+        if not self.trials:
+            return self
+        own = self.trials[(number - 1) % len(self.trials)]
+        return self.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+
+
+class MockFile(Options):
+    """The scripts of a suite, in `mock.yaml` beside the eval file."""
+
+    default: MockScript | None = None
+    """The script of every task that has no other."""
+    tasks: dict[_Name, MockScript] = {}
+    """Scripts by task id; a key may be a pattern such as `greet-*`."""
+
+
+def script_for(file: MockFile, task_id: str) -> MockScript | None:
+    """Return a task's script: the one under its id, else under the first pattern that fits, else the default."""
+    if task_id in file.tasks:
+        return file.tasks[task_id]
+    fitting = (script for pattern, script in file.tasks.items() if fnmatchcase(task_id, pattern))
+    return next(fitting, file.default)
+
+
+class MockEngine(Engine):
+    """Do what the task's `mock:` script says, or its entry in `mock.yaml` beside the eval file. Costs nothing.
+
+    ```yaml
+    config:
+      executor: mock
+    tasks:
+      - id: greet
+        prompt: Say hello
+        mock:
+          output: Hello there
+          tool_events: [{tool_name: read_file, args: {path: names.txt}}]
+    ```
+
+    Without a script the agent says only that it is a mock, and neither tools nor skills nor tokens are recorded.
+    """
+
+    async def run(self, trial: Trial, room: Room) -> Trace:
+        """Return what the script says about this trial, with its files in the workspace."""
+        started = time.perf_counter()
+        if trial.task.mock is None:
+            return Trace(input=trial.task.prompt, output=UNSCRIPTED, engine="mock", model=trial.model or None)
+        script = _script(trial.task).of_trial(trial.number)
+        if script.error:
+            raise EngineError(script.error)
+        _write_files(script.files, room)
+        if script.delay_s:
+            import asyncio  # checking a spec loads this file, and has no need of an event loop
+
+            await asyncio.sleep(min(script.delay_s, trial.task.timeout_s))
+        if script.delay_s > trial.task.timeout_s:
+            script = script.model_copy(update={"status": "timeout", "output": ""})
+        return _trace(trial, script, (time.perf_counter() - started) * 1000)
+
+
+def _trace(trial: Trial, script: MockTrial, measured_ms: float) -> Trace:
+    tool_events = [_tool_event(event, number) for number, event in enumerate(script.tool_events, 1)]
+    return Trace(
+        input=trial.task.prompt,
+        output=script.output,
+        status=script.status,
+        duration_ms=measured_ms if script.duration_ms is None else script.duration_ms,
+        model=trial.model or None,
+        engine="mock",
+        outcome=script.outcome,
+        events=_transcript(tool_events, script.output) if script.events is None else script.events,
+        tool_events=tool_events,
+        usage=Usage(**script.usage.model_dump()) if script.usage else None,
+        skill_invocations=[_skill(skill) for skill in script.skill_invocations],
+        available_skills=script.available_skills,
+        steps=script.steps,
+    )
+
+
+def _script(task: Task) -> MockScript:
+    try:
+        return MockScript.model_validate(task.mock)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "mock"
+        raise EngineError(f"the script of task '{task.id}' is wrong: {place}: {first['msg']}") from None
+
+
+def _write_files(files: dict[str, str], room: Room) -> None:
+    if not files:
+        return
+    with opened(room.workspace) as root:
+        for path, content in files.items():
+            try:
+                with writing(root, path, 0o644) as out:
+                    out.write(content.encode())
+            except (OSError, UnicodeEncodeError) as error:
+                raise EngineError(f"the mock cannot write its file '{path}': {error}") from None
+
+
+def _tool_event(event: MockToolEvent, number: int) -> ToolEvent:
+    return ToolEvent(**(event.model_dump() | {"sequence": number if event.sequence is None else event.sequence}))
+
+
+def _skill(skill: str | MockSkill) -> SkillInvocation:
+    return SkillInvocation(name=skill) if isinstance(skill, str) else SkillInvocation(name=skill.name, path=skill.path)
+
+
+def _transcript(tool_events: list[ToolEvent], output: str) -> list[dict[str, JSON]]:
+    """Return the events of a trial that called these tools and then answered."""
+    events: list[dict[str, JSON]] = []
+    for tool in tool_events:
+        about = {
+            "turn": tool.turn,
+            "tool_name": tool.tool_name,
+            "tool_call_id": tool.tool_call_id or f"{tool.sequence}",
+        }
+        events.append({"type": "tool_call", **about, "args": tool.args})
+        events.append({"type": "tool_result", **about, "result": tool.result, "success": tool.success})
+    turn = max((tool.turn for tool in tool_events), default=1)
+    return events + ([{"type": "assistant_message", "turn": turn, "content": output}] if output else [])

@@ -1,0 +1,149 @@
+"""The errors waza raises, and the exit code each one means.
+
+    WazaError                 anything a person can act on (exit 2)
+    ├── SpecError             the spec is wrong: every mistake in it at once
+    ├── UsageError            the command line or a call is wrong
+    ├── TraceError            a recorded trace cannot be read
+    ├── StoreError            results cannot be written or read (exit 3)
+    ├── EngineError           the agent could not run: the trial is an error, never a failure
+    └── Undecidable           a grader has no evidence: the grade is an error, never a failure
+
+What lives here is what every room may raise; nothing here imports from above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+EXIT_PASSED = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_UNDECIDED = 3
+EXIT_BUG = 4
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class WazaError(Exception):
+    """A mistake or a fault that a person can act on; printed without a traceback."""
+
+    exit_code = EXIT_USAGE
+
+
+class Problem(NamedTuple):
+    """One thing found in a spec: where it stands, what it is, how to mend it."""
+
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    path: str = ""
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        parts = [place, self.path, self.message]
+        if self.severity != "error":
+            parts.insert(-1, self.severity)
+        return ": ".join(part for part in parts if part)
+
+
+class SpecError(WazaError):
+    """A spec that is refused, with all of its problems."""
+
+    def __init__(self, problems: str | Problem | Iterable[Problem]) -> None:
+        if isinstance(problems, str):
+            problems = Problem(problems)
+        self.problems: list[Problem] = [problems] if isinstance(problems, Problem) else list(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class UsageError(WazaError):
+    """A command line or a call that asks for something that is not there."""
+
+
+class TraceError(WazaError):
+    """A recorded trace that cannot be read."""
+
+
+class StoreError(WazaError):
+    """Results that cannot be written or read."""
+
+    exit_code = EXIT_UNDECIDED
+
+
+class EngineError(WazaError):
+    """An agent that could not run; the trial's status is `error`."""
+
+    exit_code = EXIT_UNDECIDED
+
+
+class Undecidable(WazaError):
+    """Evidence that was not recorded; the grade's status is `error`."""
+
+    exit_code = EXIT_UNDECIDED
+
+
+_SAYINGS = {
+    "output_excludes": "output_not_contains",
+    "skill_activated": "should_trigger",
+    "forbidden_match": "regex_not_match",
+    "trials": "trials_per_task",
+    "timeout": "timeout_seconds",
+    "engine": "executor",
+    "must_contain": "contains",
+    "must_not_contain": "not_contains",
+    "must_match": "regex_match",
+    "must_not_match": "regex_not_match",
+    "input": "prompt",
+    "cmd": "command",
+}
+"""Words that authors of public suites use, and the key they mean."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` is a slip or another word for, or None."""
+    known = list(known)
+    if (meant := _SAYINGS.get(name)) in known:
+        return meant
+    lowered = name.lower().replace("-", "_")
+    best: tuple[int, int, str] | None = None
+    for candidate in known:
+        other = candidate.lower().replace("-", "_")
+        allowed = max(1, min(3, len(other) // 3))
+        distance = _edit_distance(lowered, other, allowed)
+        if distance <= allowed:
+            rank = (distance, -_common_prefix(lowered, other), candidate)
+            best = rank if best is None or rank < best else best
+    return best[2] if best else None
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return the end of a sentence about an unknown `name`: a suggestion, or what is known."""
+    if suggestion := nearest(name, known):
+        return f"did you mean '{suggestion}'?"
+    return f"known: {', '.join(sorted(known))}" if known else "nothing is allowed here"
+
+
+def _common_prefix(one: str, other: str) -> int:
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return index
+    return min(len(one), len(other))
+
+
+def _edit_distance(one: str, other: str, limit: int) -> int:
+    """Return the number of single-letter slips (swaps too) between two words, or limit + 1."""
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        two_before, before, row = before, row, [i]
+        for j, b in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                cost = min(cost, two_before[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

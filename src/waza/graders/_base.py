@@ -1,0 +1,149 @@
+"""What every grader is: typed options, checks on a trace, one verdict.
+
+A grader yields checks; score, feedback and status are worked out here, once. A grader with a score of its own
+overrides `verdict`. Nothing here knows YAML: `waza.spec.graders` builds graders from specs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from msgspec.structs import replace
+from pydantic import ConfigDict, Field, model_validator
+
+from waza.errors import Undecidable
+from waza.model import JSON, Check, Files, Grade, GradeStatus, ToolEvent, Trace
+from waza.options import Options
+from waza.plugins import Folder
+from waza.sandbox.folders import SpecFolder
+from waza.sandbox.workspace import Workspace
+
+GRADERS = Folder("graders", "Grader")
+WRAPPER = ("name", "weight", "folder")
+"""Fields of every grader that are not options of its `config:`."""
+
+
+class Grader(Options):
+    """Check one aspect of a trace."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    all_held: ClassVar[str] = "All checks passed"
+    """What the feedback says when nothing is wrong."""
+    waits: ClassVar[bool] = False
+    """Whether grading waits for another process; such a grader gets a thread of its own in a run."""
+    needs_one_of: ClassVar[tuple[str, ...]] = ()
+    """Options of which at least one must be given and not empty, or the grader would check nothing."""
+
+    name: str = ""
+    """How the grade is called in results; the type if left out."""
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """Its share in the composite score; never decides passed or failed."""
+    folder: SpecFolder = Field(default_factory=SpecFolder, exclude=True)
+    """Where relative paths of this grader start."""
+
+    @model_validator(mode="after")
+    def _checks_something(self) -> Self:
+        if self.needs_one_of and not any(getattr(self, option) for option in self.needs_one_of):
+            raise ValueError(f"this grader checks nothing; give at least one of: {', '.join(self.needs_one_of)}")
+        return self
+
+    @classmethod
+    def type_name(cls) -> str:
+        """Return the YAML `type:`; the file's name for our own graders."""
+        module = cls.__module__
+        return module.rsplit(".", 1)[-1] if module.startswith("waza.graders.") else cls.__name__
+
+    def checks(self, trace: Trace) -> Iterable[Check]:
+        """Yield one check per claim this grader makes about the trace."""
+        raise NotImplementedError(f"{type(self).__name__} has no checks")
+
+    def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
+        """Return score and whether the trace passed; by default the share of checks that held, and all of them."""
+        held = sum(check.ok is True for check in checks)
+        return held / len(checks), held == len(checks)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return what a person or a program may want to know beside the checks."""
+        return {}
+
+    def grade(
+        self, trace: Trace, task: Any = None, *, workspace: str | Path | Files | None = None, judge: Any = None
+    ) -> Grade:
+        """Return the verdict on `trace`; `workspace` is the folder as the agent left it.
+
+        `task` is accepted for callers shaped like evaldeck's; graders of ours find all they need in the trace.
+        """
+        started = time.perf_counter()
+        if workspace is not None:
+            files = Workspace(workspace) if isinstance(workspace, (str, Path)) else workspace
+            trace = replace(trace, files=files)
+        try:
+            grade = self._grade(trace, judge)
+        except Undecidable as reason:
+            grade = self._make("error", 0.0, str(reason))
+        except Exception as error:  # noqa: BLE001  one broken grader must not discard the other grades of a trial
+            grade = self._make("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
+        return replace(grade, duration_ms=(time.perf_counter() - started) * 1000)
+
+    async def agrade(self, trace: Trace, task: Any = None, **evidence: Any) -> Grade:
+        """Return what `grade` returns, for callers that have an event loop."""
+        return self.grade(trace, task, **evidence)
+
+    def _grade(self, trace: Trace, judge: Any) -> Grade:
+        found = self.checks(trace)
+        checks = found if isinstance(found, list) else list(found)
+        if not checks:
+            return self._make("error", 0.0, "the grader checked nothing")
+        score, passed = self.verdict(trace, checks)
+        if not 0.0 <= score <= 1.0:
+            return self._make("error", 0.0, f"the grader gave the score {score}, which is not between 0 and 1")
+        status: GradeStatus = "passed" if passed else "failed"
+        if not any(check.ok is False for check in checks) and any(check.ok is None for check in checks):
+            status, score = "error", 0.0
+        wrong = [check for check in checks if check.ok is (None if status == "error" else False)]
+        feedback = "; ".join(dict.fromkeys(check.failure or f"not so: {check.claim}" for check in wrong))
+        return self._make(status, score, feedback or self.all_held, checks, self.details(trace, checks))
+
+    def _make(
+        self,
+        status: GradeStatus,
+        score: float,
+        feedback: str,
+        checks: list[Check] | None = None,
+        details: dict[str, JSON] | None = None,
+    ) -> Grade:
+        kind = self.type_name()
+        return Grade(
+            name=self.name or kind,
+            type=kind,
+            status=status,
+            score=score,
+            weight=self.weight,
+            feedback=feedback,
+            checks=checks or [],
+            details=details or {},
+        )
+
+
+def tool_events(trace: Trace) -> list[ToolEvent]:
+    """Return the tool calls; raise Undecidable when the engine could not observe them."""
+    if trace.tool_events is None:
+        raise Undecidable("tool calls were not recorded: this engine cannot observe them")
+    return trace.tool_events
+
+
+def files_of(trace: Trace) -> Files:
+    """Return the workspace; raise Undecidable when there is none."""
+    if trace.files is None:
+        raise Undecidable("no workspace: the files the agent left were not recorded")
+    return trace.files
+
+
+def undecided(claims: Iterable[str], reason: str) -> Iterator[Check]:
+    """Yield one undecided check per claim, all for the same reason."""
+    for claim in claims:
+        yield Check(None, claim, f"cannot tell whether {claim}: {reason}")

@@ -1,0 +1,204 @@
+"""Expected tool calls against the calls that were made: one check an expectation, and a certificate for each.
+
+The certificate says which calls an expectation took, or the nearest call and what differed, or that it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+from pydantic import PrivateAttr, model_validator
+
+from waza.graders._align import AlignedChecks, Alignment, Need, Order, align, certificate
+from waza.graders._fields import Bound
+from waza.graders._match import CallMatcher, Found, find
+from waza.model import JSON, Check, ToolEvent
+from waza.options import Options
+
+_NO_LIMIT = 1 << 62
+
+
+class Count(Options):
+    """How many calls an expectation stands for; at least one of the two."""
+
+    min: Bound | None = None
+    """How many calls it needs; 1 if left out, 0 where `max` is 0."""
+    max: Bound | None = None
+    """How many calls may fit it, all calls counted."""
+
+    @model_validator(mode="after")
+    def _can_fail(self) -> Self:
+        if self.max is None and not self.min:
+            raise ValueError("a count needs a 'max', or a 'min' of 1 or more")
+        if self.max is not None and self.min is not None and self.min > self.max:
+            raise ValueError(f"min ({self.min}) is above max ({self.max})")
+        return self
+
+
+class Expectation(CallMatcher):
+    """One call, or several alike, that must be made."""
+
+    count: Count | None = None
+    """How many such calls: `{min, max}`; one if left out."""
+
+    _need: Need = PrivateAttr(default=Need())
+
+    @model_validator(mode="after")
+    def _set_need(self) -> Self:
+        if self.count is not None:
+            low, high = self.count.min, self.count.max
+            if low is None:
+                low = 0 if high == 0 else 1
+            self._need = Need(low, _NO_LIMIT if high is None else high)
+        return self
+
+    @property
+    def need(self) -> Need:
+        """How many calls it needs, and may take."""
+        return self._need
+
+    @property
+    def most(self) -> int | None:
+        """How many calls may fit it, or None."""
+        return None if self.count is None else self.count.max
+
+
+class _Scene(NamedTuple):
+    """One trace as its expectations see it."""
+
+    expect: Sequence[Expectation]
+    events: list[ToolEvent]
+    found: list[Found]
+    sure: Alignment
+    """The assignment over the calls that fit for sure."""
+    possible: Alignment
+    """The assignment if every call nobody can tell would fit; the same one where there is none."""
+    misplaced: dict[int, int]
+    """For expectations short of calls: one that fits, but out of order."""
+    nearest: dict[int, int]
+    """For other expectations short of calls: the call of that tool whose arguments differ least."""
+
+
+def expectation_checks(
+    order: Order, expect: Sequence[Expectation], names: list[str], events: list[ToolEvent]
+) -> AlignedChecks:
+    """Return one check per expectation, and one for calls nobody expected where the order is exact."""
+    scene = _look(order, expect, names, events)
+    checks: list[Check] = []
+    entries: list[JSON] = []
+    for index, expectation in enumerate(expect):
+        ok = _verdict(scene, index)
+        entry = _entry(scene, index, ok)
+        claim = f"{expectation.label} is called"
+        if ok:
+            checks.append(Check(True, claim))
+        else:
+            checks.append(Check(ok, claim, _failure(scene, index, entry), expectation.written(), entry))
+        entries.append(entry)
+    if order == "exact":
+        checks.append(_nothing_else(scene, names))
+    return AlignedChecks(checks, certificate(order, entries, scene.sure.extra, scene.misplaced))
+
+
+def _look(order: Order, expect: Sequence[Expectation], names: list[str], events: list[ToolEvent]) -> _Scene:
+    found = [find(entry, names, events) for entry in expect]
+    needs = [entry.need for entry in expect]
+    fits = [each.sure for each in found]
+    sure = possible = align(order, needs, fits, len(events))
+    if any(each.maybe for each in found):
+        possible = align(order, needs, [sorted(each.sure + each.maybe) for each in found], len(events))
+    misplaced = sure.misplaced(needs, fits)
+    nearest = _nearest(expect, events, found, sure, misplaced)
+    return _Scene(expect, events, found, sure, possible, misplaced, nearest)
+
+
+def _nearest(
+    expect: Sequence[Expectation],
+    events: list[ToolEvent],
+    found: list[Found],
+    sure: Alignment,
+    misplaced: dict[int, int],
+) -> dict[int, int]:
+    """Return for expectations short of calls the free call of that tool that differs least, each its own."""
+    free = set(sure.extra).difference(misplaced.values())
+    short = [i for i, entry in enumerate(expect) if len(sure.taken[i]) < entry.need.low and i not in misplaced]
+    candidates = [[call for call in found[i].named if call in free and call not in found[i].maybe] for i in short]
+    for i, calls in zip(short, candidates, strict=True):
+        calls.sort(key=lambda call, entry=expect[i]: len(entry.told_apart(events[call].args)))  # type: ignore[misc]
+    taken = align("any", [Need()] * len(short), candidates, len(events)).taken
+    return {i: calls[0] for i, calls in zip(short, taken, strict=True) if calls}
+
+
+def _verdict(scene: _Scene, index: int) -> bool | None:
+    """Say whether an expectation got enough calls and not too many fit it; None when nobody can tell."""
+    need, most, found = scene.expect[index].need, scene.expect[index].most, scene.found[index]
+    if len(scene.possible.taken[index]) < need.low or (most is not None and len(found.sure) > most):
+        return False
+    if len(scene.sure.taken[index]) < need.low or (most is not None and len(found.sure) + len(found.maybe) > most):
+        return None
+    return True
+
+
+def _entry(scene: _Scene, index: int, ok: bool | None) -> dict[str, JSON]:
+    """Return the certificate of one expectation."""
+    expectation, taken = scene.expect[index], scene.sure.taken[index]
+    entry: dict[str, JSON] = {"expected": expectation.label, "status": _status(scene, index, ok), "calls": taken}
+    if expectation.args:
+        entry["checks_arguments"] = True
+    if index in scene.misplaced:
+        entry["found"] = scene.misplaced[index]
+    if index in scene.nearest:
+        call = scene.nearest[index]
+        differences = expectation.told_apart(scene.events[call].args)
+        entry["nearest"] = {"call": call, "differences": [difference.as_json() for difference in differences]}
+    return entry
+
+
+def _status(scene: _Scene, index: int, ok: bool | None) -> str:
+    if ok is None:
+        return "undecided"
+    if ok:
+        return "matched" if scene.expect[index].need.low or scene.sure.taken[index] else "absent"
+    most = scene.expect[index].most
+    if most is not None and len(scene.found[index].sure) > most:
+        return "too_many"
+    if scene.sure.taken[index]:
+        return "too_few"
+    return "out_of_order" if index in scene.misplaced else "wrong_arguments" if index in scene.nearest else "missing"
+
+
+def _failure(scene: _Scene, index: int, entry: dict[str, JSON]) -> str:
+    """Return what to tell a person about an expectation that did not hold, or that nobody can tell."""
+    expectation, found = scene.expect[index], scene.found[index]
+    status = entry["status"]
+    if status == "undecided":
+        return (
+            f"cannot tell whether {expectation.label} is called: a pattern ran out of time on tool_events{found.maybe}"
+        )
+    reasons = []
+    if status == "too_many":
+        reasons.append(f"{len(found.sure)} calls fit, at most {expectation.most} may")
+    elif status == "too_few":
+        reasons.append(f"{len(entry['calls'])} of {expectation.need.low} calls")
+    elif status == "missing":
+        reasons.append("its calls belong to other expectations" if found.named else "no call of that tool")
+    if index in scene.misplaced:
+        reasons.append(f"tool_events[{scene.misplaced[index]}] fits but is out of order")
+    if index in scene.nearest:
+        call = scene.nearest[index]
+        differences = "; ".join(map(str, expectation.told_apart(scene.events[call].args)))
+        reasons.append(f"tool_events[{call}]: {differences}")
+    return f"expectation {expectation.label} not satisfied: {', '.join(reasons)}"
+
+
+def _nothing_else(scene: _Scene, names: list[str]) -> Check:
+    """Return the check that every call was expected."""
+    claim = "there are no other calls"
+    if not scene.sure.extra:
+        return Check(True, claim)
+    if not scene.possible.extra:
+        return Check(None, claim, f"cannot tell whether {claim}: arguments could not be read within limits")
+    others = list(dict.fromkeys(names[call] or "<unnamed>" for call in scene.possible.extra))
+    failure = f"calls nobody expected ({len(scene.possible.extra)}): {', '.join(others)}"
+    return Check(False, claim, failure, "no other calls", others)

@@ -1,0 +1,299 @@
+"""What one tool call must look like: its name, and matchers for its arguments.
+
+An `ArgMatcher` judges one argument, a `CallMatcher` one call; both say what differed. Which call goes with which
+expectation is decided in `_align.py`, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, PrivateAttr, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from waza.graders._fields import FoldingPattern, PatternField, Text
+from waza.graders._text import excerpt
+from waza.graders._values import Steps, parse_path, same, text_of, values_at
+from waza.model import JSON, ToolEvent
+from waza.options import Options
+from waza.sandbox.patterns import Pattern, PatternTimeout
+from waza.sandbox.schemas import Schema, compile_schema
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+_MISSING = object()
+
+
+class Difference(NamedTuple):
+    """One argument that was not as expected."""
+
+    path: str
+    expected: JSON
+    actual: JSON = _MISSING
+    why: str = ""
+    """What a schema says about it."""
+
+    def __str__(self) -> str:
+        if self.actual is _MISSING:
+            return f"{self.path} is not given"
+        expected = self.why or f"expected {excerpt(_text_or_notice(self.expected))}"
+        return f"{self.path} is {excerpt(_text_or_notice(self.actual))}, {expected}"
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the difference as data; an argument that was not given has no `actual`."""
+        facts: dict[str, JSON] = {"path": self.path, "expected": self.expected}
+        if self.actual is _MISSING:
+            return facts | {"missing": True}
+        text = _text_or_notice(self.actual)
+        shown = excerpt(text)
+        facts["actual"] = self.actual if shown == text else shown
+        return facts | ({"why": self.why} if self.why else {})
+
+
+class Range(Options):
+    """Bounds for a number; at least one."""
+
+    gte: Number | None = None
+    """The number is at least this."""
+    lte: Number | None = None
+    """The number is at most this."""
+    gt: Number | None = None
+    """The number is above this."""
+    lt: Number | None = None
+    """The number is below this."""
+
+    @model_validator(mode="after")
+    def _can_hold(self) -> Self:
+        lows = [bound for bound in (self.gte, self.gt) if bound is not None]
+        highs = [bound for bound in (self.lte, self.lt) if bound is not None]
+        if not lows and not highs:
+            raise ValueError("a range needs at least one of: gte, lte, gt, lt")
+        if lows and highs:
+            low, high = max(lows), min(highs)
+            if low > high or (low == high and (low == self.gt or high == self.lt)):
+                raise ValueError(f"no number lies between {low:g} and {high:g}")
+        return self
+
+    def holds(self, value: JSON) -> bool:
+        """Say whether `value` is a number within the bounds; true and numbers in quotes are none."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return (
+            (self.gte is None or value >= self.gte)
+            and (self.lte is None or value <= self.lte)
+            and (self.gt is None or value > self.gt)
+            and (self.lt is None or value < self.lt)
+        )
+
+
+class ArgMatcher(Options):
+    """What one argument must look like; where several matchers are given, all must hold.
+
+    A bare text, number, list, true, false or null is short for `equals`.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    equals: Any = None
+    """The argument is this value: `10` is `10.0`, but `true` is not 1 and `"10"` is not 10."""
+    tolerance: Annotated[Number, Field(ge=0)] | None = None
+    """How far a number may be from `equals`, inclusive."""
+    regex: PatternField | None = None
+    """A pattern that matches somewhere in the argument; what is not a text is read as compact JSON."""
+    contains: Any = None
+    """A member of a list, or a part of a text; anything else is read as compact JSON."""
+    range: Range | None = None
+    """Bounds for a number: `gte`, `lte`, `gt`, `lt`."""
+    json_schema: Annotated[dict[str, Any], Field(min_length=1)] | None = None
+    """A JSON Schema the argument fits."""
+
+    _tests: dict[str, Callable[[JSON], bool]] = PrivateAttr(default_factory=dict)
+    _schema: Schema | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_literal(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | ArgMatcher) else {"equals": value}
+
+    @field_validator("json_schema")
+    @classmethod
+    def _compiles(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
+        if schema is not None:
+            compile_schema(schema)
+        return schema
+
+    @model_validator(mode="after")
+    def _checks_something(self) -> Self:
+        given = self.model_fields_set
+        if not given - {"tolerance"}:
+            raise ValueError("a matcher needs at least one of: equals, regex, contains, range, json_schema")
+        if empty := next((key for key in given if key != "equals" and getattr(self, key) in (None, "")), None):
+            raise ValueError(f"'{empty}' must not be empty: a check of nothing cannot fail")
+        if self.tolerance is not None and (isinstance(self.equals, str | bool) or self.equals is None):
+            raise ValueError("'tolerance' needs a number under 'equals'")
+        self._tests.update(self._make_tests())
+        return self
+
+    def _make_tests(self) -> Iterator[tuple[str, Callable[[JSON], bool]]]:
+        if "equals" in self.model_fields_set:
+            yield "equals", partial(same, self.equals, tolerance=self.tolerance)
+        if self.regex is not None:
+            yield "regex", partial(_matches, self.regex)
+        if self.contains is not None:
+            yield "contains", partial(_contains, self.contains)
+        if self.range is not None:
+            yield "range", self.range.holds
+        if self.json_schema is not None:
+            self._schema = compile_schema(self.json_schema)
+            yield "json_schema", partial(_fits_schema, self._schema)
+
+    def failing(self, value: JSON) -> list[str]:
+        """Return the matchers that do not hold for `value`; raise PatternTimeout when a pattern gives no answer."""
+        return [key for key, test in self._tests.items() if not test(value)]
+
+    def difference(self, path: str, value: JSON) -> Difference:
+        """Return what is wrong with the value at a path: the matchers that do not hold."""
+        failing = self.failing(value)
+        why = "; ".join(self._schema.problems(value)) if self._schema and failing == ["json_schema"] else ""
+        return Difference(path, self.written(failing), value, why)
+
+    def written(self, keys: list[str] | None = None) -> dict[str, JSON]:
+        """Return the matchers as an author would write them, all or those named."""
+        wanted = self.model_fields_set if keys is None else {*keys, *(["tolerance"] if "equals" in keys else [])}
+        return self.model_dump(include=wanted & self.model_fields_set, exclude_unset=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the schema of the mapping, and of a bare value beside it."""
+        return or_bare(handler.resolve_ref_schema(handler(core)), ["string", "number", "boolean", "null", "array"])
+
+
+def or_bare(schema: JsonSchemaValue, types: JSON) -> JsonSchemaValue:
+    """Return the schema of a mapping, in place, as one that also takes bare values of these types."""
+    mapping = dict(schema)
+    schema.clear()
+    schema["anyOf"] = [mapping, {"type": types}]
+    return schema
+
+
+class CallMatcher(Options):
+    """What one tool call must look like."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    tool: FoldingPattern | None = None
+    """A pattern that matches somewhere in the tool's name, in any case."""
+    name: Text | None = None
+    """The tool's name, exact and case-sensitive; instead of `tool`."""
+    args: dict[Text, ArgMatcher] = {}
+    """Matchers by argument; a key may be a path such as `user.city`, `items[0].id` or `items[*].id`."""
+
+    _paths: dict[str, Steps | None] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_a_tool(self) -> Self:
+        if (self.tool is None) == (self.name is None):
+            raise ValueError("give 'tool' or 'name', one of them")
+        if not self.tool_text.strip():
+            raise ValueError("the tool's name must not be blank")
+        self._paths.update((key, parse_path(key)) for key in self.args)
+        return self
+
+    @property
+    def tool_text(self) -> str:
+        """The tool as the author wrote it, pattern or name."""
+        return self.name or "" if self.tool is None else str(getattr(self.tool, "source", self.tool))
+
+    @property
+    def label(self) -> str:
+        """The tool and the arguments looked at, for people."""
+        kind = "name" if self.tool is None else "tool"
+        return f'{kind}="{self.tool_text}"' + (f" args: [{', '.join(sorted(self.args))}]" if self.args else "")
+
+    def written(self) -> dict[str, JSON]:
+        """Return the matcher as an author would write it."""
+        return self.model_dump(exclude_unset=True)
+
+    def differences(self, args: JSON) -> Iterator[Difference]:
+        """Yield every argument that is not as expected; raise PatternTimeout when a pattern gives no answer."""
+        given = args if isinstance(args, dict) else {}
+        for key, matcher in self.args.items():
+            found = values_at(given, key, self._paths[key])
+            if not found:
+                yield Difference(key, matcher.written())
+            elif all(matcher.failing(value) for value in found):
+                several = len(found) > 1
+                yield Difference(key, matcher.written(), found) if several else matcher.difference(key, found[0])
+
+    def told_apart(self, args: JSON) -> list[Difference]:
+        """Return every argument that is not as expected, as far as it can be told."""
+        known: list[Difference] = []
+        with suppress(PatternTimeout, RecursionError):
+            for difference in self.differences(args):
+                known.append(difference)
+        return known
+
+    def accepts(self, args: JSON) -> bool | None:
+        """Say whether the arguments are as expected; None when nobody can tell."""
+        try:
+            return next(self.differences(args), None) is None
+        except (PatternTimeout, RecursionError):
+            return None
+
+    def tells(self, name: str) -> bool | None:
+        """Say whether a tool's name is the one expected; None when nobody can tell."""
+        if self.tool is None:
+            return name == self.name
+        try:
+            return self.tool.search(name)
+        except PatternTimeout:
+            return None
+
+
+class Found(NamedTuple):
+    """The calls a matcher looked for, by their places in the trace."""
+
+    named: list[int]
+    """The tool's name fits."""
+    sure: list[int]
+    """Name and arguments fit."""
+    maybe: list[int]
+    """Nobody can tell: a pattern ran out of time."""
+
+
+def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent]) -> Found:
+    """Return the calls whose name fits, and those that fit as a whole; `names` are the calls' tool names."""
+    tells = {name: matcher.tells(name) for name in set(names)}
+    found = Found([index for index, name in enumerate(names) if tells[name] is not False], [], [])
+    for index in found.named:
+        verdict = matcher.accepts(events[index].args)
+        if verdict is not False:
+            (found.sure if verdict and tells[names[index]] else found.maybe).append(index)
+    return found
+
+
+def _text_or_notice(value: JSON) -> str:
+    try:
+        return "null" if value is None else text_of(value)
+    except RecursionError:
+        return "(nested too deeply to show)"
+
+
+def _matches(pattern: Pattern, value: JSON) -> bool:
+    return pattern.search(text_of(value))
+
+
+def _contains(part: JSON, value: JSON) -> bool:
+    if isinstance(value, list):
+        return any(same(part, member) for member in value)
+    return text_of(part) in text_of(value)
+
+
+def _fits_schema(schema: Schema, value: JSON) -> bool:
+    try:
+        return not schema.problems(value)
+    except ValueError as error:  # the library's own limit on depth
+        raise RecursionError(str(error)) from None

@@ -1,0 +1,136 @@
+"""What `program` and `script` share: a program of the project run over a trace, with nothing of the agent's in its way.
+
+It starts in the eval file's folder and gets a private copy of the workspace. Which programs are run, and what their end
+means, is said by the graders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from waza.errors import Undecidable
+from waza.model import Files, Trace
+from waza.sandbox.copies import copy_workspace
+from waza.sandbox.folders import SpecFolder
+from waza.sandbox.process import Finished, base_environment, run_program
+from waza.sandbox.removal import remove
+
+MAX_SHOWN_CHARS = 10_000
+Isolation = Literal["none", "landlock", "bwrap"]
+_CAREFUL = {
+    "PYTHONSAFEPATH": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+"""No imports from the folder Python is started in, and no repository that only looks like one."""
+
+
+class PinnedFile(NamedTuple):
+    """A file of the project as it was when the spec was loaded."""
+
+    path: Path
+    digest: str
+
+
+class Ran(NamedTuple):
+    """A program that has ended, the workspace it was given and what that lacks."""
+
+    finished: Finished
+    workspace: str
+    left_out: list[str]
+
+
+def pin(path: Path) -> PinnedFile:
+    """Return the file with the digest of its content; raise ValueError when it is not a file that can be read."""
+    if not path.is_file():
+        raise ValueError(f"'{path.name}' is not a file")
+    try:
+        return PinnedFile(path, hashlib.sha256(path.read_bytes()).hexdigest())
+    except OSError as error:
+        raise ValueError(f"'{path.name}' cannot be read: {error.strerror}") from None
+
+
+def refuse_changed(pinned: Sequence[PinnedFile]) -> None:
+    """Raise Undecidable for a file that is not what it was when the spec was loaded."""
+    for before in pinned:
+        try:
+            same = pin(before.path) == before
+        except ValueError:
+            same = False
+        if not same:
+            raise Undecidable(f"{before.path.name} was changed after the spec was loaded; did the agent reach it?")
+
+
+def run_over(
+    trace: Trace,
+    argv: Sequence[str],
+    *,
+    folder: SpecFolder,
+    stdin: Callable[[str], bytes],
+    timeout_s: float,
+    isolation: Isolation,
+    import_from: Path | None = None,
+) -> Ran:
+    """Run a program over a trace and return how it went; `stdin` is given the workspace's folder, empty without one.
+
+    Raises Undecidable when the workspace cannot be copied or the isolation cannot be had.
+    """
+    with _private_copy(trace.files) as (workspace, left_out):
+        extra = {"WAZA_WORKSPACE_DIR": workspace, **_CAREFUL}
+        if import_from is not None:
+            extra["PYTHONPATH"] = str(import_from)
+        try:
+            finished = run_program(
+                argv,
+                cwd=folder.base,
+                env=base_environment(extra, home=None),
+                stdin=stdin(workspace),
+                timeout_s=timeout_s,
+                isolation=isolation,
+                readable=[folder.root],
+                writable=[workspace] if workspace else [],
+            )
+        except ValueError as error:
+            raise Undecidable(str(error)) from None
+    return Ran(finished, workspace, left_out)
+
+
+def trouble(finished: Finished) -> str:
+    """Return a sentence when the program came to no verdict: only the codes 0 to 125 are one."""
+    if finished.trouble or finished.exit_code is None:
+        return finished.trouble or "it has no exit code"
+    code = finished.exit_code
+    return f"it ended with code {code}, as a shell does for signal {code - 128}" if code > 125 else ""
+
+
+def shown(text: str, limit: int = MAX_SHOWN_CHARS) -> str:
+    """Return a text, or its head and tail when it is long."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-(limit // 2) :]}"
+
+
+@contextmanager
+def _private_copy(files: Files | None) -> Iterator[tuple[str, list[str]]]:
+    """Give the folder of a private copy of the workspace and what it lacks; an empty name without a workspace."""
+    if files is None:
+        yield "", []
+        return
+    room = Path(tempfile.mkdtemp(prefix="waza-")).resolve()
+    try:
+        workspace = room / "workspace"
+        workspace.mkdir()
+        try:
+            left_out = copy_workspace(files, workspace)
+        except OSError as error:
+            raise Undecidable(f"the workspace cannot be copied: {error.strerror or error}") from None
+        yield str(workspace), left_out
+    finally:
+        remove(room)

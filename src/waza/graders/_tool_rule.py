@@ -1,0 +1,107 @@
+"""The entries of `tool_constraint`: a tool with patterns for what it was called with, and how names are folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from waza.graders._fields import FoldingPattern, Text
+from waza.graders._match import CallMatcher, Difference, or_bare
+from waza.graders._values import text_of
+from waza.model import JSON
+
+_QUALIFIERS = {
+    "command_pattern": ("command", "cmd"),
+    "skill_pattern": ("skill",),
+    "path_pattern": ("path", "file_path", "filePath"),
+}
+"""The arguments each pattern is held against: the first one that is given."""
+_ALIASES = {
+    "readfile": "read",
+    "fileread": "read",
+    "view": "read",
+    "writefile": "write",
+    "filewrite": "write",
+    "edit": "write",
+    "runcommand": "bash",
+    "web_fetch": "fetch",
+}
+_FOREIGN = ("mcp:", "custom:")
+
+
+class ToolRule(CallMatcher):
+    """A tool, and what it is called with; a bare text is its exact name."""
+
+    command_pattern: FoldingPattern | None = None
+    """A pattern that matches somewhere in the call's command, in any case."""
+    skill_pattern: FoldingPattern | None = None
+    """A pattern that matches somewhere in the call's skill, in any case."""
+    path_pattern: FoldingPattern | None = None
+    """A pattern that matches somewhere in the call's path, in any case."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @property
+    def label(self) -> str:
+        """The tool, with its qualifiers, for people."""
+        parts = [f"{key}: {getattr(self, key).source}" for key in _QUALIFIERS if getattr(self, key)]
+        parts += [f"args: [{', '.join(sorted(self.args))}]"] if self.args else []
+        return self.tool_text + (f" ({', '.join(parts)})" if parts else "")
+
+    def differences(self, args: JSON) -> Iterator[Difference]:
+        """Yield every qualifier and argument that is not as expected; an argument not given reads as nothing."""
+        given = args if isinstance(args, dict) else {}
+        for key, arguments in _QUALIFIERS.items():
+            pattern = getattr(self, key)
+            if pattern is not None:
+                argument = next((name for name in arguments if name in given), arguments[0])
+                if not pattern.search(text_of(given.get(argument))):
+                    expected = {key: pattern.source}
+                    yield Difference(argument, expected, *([given[argument]] if argument in given else []))
+        yield from super().differences(args)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the schema of the mapping, and of a bare name beside it."""
+        return or_bare(handler.resolve_ref_schema(handler(core)), "string")
+
+
+class AllowedTool(ToolRule):
+    """A tool that may be called; a bare text or `tool` is its name, whatever an engine calls it."""
+
+    tool: Text | None = None  # type: ignore[assignment]
+    """The tool's name; `view`, `readFile` and `read` are the same tool, as are `edit` and `write`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"tool": value} if isinstance(value, str) else value
+
+    def tells(self, name: str) -> bool:
+        """Say whether a tool's name is this one: `tool` after folding, `name` letter for letter."""
+        return name == self.name if self.tool is None else allows(str(self.tool), name)
+
+
+def canonical_name(name: str) -> str:
+    """Return the name engines have in common for a tool; names of MCP and custom tools stay as they are."""
+    folded = name.strip().lower()
+    if folded.startswith(_FOREIGN):
+        return folded
+    bare = folded.removeprefix("builtin:")
+    return _ALIASES.get(bare, bare)
+
+
+def allows(declared: str, observed: str) -> bool:
+    """Say whether a declared tool covers an observed one: `mcp:x` covers a bare `x`, never the reverse."""
+    wanted = canonical_name(declared)
+    if wanted == canonical_name(observed):
+        return True
+    prefix = next((prefix for prefix in _FOREIGN if wanted.startswith(prefix)), None)
+    return prefix is not None and wanted.removeprefix(prefix) == observed.strip().lower()

@@ -1,0 +1,65 @@
+"""The `action_sequence` grader: the tools that were called, against an expected path."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from waza.graders._align import AlignedChecks, Order
+from waza.graders._base import Grader, tool_events
+from waza.graders._fields import Needles
+from waza.graders._sequence import f1_of, sequence_checks
+from waza.model import JSON, Check, Trace
+
+_ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order_match": "in_order", "any_order_match": "any"}
+
+
+class ActionSequenceGrader(Grader):
+    """Check the tools that were called, in order, against an expected path.
+
+    The mode decides whether it passes. The score is the F1 of the two lists as multisets, so it says how much of the
+    path was there whatever the order; `details.alignment` says what was matched, missing, extra and out of order.
+
+    ```yaml
+    - type: action_sequence
+      name: deploy_workflow
+      config:
+        matching_mode: in_order_match
+        expected_actions: [bash, edit, bash, git]
+    ```
+    """
+
+    all_held: ClassVar[str] = "Action sequence matched"
+
+    matching_mode: Literal["exact_match", "in_order_match", "any_order_match"]
+    """`exact_match`: the same calls and no others; `in_order_match`: others may stand in between; `any_order_match`."""
+    expected_actions: Annotated[Needles, Field(min_length=1)]
+    """Tool names, exact and case-sensitive; a name given twice needs two calls."""
+
+    def checks(self, trace: Trace) -> AlignedChecks:
+        """Return one check per expected action, one more for other calls in `exact_match`."""
+        return sequence_checks(_ORDERS[self.matching_mode], self.expected_actions, _actions(trace), "Action")
+
+    def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
+        """Return the F1, and whether the mode's rule held."""
+        return f1_of(self.expected_actions, _actions(trace))[2], all(check.ok for check in checks)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return both sequences, precision, recall, F1 and the alignment."""
+        actual = _actions(trace)
+        precision, recall, f1 = f1_of(self.expected_actions, actual)
+        return {
+            "matching_mode": self.matching_mode,
+            "expected_actions": self.expected_actions,
+            "actual_actions": actual,
+            "precision": precision,
+            "recall": recall,
+            "f1": f1,
+            "first_call_fits": bool(actual) and actual[0] in self.expected_actions,
+            "alignment": getattr(checks, "alignment", None),
+        }
+
+
+def _actions(trace: Trace) -> list[str]:
+    return [event.tool_name for event in tool_events(trace)]

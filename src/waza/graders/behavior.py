@@ -1,0 +1,73 @@
+"""The `behavior` grader: how many calls, tokens and milliseconds the agent took, and which tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from waza.graders._base import Grader
+from waza.graders._budget import avoids, uses, within
+from waza.graders._fields import Limit, Needles
+from waza.model import JSON, Check, Trace, Usage
+
+
+class BehaviorGrader(Grader):
+    """Check the agent's budget (calls, tokens, time) and the tools it must, and must not, use.
+
+    Limits are inclusive. One check a limit and a tool; a limit on what was not recorded is undecided.
+
+    ```yaml
+    - type: behavior
+      name: efficiency_check
+      config:
+        max_tool_calls: 15
+        max_tokens: 50000
+        max_duration_ms: 60000
+        required_tools: [bash, edit]
+        forbidden_tools: [rm, sudo]
+    ```
+    """
+
+    all_held: ClassVar[str] = "All behavior checks passed"
+    needs_one_of: ClassVar[tuple[str, ...]] = (
+        "max_tool_calls",
+        "max_tokens",
+        "max_duration_ms",
+        "required_tools",
+        "forbidden_tools",
+    )
+
+    max_tool_calls: Limit = 0
+    """How many tool calls there may be; 0 means no limit."""
+    max_tokens: Limit = 0
+    """How many tokens, input plus output, may be used; 0 means no limit."""
+    max_duration_ms: Limit = 0
+    """How many milliseconds the agent may take; 0 means no limit."""
+    required_tools: Needles = []
+    """Tools that must be called, by exact name."""
+    forbidden_tools: Needles = []
+    """Tools that must not be called, by exact name."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check per limit and per tool."""
+        events = trace.tool_events
+        used = None if events is None else dict.fromkeys(event.tool_name for event in events)
+        yield from within("Tool call count", None if events is None else len(events), self.max_tool_calls)
+        yield from within("Token usage", (trace.usage or Usage()).total_tokens, self.max_tokens)
+        yield from uses(self.required_tools, used, "Required tool not used: {}")
+        yield from avoids(self.forbidden_tools, used, "Forbidden tool was used: {}")
+        yield from within("Duration", trace.duration_ms, self.max_duration_ms, "ms")
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return what the agent used; what was not recorded is left out."""
+        facts: dict[str, JSON] = {}
+        if trace.tool_events is not None:
+            names = [event.tool_name for event in trace.tool_events]
+            facts = {"tool_call_count": len(names), "tools_used": names}
+            if self.required_tools:
+                facts["first_call_fits"] = bool(names) and names[0] in self.required_tools
+        if trace.duration_ms is not None:
+            facts["actual_duration"] = trace.duration_ms
+        if trace.usage is not None and trace.usage.total_tokens is not None:
+            facts["tokens_total"] = trace.usage.total_tokens
+        return facts

@@ -1,0 +1,111 @@
+"""The `code` grader: assertions in Python or JavaScript about what the agent did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+from waza.graders._base import Grader
+from waza.graders._fields import Text
+from waza.model import JSON, Check, ToolEvent, Trace
+from waza.sandbox import assertions as python
+from waza.sandbox import javascript
+
+Language = Literal["python", "javascript"]
+_SANDBOXES: dict[str, ModuleType] = {"python": python, "javascript": javascript}
+
+
+def _assertion(source: str, info: ValidationInfo) -> str:
+    if sandbox := _SANDBOXES.get(info.data.get("language", "")):
+        sandbox.check_assertion(source)
+    return source
+
+
+class CodeGrader(Grader):
+    r"""Check that expressions about the output, the tool calls and the transcript are true.
+
+    Each assertion is one expression with fresh data; it runs outside the process, without files, network or
+    processes, under time and memory limits. Names: `output`, `outcome`, `transcript`, `tool_calls` (each with `name`,
+    `arguments`, `result`, `success`, `id`), `errors`, `duration_ms`. In Python also `len any all str int float bool
+    list dict re sum min max sorted set tuple abs round enumerate zip range isinstance`.
+
+    ```yaml
+    - type: code
+      name: output_quality
+      config:
+        language: python
+        assertions:
+          - "len(output) > 100"
+          - "any(call['name'] == 'bash' for call in tool_calls)"
+          - 're.search(r"def \w+", output)'
+    ```
+    """
+
+    all_held: ClassVar[str] = "All assertions passed"
+
+    language: Language = "python"
+    """The language of the assertions."""
+    assertions: list[Annotated[Text, AfterValidator(_assertion)]] = Field(min_length=1)
+    """Expressions that must be true; each is parsed when the spec is loaded."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check per assertion."""
+        outcomes = _SANDBOXES[self.language].evaluate(self.assertions, _context(trace), _missing(trace))
+        for source, (ok, message) in zip(self.assertions, outcomes, strict=True):
+            verdict = "Cannot tell" if ok is None else "Failed"
+            failure = f"{verdict}: {source}" + (f": {message}" if message else "")
+            yield Check(ok, source, "" if ok else failure)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return the counts and which engine ran the assertions."""
+        held = sum(check.ok is True for check in checks)
+        engine = _SANDBOXES[self.language].ENGINE
+        return {"total_assertions": len(checks), "passed_assertions": held, "engine": engine}
+
+
+def _context(trace: Trace) -> dict[str, JSON]:
+    events = trace.events or []
+    return {
+        "output": trace.output,
+        "outcome": trace.outcome,
+        "transcript": events,
+        "tool_calls": [_call(event) for event in trace.tool_events or []],
+        "errors": [event for event in events if _is_error(event)],
+        "duration_ms": int(_duration(trace) or 0),
+    }
+
+
+def _missing(trace: Trace) -> dict[str, str]:
+    """Return why names cannot be told; `errors` is the exception: without events it is empty."""
+    missing = {}
+    if trace.events is None:
+        missing["transcript"] = "the transcript was not recorded"
+    if trace.tool_events is None:
+        missing["tool_calls"] = "tool calls were not recorded: this engine cannot observe them"
+    if _duration(trace) is None:
+        missing["duration_ms"] = "the duration was not recorded"
+    return missing
+
+
+def _call(event: ToolEvent) -> dict[str, JSON]:
+    return {
+        "name": event.tool_name,
+        "arguments": event.args,
+        "result": event.result,
+        "success": event.success,
+        "id": event.tool_call_id,
+    }
+
+
+def _duration(trace: Trace) -> float | None:
+    duration = trace.duration_ms
+    return duration if duration is not None and math.isfinite(duration) else None
+
+
+def _is_error(event: JSON) -> bool:
+    """Say whether an event's type or content speaks of an error; an event of another shape is none."""
+    return isinstance(event, dict) and any("error" in str(event.get(key, "")) for key in ("type", "content"))

@@ -1,0 +1,36 @@
+"""The `contains` grader: texts that must all be in the output (`expected.output_contains`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from waza.graders._base import Grader
+from waza.graders._fields import Needles
+from waza.graders._text import holds
+from waza.model import Check, Trace
+
+
+class ContainsGrader(Grader):
+    """Check that the output contains every value.
+
+    ```yaml
+    - type: contains
+      name: confirms
+      config:
+        values: ["confirmation", "booking reference"]
+    ```
+    """
+
+    all_held: ClassVar[str] = "All values found in output"
+
+    values: Annotated[Needles, Field(min_length=1)]
+    """Texts that must all appear; parts of words count."""
+    case_sensitive: bool = False
+    """Whether upper and lower case differ."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check per value."""
+        yield from holds(self.values, trace.output, fold=not self.case_sensitive)

@@ -1,0 +1,36 @@
+"""The `contains_any` grader: at least one of several texts (`expected.output_contains_any`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from waza.graders._base import Grader
+from waza.graders._fields import Needles
+from waza.graders._text import excerpt
+from waza.model import Check, Trace
+
+
+class ContainsAnyGrader(Grader):
+    """Check that the output contains at least one of the values.
+
+    ```yaml
+    - type: contains_any
+      name: greets
+      config:
+        values: ["hello", "good morning"]
+    ```
+    """
+
+    values: Annotated[Needles, Field(min_length=1)]
+    """Texts of which one must appear, in any case."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check for all values together."""
+        lowered = trace.output.lower()
+        found = any(value.lower() in lowered for value in self.values)
+        claim = f"the output contains one of {self.values}"
+        failure = f"None of the expected values found in output: {self.values}"
+        yield Check(found, claim, failure, self.values, excerpt(trace.output)) if not found else Check(True, claim)

@@ -1,0 +1,84 @@
+"""The `json_schema` grader: the output is JSON of a given shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from waza.errors import Undecidable
+from waza.graders._base import Grader
+from waza.graders._fields import Text
+from waza.graders._text import excerpt
+from waza.model import JSON, Check, Trace
+from waza.sandbox.schemas import Schema, compile_schema
+from waza.sandbox.strict_json import MAX_JSON_CHARS, extract_json, parse_json
+
+
+class JsonSchemaGrader(Grader):
+    """Check that the output is JSON and fits a JSON Schema.
+
+    JSON is read strictly; a code fence around it is not JSON, unless `extract_json` is on. The dialect is 2020-12 if
+    `$schema` names no other. Nothing is ever fetched for a `$ref`. The schema is read when the spec is loaded.
+
+    ```yaml
+    - type: json_schema
+      name: api_response
+      config:
+        schema:
+          type: object
+          required: [status, data]
+          properties:
+            status: {type: string, enum: [success, error]}
+            data: {type: object}
+    ```
+    """
+
+    all_held: ClassVar[str] = "Output matches JSON schema"
+
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+    """The JSON Schema itself."""
+    schema_file: Text | None = None
+    """A file of the project that holds the JSON Schema."""
+    extract_json: bool = False
+    """Accept text around the JSON; exactly one object or array must stand in the output."""
+
+    _compiled: Schema = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _compile(self) -> Self:
+        if (self.schema_ is None) == (self.schema_file is None):
+            both = self.schema_ is not None
+            raise ValueError("give schema or schema_file, not both" if both else "give schema or schema_file")
+        if self.schema_file is None:
+            self._compiled = compile_schema(self.schema_ or {})
+            return self
+        place = self.folder.find(self.schema_file)
+        try:
+            self._compiled = compile_schema(parse_json(place.read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"schema_file '{self.schema_file}': {error}") from None
+        return self
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check: the output is JSON that fits the schema."""
+        claim = "the output is JSON that fits the schema"
+        if len(trace.output) > MAX_JSON_CHARS:
+            raise Undecidable(f"the output has more than {MAX_JSON_CHARS} characters; it was not read as JSON")
+        try:
+            value = extract_json(trace.output) if self.extract_json else parse_json(trace.output)
+        except ValueError as error:
+            stem = "must contain exactly one JSON object or array" if self.extract_json else "is not valid JSON"
+            yield Check(
+                False, claim, f"Output {stem}: {error}", actual={"error": str(error), "output": excerpt(trace.output)}
+            )
+            return
+        problems = self._compiled.problems(value)
+        failure = f"Schema validation failed: {'; '.join(problems)}" if problems else ""
+        yield Check(not problems, claim, failure, actual={"failures": problems} if problems else None)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return why the output is not JSON, or where it does not fit."""
+        found = checks[0].actual or {}
+        return {key: found[key] for key in ("error", "failures") if key in found}

@@ -1,0 +1,47 @@
+"""The `keyword` grader: words the output must, or must not, hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from waza.graders._base import Grader
+from waza.graders._fields import Needles
+from waza.graders._text import holds, lacks
+from waza.model import JSON, Check, Trace
+
+
+class KeywordGrader(Grader):
+    """Check the output for words, in any case; the older form of `text`.
+
+    ```yaml
+    - type: keyword
+      name: mentions_auth
+      config:
+        must_contain: [authentication, JWT]
+        must_not_contain: [password]
+    ```
+    """
+
+    all_held: ClassVar[str] = "All keyword checks passed"
+    needs_one_of: ClassVar[tuple[str, ...]] = ("must_contain", "keywords", "must_not_contain")
+
+    must_contain: Needles = []
+    """Words that must appear, in any case."""
+    keywords: Needles = []
+    """More words that must appear."""
+    must_not_contain: Needles = []
+    """Words that must not appear, in any case."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check per word."""
+        yield from holds([*self.must_contain, *self.keywords], trace.output, fold=True, noun="keyword")
+        yield from lacks(self.must_not_contain, trace.output, fold=True, noun="keyword")
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return the words and what failed."""
+        return {
+            "must_contain": [*self.must_contain, *self.keywords],
+            "must_not_contain": self.must_not_contain,
+            "failures": [check.failure for check in checks if not check.ok],
+        }

@@ -1,0 +1,30 @@
+"""The `max_duration_ms` grader: how long the agent took (`expected.behavior.max_response_time_ms`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from waza.graders._base import Grader
+from waza.graders._fields import Bound
+from waza.graders._limits import at_most
+from waza.model import Check, Trace
+
+
+class MaxDurationMsGrader(Grader):
+    """Check that the agent took no longer than a time.
+
+    ```yaml
+    - type: max_duration_ms
+      name: max_duration_ms
+      config:
+        max_duration_ms: 60000
+    ```
+    """
+
+    max_duration_ms: Bound
+    """Most milliseconds allowed. 0 is a real bound."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield the one bound."""
+        actual = trace.duration_ms
+        yield at_most("ms", actual, self.max_duration_ms)

@@ -1,0 +1,30 @@
+"""The `max_llm_calls` grader: that the agent made no more than a number of model calls (`expected.max_llm_calls`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from waza.graders._base import Grader
+from waza.graders._fields import Bound
+from waza.graders._limits import at_most
+from waza.model import Check, Trace
+
+
+class MaxLlmCallsGrader(Grader):
+    """Check that the agent made no more than a number of model calls.
+
+    ```yaml
+    - type: max_llm_calls
+      name: max_llm_calls
+      config:
+        max_llm_calls: 3
+    ```
+    """
+
+    max_llm_calls: Bound
+    """Most model calls allowed. 0 is a real bound."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield the one bound."""
+        actual = trace.usage.llm_calls if trace.usage else None
+        yield at_most("LLM calls", actual, self.max_llm_calls)

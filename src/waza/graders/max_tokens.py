@@ -1,0 +1,30 @@
+"""The `max_tokens` grader: that the agent used no more than a number of tokens (`expected.behavior.max_tokens`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from waza.graders._base import Grader
+from waza.graders._fields import Bound
+from waza.graders._limits import at_most
+from waza.model import Check, Trace
+
+
+class MaxTokensGrader(Grader):
+    """Check that the agent used no more than a number of tokens.
+
+    ```yaml
+    - type: max_tokens
+      name: max_tokens
+      config:
+        max_tokens: 50000
+    ```
+    """
+
+    max_tokens: Bound
+    """Most input and output tokens allowed. 0 is a real bound."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield the one bound."""
+        actual = trace.usage.total_tokens if trace.usage else None
+        yield at_most("tokens", actual, self.max_tokens)

@@ -1,0 +1,30 @@
+"""The `max_turns` grader: that the agent took no more than a number of turns (`expected.behavior.max_iterations`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from waza.graders._base import Grader
+from waza.graders._fields import Bound
+from waza.graders._limits import at_most
+from waza.model import Check, Trace
+
+
+class MaxTurnsGrader(Grader):
+    """Check that the agent took no more than a number of turns.
+
+    ```yaml
+    - type: max_turns
+      name: max_turns
+      config:
+        max_turns: 10
+    ```
+    """
+
+    max_turns: Bound
+    """Most turns allowed. 0 is a real bound."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield the one bound."""
+        actual = trace.usage.turns if trace.usage else None
+        yield at_most("turns", actual, self.max_turns)

@@ -1,0 +1,36 @@
+"""The `not_contains` grader: texts that must not be in the output (`expected.output_not_contains`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from waza.graders._base import Grader
+from waza.graders._fields import Needles
+from waza.graders._text import lacks
+from waza.model import Check, Trace
+
+
+class NotContainsGrader(Grader):
+    """Check that the output contains none of the values.
+
+    ```yaml
+    - type: not_contains
+      name: no_errors
+      config:
+        values: ["error", "exception"]
+    ```
+    """
+
+    all_held: ClassVar[str] = "No forbidden values found"
+
+    values: Annotated[Needles, Field(min_length=1)]
+    """Texts of which none may appear; parts of words count."""
+    case_sensitive: bool = False
+    """Whether upper and lower case differ."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check per value."""
+        yield from lacks(self.values, trace.output, fold=not self.case_sensitive)

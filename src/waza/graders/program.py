@@ -1,0 +1,120 @@
+"""The `program` grader: a program of the project looks at the output and the workspace; its exit code decides."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from waza.graders._base import Grader
+from waza.graders._fields import Text
+from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble
+from waza.model import JSON, Check, Grade, Trace
+
+_INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|bash|sh|zsh|dash|node|ruby|perl|pwsh", re.ASCII)
+_IMPORT_HINT = "Python imports nothing from the workspace unless the program says so: PYTHONPATH=. python -m …"
+
+
+class ProgramGrader(Grader):
+    """Let a program decide: it gets the output on standard input, and exit code 0 passes.
+
+    It is started without a shell, in the eval file's folder. `WAZA_WORKSPACE_DIR` is a private copy of the workspace; what
+    it changes there is thrown away. Codes 1 to 125 fail. A program that cannot be started, ends with 126 or more, is
+    ended by a signal or runs out of time decides nothing: the grade is an error.
+    Nothing of the agent's runs by accident: Python does not import from the folder it is started in, and the copy's
+    `.git` has no hooks. To run the agent's code on purpose, say so: `PYTHONPATH=. python -m unittest`.
+
+    ```yaml
+    - type: program
+      name: lint_check
+      config:
+        command: python3
+        args: ["scripts/grade.py"]
+        timeout: 60
+    ```
+    """
+
+    command: Text
+    """The program: a name on the PATH, or a path in the project."""
+    args: list[str] = []
+    """Its arguments; the script of an interpreter is looked for beside the eval file, then at the project's root."""
+    timeout: float = Field(default=30, ge=1, le=86_400)
+    """How many seconds it may take."""
+    isolation: Isolation = "none"
+    """What holds the program; all but `none` close the network and let it write only to its workspace."""
+
+    _argv: list[str] = PrivateAttr()
+    _pinned: list[PinnedFile] = PrivateAttr(default_factory=list)
+    _import_from: Path | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _find_files(self) -> Self:
+        self._argv = [self.command, *self.args]
+        if "/" in self.command and not Path(self.command).is_absolute():
+            program = self._pin(self.command)
+            if not os.access(program, os.X_OK):
+                raise ValueError(f"'{self.command}' is not executable; `chmod +x` it, or name its interpreter")
+            self._argv[0] = str(program)
+        elif (
+            (name := _INTERPRETER.fullmatch(Path(self.command).name))
+            and self.args
+            and self.args[0][:1] not in ("-", "")
+        ):
+            script = self._pin(self.args[0])
+            self._argv[1] = str(script)
+            self._import_from = script.parent if name[1] else None
+        return self
+
+    def _pin(self, path: str) -> Path:
+        self._pinned.append(pin(self.folder.find(path)))
+        return self._pinned[-1].path
+
+    def _grade(self, trace: Trace, judge: Any) -> Grade:
+        refuse_changed(self._pinned)
+        ran = run_over(
+            trace,
+            self._argv,
+            folder=self.folder,
+            stdin=lambda workspace: trace.output.encode("utf-8", "replace"),
+            timeout_s=self.timeout,
+            isolation=self.isolation,
+            import_from=self._import_from,
+        )
+        check = self._check(ran)
+        said = shown(ran.finished.stdout.text.strip(), 2_000) or "Program exited successfully"
+        status = "passed" if check.ok else "error" if check.ok is None else "failed"
+        return self._make(status, float(check.ok is True), check.failure or said, [check], self._details(ran))  # type: ignore[arg-type]
+
+    def _check(self, ran: Ran) -> Check:
+        claim, code = f"{self.command} ends with code 0", ran.finished.exit_code
+        if why := trouble(ran.finished):
+            return Check(None, claim, f"{self.command} decided nothing: {why}{_stderr(ran)}", 0, code)
+        failure = f"Program exited with error: exit status {code}{_stderr(ran)}" if code else ""
+        return Check(code == 0, claim, failure, 0, code)
+
+    def _details(self, ran: Ran) -> dict[str, JSON]:
+        finished = ran.finished
+        found: dict[str, JSON] = {
+            "command": self.command,
+            "args": self.args,
+            "stdout": shown(finished.stdout.text),
+            "stderr": shown(finished.stderr.text),
+            "workspace_dir": ran.workspace,
+            "exit_code": finished.exit_code,
+            "isolation": finished.isolation,
+        }
+        if finished.exit_code != 0:
+            found["exit_error"] = trouble(finished) or f"exit status {finished.exit_code}"
+        return found | {
+            key: value for key, value in (("left_out", ran.left_out), ("leftovers", finished.leftovers)) if value
+        }
+
+
+def _stderr(ran: Ran) -> str:
+    """Return the end of a feedback: what the program complained about."""
+    said = shown(ran.finished.stderr.text.strip(), 2_000)
+    hint = f" ({_IMPORT_HINT})" if "ModuleNotFoundError" in said else ""
+    return f"; stderr: {said}{hint}" if said else ""

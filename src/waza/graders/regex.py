@@ -1,0 +1,47 @@
+"""The `regex` grader: patterns the output must, or must not, match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from waza.graders._base import Grader
+from waza.graders._fields import Patterns
+from waza.graders._text import matches, matches_not
+from waza.model import JSON, Check, Trace
+
+
+class RegexGrader(Grader):
+    """Check the output for patterns; the older form of `text`.
+
+    Patterns are RE2; those that need lookaround or backreferences run under a time limit. One check a pattern.
+
+    ```yaml
+    - type: regex
+      name: format_check
+      config:
+        must_match: ["deployed to .+"]
+        must_not_match: ["(?i)error|exception"]
+    ```
+    """
+
+    all_held: ClassVar[str] = "All patterns matched"
+    needs_one_of: ClassVar[tuple[str, ...]] = ("must_match", "must_not_match")
+
+    must_match: Patterns = []
+    """Patterns that must match somewhere in the output."""
+    must_not_match: Patterns = []
+    """Patterns that must match nowhere in the output."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check per pattern."""
+        yield from matches(self.must_match, trace.output)
+        yield from matches_not(self.must_not_match, trace.output)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return the patterns and what failed."""
+        return {
+            "must_match": [pattern.source for pattern in self.must_match],
+            "must_not_match": [pattern.source for pattern in self.must_not_match],
+            "failures": [check.failure for check in checks if not check.ok],
+        }

@@ -1,0 +1,39 @@
+"""The `skill_triggered` grader: one skill is, or is not, invoked (`expected.should_trigger`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from waza.errors import Undecidable
+from waza.graders._base import Grader
+from waza.graders._fields import Text
+from waza.model import Check, Trace
+
+
+class SkillTriggeredGrader(Grader):
+    """Check that a skill was invoked, or that it was not.
+
+    ```yaml
+    - type: skill_triggered
+      name: stays_silent
+      config:
+        skill: azure-deploy
+        should_trigger: false
+    ```
+    """
+
+    skill: Text
+    """The skill's name, exact."""
+    should_trigger: bool = True
+    """Whether the skill must be invoked, or must not be."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield the one claim."""
+        if trace.skill_invocations is None:
+            raise Undecidable("skill use was not recorded: this engine cannot observe it")
+        invoked = [invocation.name for invocation in trace.skill_invocations]
+        claim = f"skill {self.skill} is {'' if self.should_trigger else 'not '}invoked"
+        if (self.skill in invoked) == self.should_trigger:
+            yield Check(True, claim)
+        else:
+            yield Check(False, claim, f"not so: {claim}", claim, invoked)

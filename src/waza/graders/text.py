@@ -1,0 +1,61 @@
+"""The `text` grader: what the output says, and what it must not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from waza.graders._base import Grader
+from waza.graders._fields import Needles, Patterns
+from waza.graders._text import holds, lacks, matches, matches_not
+from waza.model import Check, Trace
+
+
+class TextGrader(Grader):
+    r"""Check the output for texts and patterns that must, or must not, be there.
+
+    Patterns are RE2; those that need lookaround or backreferences run under a time limit. One check an entry.
+
+    ```yaml
+    - type: text
+      name: format_checker
+      config:
+        contains: ["deployed to", "Resource group"]
+        not_contains: ["permission denied"]
+        regex_match: ["https?://.+"]
+        regex_not_match: ["(?i)error|failed|exception"]
+    ```
+    """
+
+    all_held: ClassVar[str] = "All text checks passed"
+    needs_one_of: ClassVar[tuple[str, ...]] = (
+        "contains",
+        "not_contains",
+        "contains_cs",
+        "not_contains_cs",
+        "regex_match",
+        "regex_not_match",
+    )
+
+    contains: Needles = []
+    """Texts that must appear, in any case."""
+    not_contains: Needles = []
+    """Texts that must not appear, in any case."""
+    contains_cs: Needles = []
+    """Texts that must appear, letter for letter."""
+    not_contains_cs: Needles = []
+    """Texts that must not appear, letter for letter."""
+    regex_match: Patterns = []
+    """Patterns that must match somewhere in the output."""
+    regex_not_match: Patterns = []
+    """Patterns that must match nowhere in the output."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check per text and pattern."""
+        output = trace.output
+        yield from holds(self.contains, output, fold=True)
+        yield from lacks(self.not_contains, output, fold=True)
+        yield from holds(self.contains_cs, output, noun="substring (case-sensitive)")
+        yield from lacks(self.not_contains_cs, output, noun="substring (case-sensitive)")
+        yield from matches(self.regex_match, output)
+        yield from matches_not(self.regex_not_match, output)

@@ -1,0 +1,106 @@
+"""The `tool_calls` grader: which tools the agent called, how often, in what order and with what arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from waza.graders._align import AlignedChecks, Order
+from waza.graders._base import Grader, tool_events
+from waza.graders._budget import avoids, uses
+from waza.graders._expect import Expectation, expectation_checks
+from waza.graders._fields import Limit, Needles
+from waza.model import JSON, Check, Trace
+
+
+class ToolCallsGrader(Grader):
+    """Check which tools were called, how often, in what order and with what arguments.
+
+    Each `expect` entry needs calls of its own: calls are assigned to entries so that as many as possible are
+    satisfied, whatever the order of either. `details.alignment` says for each entry which calls it took, or the
+    nearest call and the arguments that differed, or that it is missing; and which calls nobody expected.
+
+    ```yaml
+    - type: tool_calls
+      name: tool_usage
+      config:
+        required_tools: [bash]
+        forbidden_tools: [rm, sudo]
+        min_calls: 2
+        max_calls: 20
+        order: in_order
+        expect:
+          - name: search_docs
+            args:
+              query: {regex: "^(authentication|auth)\\\\b"}
+              limit: 10
+          - tool: "edit|write"
+            count: {min: 1, max: 3}
+    ```
+    """
+
+    all_held: ClassVar[str] = "all tool_calls checks passed"
+    needs_one_of: ClassVar[tuple[str, ...]] = ("required_tools", "forbidden_tools", "min_calls", "max_calls", "expect")
+
+    required_tools: Needles = []
+    """Tools that must be called, by exact name."""
+    forbidden_tools: Needles = []
+    """Tools that must not be called, by exact name."""
+    min_calls: Limit = 0
+    """How many calls there must be at least; 0 means no minimum."""
+    max_calls: Limit = 0
+    """How many calls there may be; 0 means no limit."""
+    expect: list[Expectation] = []
+    """Calls that must be made, each entry with calls of its own."""
+    order: Order = "any"
+    """`any`; `in_order`: the entries' calls follow each other; `exact`: in order, and no other calls."""
+
+    @model_validator(mode="after")
+    def _bounds_and_order(self) -> Self:
+        if self.max_calls and self.min_calls > self.max_calls:
+            raise ValueError(f"min_calls ({self.min_calls}) is above max_calls ({self.max_calls})")
+        if "order" in self.model_fields_set and not self.expect:
+            raise ValueError("'order' has no effect without 'expect'")
+        return self
+
+    def checks(self, trace: Trace) -> list[Check]:
+        """Return one check per tool, per bound and per expectation, one more for other calls where exact."""
+        names = [event.tool_name for event in tool_events(trace)]
+        checks = list(self._plain_checks(names))
+        if not self.expect:
+            return checks
+        expected = expectation_checks(self.order, self.expect, names, tool_events(trace))
+        return AlignedChecks([*checks, *expected], expected.alignment)
+
+    def _plain_checks(self, names: list[str]) -> Iterator[Check]:
+        used = dict.fromkeys(names)
+        yield from uses(self.required_tools, used, 'required tool "{}" was not called')
+        yield from avoids(self.forbidden_tools, used, 'forbidden tool "{}" was called')
+        for word, bound, ok in (
+            ("least", self.min_calls, len(names) >= self.min_calls),
+            ("most", self.max_calls, len(names) <= self.max_calls),
+        ):
+            if bound:
+                failure = "" if ok else f"expected at {word} {bound} tool calls, got {len(names)}"
+                yield Check(ok, f"there are at {word} {bound} calls", failure, bound, len(names))
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return the counts, whether the first call was of an expected tool, and the alignment."""
+        names = [event.tool_name for event in tool_events(trace)]
+        facts: dict[str, JSON] = {
+            "total_calls": len(names),
+            "unique_tools": list(dict.fromkeys(names)),
+            "passed_checks": sum(check.ok is True for check in checks),
+            "total_checks": len(checks),
+        }
+        if self.required_tools or self.expect:
+            wanted = [entry for entry in self.expect if entry.need.low]
+            first = names[0] if names else None
+            facts["first_call_fits"] = first is not None and (
+                first in self.required_tools or any(entry.tells(first) for entry in wanted)
+            )
+        if isinstance(checks, AlignedChecks):
+            facts["alignment"] = checks.alignment
+        return facts

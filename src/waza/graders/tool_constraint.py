@@ -1,0 +1,140 @@
+"""The `tool_constraint` grader: which tools must, must not, or may be used, and how many turns and tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from waza.graders._base import Grader, undecided
+from waza.graders._budget import NO_TOOLS, within
+from waza.graders._fields import Limit
+from waza.graders._match import find
+from waza.graders._tool_rule import AllowedTool, ToolRule
+from waza.model import JSON, Check, ToolEvent, Trace, Usage
+
+_UNREADABLE = "its arguments could not be read within limits"
+
+
+class ToolConstraintGrader(Grader):
+    """Check which tools must, must not, or may be used, and how many turns and tokens were taken.
+
+    An entry is a tool's exact name, or a mapping: `tool` is a pattern, `name` is exact, and the `*_pattern` keys and
+    `args` look into the call. In `allow_only` names are exact but for what engines call the same tool (`view` is
+    `read`). One check an entry and a limit, for `allow_only` one a call.
+
+    ```yaml
+    - type: tool_constraint
+      name: guardrails
+      config:
+        expect_tools:
+          - edit
+          - {tool: bash, command_pattern: "npm\\\\s+test"}
+        reject_tools: [rm, sudo]
+        allow_only: [bash, edit, view, grep]
+        max_turns: 10
+        max_tokens: 50000
+    ```
+    """
+
+    all_held: ClassVar[str] = "All tool constraint checks passed"
+
+    expect_tools: list[ToolRule] = []
+    """Tools of which at least one call must be there, each."""
+    reject_tools: list[ToolRule] = []
+    """Tools of which no call may be there."""
+    allow_only: list[AllowedTool] | None = None
+    """The only tools that may be called; an empty list forbids every call."""
+    max_turns: Limit = 0
+    """How many turns the conversation may take; 0 means no limit."""
+    max_tokens: Limit = 0
+    """How many tokens, input plus output, may be used; 0 means no limit."""
+
+    @model_validator(mode="after")
+    def _constrains_something(self) -> Self:
+        options = ("expect_tools", "reject_tools", "max_turns", "max_tokens")
+        if self.allow_only is None and not any(getattr(self, option) for option in options):
+            raise ValueError(f"this grader checks nothing; give at least one of: allow_only, {', '.join(options)}")
+        return self
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check per entry and limit, for `allow_only` one per call."""
+        if trace.tool_events is None:
+            yield from self._unobserved()
+        else:
+            names = [event.tool_name for event in trace.tool_events]
+            yield from self._expected(names, trace.tool_events)
+            yield from self._rejected(names, trace.tool_events)
+            yield from self._allowed(names, trace.tool_events)
+        usage = trace.usage or Usage()
+        yield from within("Turn count", usage.turns, self.max_turns)
+        yield from within("Token usage", usage.total_tokens, self.max_tokens)
+
+    def _unobserved(self) -> Iterator[Check]:
+        yield from undecided([f"{rule.label} is called" for rule in self.expect_tools], NO_TOOLS)
+        yield from undecided([f"{rule.label} is not called" for rule in self.reject_tools], NO_TOOLS)
+        if self.allow_only is not None:
+            yield from undecided(["only allowed tools are called"], NO_TOOLS)
+
+    def _expected(self, names: list[str], events: list[ToolEvent]) -> Iterator[Check]:
+        for rule in self.expect_tools:
+            claim = f"{rule.label} is called"
+            found = find(rule, names, events)
+            if found.sure:
+                yield Check(True, claim)
+            elif found.maybe:
+                yield from undecided([claim], _UNREADABLE)
+            else:
+                seen: JSON = [
+                    {"call": call, "differences": [each.as_json() for each in rule.told_apart(events[call].args)]}
+                    for call in found.named[:3]
+                ]
+                yield Check(False, claim, f"Expected tool not used: {rule.label}", rule.written(), seen)
+
+    def _rejected(self, names: list[str], events: list[ToolEvent]) -> Iterator[Check]:
+        for rule in self.reject_tools:
+            claim = f"{rule.label} is not called"
+            found = find(rule, names, events)
+            if found.sure:
+                failure = f"Rejected tool was used: {rule.label}"
+                yield Check(False, claim, failure, rule.written(), [{"call": call} for call in found.sure[:3]])
+            elif found.maybe:
+                yield from undecided([claim], _UNREADABLE)
+            else:
+                yield Check(True, claim)
+
+    def _allowed(self, names: list[str], events: list[ToolEvent]) -> Iterator[Check]:
+        if self.allow_only is None:
+            return
+        if not events:
+            yield Check(True, "only allowed tools are called")
+        covering = [find(rule, names, events) for rule in self.allow_only]
+        sure = {call for found in covering for call in found.sure}
+        maybe = {call for found in covering for call in found.maybe} - sure
+        tally = Counter(name for call, name in enumerate(names) if call not in sure and call not in maybe)
+        allowed = f"not in allow_only: [{', '.join(rule.label for rule in self.allow_only)}]"
+        for call, name in enumerate(names):
+            shown = name or "<unnamed>"
+            claim = f"{shown} may be called"
+            if call in sure:
+                yield Check(True, claim)
+            elif call in maybe:
+                yield from undecided([claim], _UNREADABLE)
+            else:
+                times = f"{tally[name]} calls; " if tally[name] > 1 else ""
+                failure = f"Undeclared tool used: {shown} ({times}{allowed})"
+                yield Check(False, claim, failure, None, {"call": call})
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return the tools and what was used of turns and tokens; what was not recorded is left out."""
+        facts: dict[str, JSON] = {}
+        if trace.tool_events is not None:
+            names = [event.tool_name for event in trace.tool_events]
+            facts["tools_used"] = names
+            if self.expect_tools:
+                facts["first_call_fits"] = bool(names) and any(rule.tells(names[0]) for rule in self.expect_tools)
+        if trace.usage is not None:
+            facts |= {"tokens_total": trace.usage.total_tokens, "total_turns": trace.usage.turns}
+        return facts

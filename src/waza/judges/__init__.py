@@ -1,0 +1,1 @@
+"""How a model gives a verdict."""

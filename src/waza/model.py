@@ -1,0 +1,315 @@
+"""The nouns: frozen records that can be written as JSON and read back. No I/O, no rules about verdicts.
+
+Task → Trial → Trace → Grade (made of Checks) → Result → Run. If a grader needs it, it is in the Trace.
+`None` always means "not recorded"; an empty list means "observed, and there was none".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol, Self
+
+import msgspec
+from msgspec import Struct, field
+
+from waza.errors import TraceError
+
+JSON = Any
+"""A value made of dict, list, str, int, float, bool and None."""
+
+GradeStatus = Literal["passed", "failed", "error"]
+TraceStatus = Literal["success", "failure", "error", "timeout"]
+ResultStatus = Literal["passed", "failed", "error", "skipped"]
+
+
+class Files(Protocol):
+    """The files as the agent left them, read so that nothing outside can be reached."""
+
+    def kind(self, path: str) -> Literal["file", "folder", "outside", "other", "absent"]:
+        """Say what stands at a workspace-relative path; `outside` is a link that leads out."""
+
+    def read(self, path: str) -> bytes:
+        """Return a regular file's bytes; raise OSError with a reason otherwise."""
+
+    def paths(self) -> Iterator[str]:
+        """Yield every file's workspace-relative path, sorted."""
+
+    @property
+    def root(self) -> str:
+        """The folder the files stand in, for programs that need a real path."""
+
+
+class _Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A record of a foreign stream: what we do not know is kept in `extra` and written back."""
+
+    extra: dict[str, JSON] = field(default_factory=dict, name="__extra__")
+
+
+class ToolEvent(_Record, frozen=True, kw_only=True):
+    """One tool call with what came of it."""
+
+    tool_name: str
+    args: JSON = field(default_factory=dict)
+    result: JSON = None
+    success: bool = True
+    turn: int = 1
+    sequence: int | None = None
+    tool_call_id: str | None = None
+    duration_ms: float | int | None = None
+    error: str | None = None
+
+
+class Usage(_Record, frozen=True, kw_only=True):
+    """What the agent consumed; each number is None where it was not recorded."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    turns: int | None = None
+    llm_calls: int | None = None
+    cost_usd: float | int | None = None
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Input plus output tokens (cached ones are not counted twice), or None."""
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+class SkillInvocation(_Record, frozen=True, kw_only=True):
+    """One use of a skill by the agent."""
+
+    name: str
+    path: str | None = None
+
+
+class Trace(_Record, frozen=True, kw_only=True):
+    """What happened: output, tool calls, usage, time, files."""
+
+    input: str
+    output: str
+    status: TraceStatus = "success"
+    error: str | None = None
+    duration_ms: float | int | None = None
+    session_id: str | None = None
+    model: str | None = None
+    engine: str | None = None
+    outcome: dict[str, JSON] = field(default_factory=dict)
+    events: list[dict[str, JSON]] | None = None
+    tool_events: list[ToolEvent] | None = None
+    usage: Usage | None = None
+    skill_invocations: list[SkillInvocation] | None = None
+    available_skills: list[str] | None = None
+    steps: int | None = None
+    leftovers: int | None = None
+    """Processes the agent left behind; they were ended before grading."""
+    baseline_output: str | None = None
+    files: Files | None = None
+    """The workspace, while grading; it travels beside the trace and is never part of its JSON."""
+
+    @classmethod
+    def from_json(cls, source: str | bytes | dict[str, JSON]) -> Self:
+        """Return the trace written in JSON text or a dict; our own shape, or evaldeck's (`steps` is a list)."""
+        try:
+            if isinstance(source, dict):
+                return msgspec.convert(source, cls)
+            return msgspec.json.decode(source, type=cls)
+        except msgspec.ValidationError:
+            return cls._from_foreign(source)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TraceError(f"not a trace: {error}") from None
+
+    @classmethod
+    def _from_foreign(cls, source: str | bytes | dict[str, JSON]) -> Self:
+        """Read a trace that has fields we do not know, or evaldeck's shape."""
+        tree = source if isinstance(source, dict) else msgspec.json.decode(source)
+        if not isinstance(tree, dict):
+            raise TraceError(f"not a trace: a JSON object is needed, found {type(tree).__name__}")
+        if isinstance(tree.get("steps"), list):
+            tree = _from_evaldeck(tree)
+        try:
+            return msgspec.convert(_with_extra(tree, cls), cls)
+        except msgspec.ValidationError as error:
+            raise TraceError(f"not a trace: {error}") from None
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the trace as JSON-ready data, unknown fields included."""
+        tree = msgspec.to_builtins(msgspec.structs.replace(self, files=None))
+        return _without_extra(tree)  # type: ignore[no-any-return]
+
+    def to_json(self) -> str:
+        """Return the trace as JSON text, unknown fields included."""
+        return msgspec.json.encode(self.to_dict()).decode()
+
+
+_NESTED: dict[str, type[_Record]] = {"tool_events": ToolEvent, "skill_invocations": SkillInvocation, "usage": Usage}
+
+
+def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]:
+    """Return `tree` with the fields `record` does not know moved under `__extra__`, at every level."""
+    known = {info.encode_name for info in msgspec.structs.fields(record)} - {"files"}
+    out: dict[str, JSON] = {}
+    extra: dict[str, JSON] = {}
+    for key, value in tree.items():
+        if key not in known:
+            extra[key] = value
+        elif (nested := _NESTED.get(key)) and isinstance(value, dict):
+            out[key] = _with_extra(value, nested)
+        elif nested and isinstance(value, list):
+            out[key] = [_with_extra(item, nested) if isinstance(item, dict) else item for item in value]
+        elif value is not None or key in ("input", "output"):
+            out[key] = value
+    return out | ({"__extra__": extra} if extra else {})
+
+
+def _without_extra(tree: JSON) -> JSON:
+    if isinstance(tree, list):
+        return [_without_extra(item) for item in tree]
+    if isinstance(tree, dict):
+        extra = tree.get("__extra__", {})
+        return {key: _without_extra(value) for key, value in tree.items() if key != "__extra__"} | extra
+    return tree
+
+
+def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
+    """Return evaldeck's trace (`steps` of llm_call, tool_call, reasoning, human_input) in our shape."""
+    steps = [step for step in tree["steps"] if isinstance(step, dict)]
+    calls = [step for step in steps if step.get("type") == "tool_call"]
+    models = [step for step in steps if step.get("type") == "llm_call"]
+    tokens = [step["tokens"] for step in models if isinstance(step.get("tokens"), dict)]
+    usage: dict[str, JSON] = {"llm_calls": len(models)}
+    if tokens:
+        usage["input_tokens"] = sum(int(item.get("prompt_tokens") or 0) for item in tokens)
+        usage["output_tokens"] = sum(int(item.get("completion_tokens") or 0) for item in tokens)
+    rest = {key: value for key, value in tree.items() if key not in ("steps", "output", "framework", "agent_name")}
+    return rest | {
+        "output": tree.get("output") or "",
+        "steps": len(steps),
+        "usage": usage,
+        "events": steps,
+        "tool_events": [
+            {
+                "tool_name": step.get("tool_name") or "",
+                "args": step.get("tool_args") or {},
+                "result": step.get("tool_result"),
+                "success": step.get("status", "success") == "success",
+                "sequence": number,
+            }
+            for number, step in enumerate(calls, 1)
+        ],
+    }
+
+
+class Check(Struct, frozen=True, omit_defaults=True):
+    """One claim about a trace and whether it held: True, False, or None when nobody can tell."""
+
+    ok: bool | None
+    claim: str
+    failure: str = ""
+    """What to tell a person when the claim did not hold."""
+    expected: JSON = None
+    actual: JSON = None
+
+
+class Grade(Struct, frozen=True, kw_only=True):
+    """A grader's verdict on one trace."""
+
+    name: str
+    type: str
+    status: GradeStatus
+    score: float
+    feedback: str
+    weight: float = 1.0
+    checks: list[Check] = field(default_factory=list)
+    details: dict[str, JSON] = field(default_factory=dict)
+    duration_ms: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """True when every check held."""
+        return self.status == "passed"
+
+
+class InputFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file or folder laid into the workspace before the agent starts."""
+
+    path: str
+    """Where it stands in the workspace."""
+    content: str | None = None
+    """The text to write; None means it is copied from `source`."""
+    source: str | None = None
+    """An absolute path to copy from, checked when the spec was loaded."""
+
+
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the agent is asked, from the spec."""
+
+    id: str
+    prompt: str
+    name: str = ""
+    description: str = ""
+    tags: list[str] = field(default_factory=list)
+    golden: bool = False
+    timeout_s: float = 300.0
+    follow_up_prompts: list[str] = field(default_factory=list)
+    files: list[InputFile] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    context: dict[str, JSON] = field(default_factory=dict)
+    workdir: str = ""
+    mock: JSON = None
+    """The script of the `mock` engine, where the task carries one."""
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """One planned attempt at a task."""
+
+    task: Task
+    number: int = 1
+    model: str = ""
+
+
+class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trial with what happened and every grade."""
+
+    task_id: str
+    trial: int
+    status: ResultStatus
+    trace: Trace
+    grades: list[Grade] = field(default_factory=list)
+    reason: str = ""
+    """Why the status is what it is, where the grades do not say: `timeout`, an engine's error."""
+    attempts: int = 1
+    started_at: str = ""
+    duration_ms: float = 0.0
+    snapshot: str = ""
+    """The workspace as the agent left it: a name under the run folder's `artifacts/`."""
+
+    @property
+    def decided(self) -> list[Grade]:
+        """The grades that came to a verdict."""
+        return [grade for grade in self.grades if grade.status != "error"]
+
+    @property
+    def undecided(self) -> list[Grade]:
+        """The grades nobody can tell."""
+        return [grade for grade in self.grades if grade.status == "error"]
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """All results of one invocation, with what they were made from."""
+
+    id: str
+    name: str
+    started_at: str
+    engine: str
+    model: str = ""
+    skill: str = ""
+    spec: dict[str, JSON] = field(default_factory=dict)
+    """The resolved spec: config, tasks, graders, metrics; enough to read and grade again without the files."""
+    fingerprint: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    complete: bool = True
+    folder: str = ""

@@ -1,0 +1,68 @@
+"""Find a class by name: a file in one of our folders, or an entry point of another package.
+
+The folder is the registry: `graders/tool_calls.py` is the type `tool_calls` and holds one class named
+`ToolCallsGrader`. A file whose name starts with `_` is a helper. Other packages announce theirs under the
+entry points `waza.graders`, `waza.engines`, `waza.judges`, `waza.reports`. Which class a file must hold is its caller's
+business (`kind` and `suffix`); what the class does is not known here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from waza.errors import UsageError, did_you_mean
+
+_HERE = Path(__file__).parent
+
+
+class Folder:
+    """One folder of plug-ins, such as `graders`, each file one class ending in `suffix`."""
+
+    def __init__(self, kind: str, suffix: str) -> None:
+        self.kind = kind
+        self.suffix = suffix
+
+    def built_in(self) -> list[str]:
+        """Return the names of the files in the folder, sorted."""
+        return _files(self.kind)
+
+    def names(self) -> list[str]:
+        """Return every known name: our files and other packages' entry points."""
+        return sorted({*self.built_in(), *_entries(self.kind)})
+
+    def knows(self, name: str) -> bool:
+        """Say whether `name` can be loaded; our own files are looked at first."""
+        return _folded(name) in self.built_in() or name in _entries(self.kind)
+
+    def load(self, name: str) -> Any:
+        """Return the class called `name`; raise UsageError with the nearest name if there is none."""
+        folded = _folded(name)
+        if folded in self.built_in():
+            module = importlib.import_module(f"waza.{self.kind}.{folded}")
+            return getattr(module, _class_name(folded, self.suffix))
+        if entry := _entries(self.kind).get(name):
+            return entry.load()
+        noun = self.kind.removesuffix("s")
+        raise UsageError(f"unknown {noun} '{name}'; {did_you_mean(name, self.names())}")
+
+
+def _folded(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _class_name(name: str, suffix: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_")) + suffix
+
+
+@cache
+def _files(kind: str) -> list[str]:
+    return sorted(file.stem for file in (_HERE / kind).glob("*.py") if not file.stem.startswith("_"))
+
+
+@cache
+def _entries(kind: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=f"waza.{kind}")}

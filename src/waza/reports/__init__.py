@@ -1,0 +1,1 @@
+"""One file per report format; each turns a Run into text."""

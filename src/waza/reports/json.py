@@ -1,0 +1,242 @@
+"""The results file: the original's field tree (schema 1.5), with every grade, check and tool call beside it.
+
+Old readers stay safe: what is undecided has `passed` false and `score` 0.0 where they look, and the truth stands in
+`grades[]`. It is strict JSON with its keys always in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+
+import msgspec
+
+from waza.model import JSON, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
+from waza.results.plain import encode
+from waza.results.summary import Metric, Summary, TaskSummary, shown_names, summarize, summarize_tasks
+
+SCHEMA_VERSION = "1.5"
+_RENAMED = {"args": "arguments", "result": "tool_result"}
+"""Fields of our events, and what the original calls them in its transcript."""
+
+
+class JsonReport:
+    """Turn a run into the text of `results.json`."""
+
+    def text(self, run: Run) -> str:
+        """Return the run as indented JSON."""
+        return msgspec.json.format(encode(self.tree(run)), indent=2).decode() + "\n"
+
+    def tree(self, run: Run) -> dict[str, JSON]:
+        """Return the run as JSON-ready data."""
+        summary = summarize(run)
+        return {
+            "schemaVersion": SCHEMA_VERSION,
+            "eval_id": run.id,
+            "skill": run.skill,
+            "eval_name": run.name,
+            "timestamp": run.started_at,
+            "config": _config(run),
+            "summary": _summary(summary),
+            "metrics": {metric.name: _metric(metric) for metric in summary.metrics},
+            "tasks": _tasks(run),
+            "complete": run.complete,
+            "metadata": {"fingerprint": run.fingerprint, "versions": run.versions},
+        }
+
+
+def _config(run: Run) -> dict[str, JSON]:
+    config: dict[str, JSON] = run.spec.get("config") or {}
+    optional = ("judge_model", "reasoning_effort", "judge_reasoning_effort")
+    return {
+        "runs_per_test": config.get("trials_per_task") or 1,
+        "model_id": run.model,
+        "engine_type": run.engine,
+        "timeout_sec": _whole(config.get("timeout_seconds") or 0),
+    } | {key: config[key] for key in optional if config.get(key)}
+
+
+def _summary(summary: Summary) -> dict[str, JSON]:
+    tree: dict[str, JSON] = {name: getattr(summary, name) for name in _SUMMARY}
+    tree["duration_ms"] = _whole(summary.duration_ms)
+    if summary.groups:
+        tree["groups"] = summary.groups
+    if summary.usage is not None:
+        tree["usage"] = _usage(summary.usage)
+    if summary.success_rate_ci is not None:
+        tree["statistics"] = {"success_rate_ci": summary.success_rate_ci}
+    if summary.metrics:
+        tree["metrics_score"] = summary.metrics_score
+    return tree | {"warnings": summary.warnings}
+
+
+_SUMMARY = (
+    *("total_tests", "succeeded", "failed", "errors", "skipped", "not_run", "success_rate"),
+    *("aggregate_score", "weighted_score", "min_score", "max_score", "std_dev"),
+    *("undecided", "score_low", "score_high", "duration_ms", "exit_code"),
+)
+
+
+def _metric(metric: Metric) -> dict[str, JSON]:
+    return {
+        "identifier": metric.name,
+        "value": metric.value,
+        "threshold": metric.threshold,
+        "passed": metric.status == "passed",
+        "weight": metric.weight,
+        "status": metric.status,
+        "low": metric.low,
+        "high": metric.high,
+    } | ({"details": {"reason": metric.reason}} if metric.reason else {})
+
+
+def _tasks(run: Run) -> list[dict[str, JSON]]:
+    ordered = sorted(run.results, key=lambda result: (result.task_id, result.trial))
+    results = {task_id: list(group) for task_id, group in groupby(ordered, lambda result: result.task_id)}
+    return [_task(task, results.get(task.id, [])) for task in summarize_tasks(run)]
+
+
+def _task(task: TaskSummary, results: list[Result]) -> dict[str, JSON]:
+    return {
+        "test_id": task.id,
+        "display_name": task.name,
+        **({"golden": True} if task.golden else {}),
+        **({"tags": task.tags} if task.tags else {}),
+        "status": task.status,
+        **({"reason": task.reason} if task.reason else {}),
+        "runs": [_run(result) for result in results],
+        "stats": _stats(task),
+    }
+
+
+def _stats(task: TaskSummary) -> dict[str, JSON]:
+    total = task.passed + task.failed + task.errors
+    stats: dict[str, JSON] = {
+        "pass_rate": task.pass_rate,
+        "flakiness_percent": 100 * min(task.passed, total - task.passed) / total if total else None,
+        "passed_runs": task.passed,
+        "failed_runs": task.failed,
+        "error_runs": task.errors,
+        "total_runs": total + task.skipped,
+        "avg_score": task.score.value,
+        "avg_weighted_score": task.score.weighted,
+        "min_score": task.min_score,
+        "max_score": task.max_score,
+        "std_dev_score": task.std_dev,
+        "score_variance": None if task.std_dev is None else task.std_dev**2,
+        "score_low": task.score.low,
+        "score_high": task.score.high,
+        "undecided": task.score.undecided,
+        "flaky": task.is_flaky,
+        "avg_duration_ms": _whole(task.duration_ms / max(1, total + task.skipped - task.not_run)),
+    }
+    return stats | ({"pass_rate_ci": task.pass_rate_ci} if total > 1 else {})
+
+
+def _run(result: Result) -> dict[str, JSON]:
+    """Return one trial: first what the original writes, then what it leaves out."""
+    trace = result.trace
+    error = trace.error or (result.reason if result.status == "error" else "")
+    return {
+        "run_number": result.trial,
+        "attempts": result.attempts,
+        "prompt": trace.input,
+        "status": result.status,
+        "duration_ms": _whole(result.duration_ms),
+        "validations": {name: _validation(name, grade) for name, grade in _named(result)},
+        "session_digest": _digest(trace),
+        "transcript": None if trace.events is None else [_event(event) for event in trace.events],
+        "final_output": trace.output,
+        **({"error_msg": error} if error else {}),
+        **({} if trace.skill_invocations is None else {"skill_invocations": [*map(_skill, trace.skill_invocations)]}),
+        **({} if trace.usage is None else {"usage": _usage(trace.usage)}),
+        "tool_events": None if trace.tool_events is None else [_tool_event(event) for event in trace.tool_events],
+        **({"snapshot_path": f"artifacts/{result.snapshot}"} if result.snapshot else {}),
+        "grades": [_grade(name, grade) for name, grade in _named(result)],
+        "trace_status": trace.status,
+        **({"reason": result.reason} if result.reason else {}),
+        **({"started_at": result.started_at} if result.started_at else {}),
+        **{name: getattr(trace, name) for name in _RARE if getattr(trace, name) not in (None, {})},
+    }
+
+
+_RARE = ("model", "engine", "outcome", "available_skills", "steps", "leftovers", "baseline_output")
+"""Fields of a trace that are written where they are set."""
+
+
+def _named(result: Result) -> list[tuple[str, Grade]]:
+    return list(zip(shown_names(result), result.grades, strict=True))
+
+
+def _validation(name: str, grade: Grade) -> dict[str, JSON]:
+    return {
+        "identifier": name,
+        "type": grade.type,
+        "score": grade.score,
+        "weight": grade.weight,
+        "passed": grade.passed,
+        "feedback": grade.feedback,
+        **({"details": grade.details} if grade.details else {}),
+        "duration_ms": _whole(grade.duration_ms),
+    }
+
+
+def _grade(name: str, grade: Grade) -> dict[str, JSON]:
+    return {
+        "name": grade.name,
+        **({"shown_as": name} if name != grade.name else {}),
+        "type": grade.type,
+        "status": grade.status,
+        "score": grade.score,
+        "weight": grade.weight,
+        "feedback": grade.feedback,
+        "checks": grade.checks,
+        "details": grade.details,
+        "duration_ms": grade.duration_ms,
+    }
+
+
+def _digest(trace: Trace) -> dict[str, JSON]:
+    events = trace.tool_events
+    return {
+        "tool_call_count": None if events is None else len(events),
+        "tools_used": [event.tool_name for event in events or []],
+        "tool_calls": [_tool_call(event) for event in events or []],
+        "errors": [trace.error] if trace.error else [],
+        **({} if trace.usage is None else {"usage": _usage(trace.usage)}),
+        **({"session_id": trace.session_id} if trace.session_id else {}),
+    }
+
+
+def _tool_call(event: ToolEvent) -> dict[str, JSON]:
+    return {
+        **({"id": event.tool_call_id} if event.tool_call_id else {}),
+        "name": event.tool_name,
+        "arguments": event.args,
+        **({} if event.result is None else {"result": event.result}),
+        "success": event.success,
+    }
+
+
+def _tool_event(event: ToolEvent) -> dict[str, JSON]:
+    names = ("turn", "sequence", "tool_call_id", "tool_name", "args", "result", "success", "error", "duration_ms")
+    always = ("turn", "tool_name", "args", "result", "success", "duration_ms")
+    tree = {name: getattr(event, name) for name in names if name in always or getattr(event, name) is not None}
+    return tree | event.extra
+
+
+def _event(event: dict[str, JSON]) -> dict[str, JSON]:
+    return {_RENAMED.get(key, key): value for key, value in event.items()}
+
+
+def _skill(invocation: SkillInvocation) -> dict[str, JSON]:
+    return {"name": invocation.name, **({"path": invocation.path} if invocation.path else {})} | invocation.extra
+
+
+def _usage(usage: Usage) -> dict[str, JSON]:
+    names = (name for name in Usage.__struct_fields__ if name != "extra")
+    return {name: value for name in names if (value := getattr(usage, name)) is not None} | usage.extra
+
+
+def _whole(number: float) -> int:
+    return round(number) if math.isfinite(number) else 0

@@ -1,0 +1,186 @@
+"""A run for the terminal: each task in a line, below it what did not hold, expected beside found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from waza.model import Check, Grade, Result, Run
+from waza.reports._text import clipped, percent, plural, score, seconds, visible
+from waza.results.summary import Summary, summarize
+from waza.results.tasks import TaskSummary, summarize_tasks
+
+MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "error": ("?", "yellow"), "skipped": ("-", "dim")}
+PLAIN_MARKS = {"passed": "ok", "failed": "FAIL", "error": "??", "skipped": "--"}
+MOST_FAILURES = 20
+"""How many tasks are shown in full before the report says how many more there are."""
+
+
+class TableReport:
+    """Turn a run into lines for a terminal."""
+
+    def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
+        self.verbose = verbose
+        self.quiet = quiet
+
+    def print(self, run: Run, console: Console) -> None:
+        """Print the run; nothing an agent wrote is obeyed by the terminal."""
+        summary = summarize(run)
+        if not self.quiet:
+            console.print(Group(*self._body(run, console)))
+        for line in summary_lines(summary, run):
+            console.print(line)
+
+    def _body(self, run: Run, console: Console) -> Iterator[RenderableType]:
+        by_task: dict[str, list[Result]] = {}
+        for result in run.results:
+            by_task.setdefault(result.task_id, []).append(result)
+        yield heading(run)
+        shown = 0
+        for task in summarize_tasks(run):
+            yield task_line(task, console)
+            if task.status == "passed" and not self.verbose:
+                continue
+            shown += 1
+            if shown <= MOST_FAILURES or self.verbose:
+                yield from self._details(by_task.get(task.id, []), console)
+        if shown > MOST_FAILURES and not self.verbose:
+            yield Text(f"  … the checks of {shown - MOST_FAILURES} more tasks: waza show {run.id}", style="dim")
+        yield Text()
+
+    def _details(self, results: list[Result], console: Console) -> Iterator[RenderableType]:
+        several = len(results) > 1
+        for result in results:
+            if result.status == "passed" and not self.verbose:
+                continue
+            yield from result_lines(result, console, verbose=self.verbose, with_trial=several)
+
+
+def heading(run: Run) -> Text:
+    """Return the line that says what was run with what."""
+    tasks = len({result.task_id for result in run.results})
+    parts = [run.name, run.engine, *([run.model] if run.model else []), plural(tasks, "task")]
+    if len(run.results) > tasks:
+        parts.append(plural(len(run.results), "trial"))
+    return Text(" · ".join(visible(part) for part in parts) + "\n", style="bold")
+
+
+def task_line(task: TaskSummary, console: Console) -> RenderableType:
+    """Return a task in one line: status, name, trials, score, time."""
+    line = Table.grid(padding=(0, 2))
+    line.add_column(width=4 if _plain(console) else 1)
+    line.add_column(width=44, no_wrap=True, overflow="ellipsis")
+    line.add_column(width=8, justify="right")
+    line.add_column(width=10, justify="right")
+    line.add_column()
+    trials = task.passed + task.failed + task.errors + task.skipped
+    counted = f"{task.passed} of {trials}" if trials > 1 else ""
+    flaky = Text("flaky", style="yellow") if task.is_flaky else Text()
+    line.add_row(
+        _mark(task.status, console),
+        Text(visible(task.id)),
+        Text(score(task.score.weighted)),
+        Text(seconds(task.duration_ms), style="dim"),
+        Text.assemble(Text(counted, style="dim"), "  ", flaky),
+    )
+    return line
+
+
+def result_lines(
+    result: Result, console: Console, *, verbose: bool = False, with_trial: bool = False
+) -> Iterator[RenderableType]:
+    """Yield what a trial's grades say: the failed and undecided ones, or all of them if `verbose`."""
+    if with_trial:
+        yield Padding(Text.assemble(_mark(result.status, console), f" trial {result.trial}"), (0, 0, 0, 4))
+    if result.reason:
+        yield Padding(Text(visible(result.reason), style="yellow"), (0, 0, 0, 6))
+    for grade in result.grades:
+        if grade.status != "passed" or verbose:
+            yield from grade_lines(grade, console, verbose=verbose)
+
+
+def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Iterator[RenderableType]:
+    """Yield a grade and the checks that did not hold, each with what was expected and what was there."""
+    label = grade.name if grade.name == grade.type else f"{grade.name} ({grade.type})"
+    head = Text.assemble(_mark(grade.status, console), " ", (visible(label), "bold"), f"  {score(grade.score)}")
+    checks = [check for check in grade.checks if verbose or check.ok is not True]
+    if not checks:
+        head.append("  " + visible(clipped(grade.feedback, 400)))
+    yield Padding(head, (0, 0, 0, 6))
+    for check in checks:
+        yield Padding(_check(check, console), (0, 0, 0, 8))
+
+
+def _check(check: Check, console: Console) -> RenderableType:
+    status = {True: "passed", False: "failed", None: "error"}[check.ok]
+    words = check.claim if check.ok else check.failure or check.claim
+    head = Text.assemble(_mark(status, console), " ", visible(clipped(words, 400)))
+    if check.ok is not False or (check.expected is None and check.actual is None):
+        return head
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    table.add_row("expected", Text(_value(check.expected)))
+    table.add_row("found", Text(_value(check.actual)))
+    return Group(head, Padding(table, (0, 0, 0, 4)))
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return visible(clipped(text, 600)) or "(nothing)"
+
+
+def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
+    """Yield the run in a few numbers, each with its uncertainty."""
+    style = {0: "bold green", 1: "bold red"}.get(summary.exit_code, "bold yellow")
+    rate = f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed"
+    if summary.success_rate_ci is not None and summary.total_tests > 1:
+        interval = summary.success_rate_ci
+        rate += (
+            f" ({percent(summary.success_rate)}, 95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)})"
+        )
+    parts = [rate]
+    for count, noun in ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded")):
+        parts += [f"{count} {noun}"] if count else []
+    yield Text(" · ".join(parts), style=style)
+    yield Text(_numbers(summary), style="dim")
+    for metric in summary.metrics:
+        mark, colour = MARKS[metric.status]
+        gate = "" if metric.threshold is None else f" (needs {metric.threshold:g})"
+        reason = f": {visible(metric.reason)}" if metric.reason else ""
+        yield Text(f"{mark} {visible(metric.name)} {score(metric.value)}{gate}{reason}", style=colour)
+    for group in summary.groups:
+        yield Text(
+            f"  {visible(group.name)}: {group.passed} of {group.total}, score {score(group.avg_score)}", style="dim"
+        )
+    for warning in summary.warnings:
+        yield Text(visible(warning), style="yellow")
+    if not run.complete:
+        yield Text("the run is not complete: some trials are missing", style="yellow")
+
+
+def _numbers(summary: Summary) -> str:
+    parts = [f"score {score(summary.weighted_score)}"]
+    if summary.undecided and summary.score_low is not None:
+        parts[0] += f" (between {score(summary.score_low)} and {score(summary.score_high)} with the undecided)"
+    parts.append(seconds(summary.duration_ms))
+    if summary.usage is not None and summary.usage.total_tokens is not None:
+        parts.append(f"{summary.usage.total_tokens:,} tokens")
+    if summary.usage is not None and summary.usage.cost_usd is not None:
+        parts.append(f"${summary.usage.cost_usd:.4f}")
+    return " · ".join(parts)
+
+
+def _plain(console: Console) -> bool:
+    return (console.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")
+
+
+def _mark(status: str, console: Console) -> Text:
+    mark, colour = MARKS[status]
+    return Text(PLAIN_MARKS[status] if _plain(console) else mark, style=colour)

@@ -1,0 +1,155 @@
+"""The few calls that put bytes on a disk, in one object, and the two ways results use them: a lock and a whole file.
+
+A test hands in a `Disk` that fails; nothing else here knows about tests. The journal's own rules stand in `journal.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from pathlib import Path
+
+from waza.errors import StoreError
+
+try:
+    import fcntl
+except ImportError:  # Windows has its own locks
+    fcntl = None  # type: ignore[assignment]
+    import msvcrt
+
+_ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FAR = 2**62
+
+
+class Disk:
+    """The operating system's calls, as they are."""
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        """Return a descriptor that no child inherits; a new file has exactly `mode`, whatever the umask."""
+        fd = os.open(path, flags | _ALWAYS, mode)
+        if flags & os.O_EXCL and hasattr(os, "fchmod"):
+            os.fchmod(fd, mode)
+        return fd
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        """Write and return how many bytes were taken."""
+        return os.write(fd, data)
+
+    def sync(self, fd: int) -> None:
+        """Wait until what was written is on the disk."""
+        (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut the file."""
+        os.ftruncate(fd, size)
+
+    def links(self, fd: int) -> int:
+        """Return how many names the open file has; 0 when it was deleted."""
+        return os.fstat(fd).st_nlink
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Give `source` the name `target`, in one step."""
+        source.replace(target)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Wait until the names in a folder are on the disk, where the system can do that."""
+        if os.name != "posix":
+            return
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        finally:
+            os.close(fd)
+
+
+DISK = Disk()
+
+
+def write_all(disk: Disk, fd: int, data: bytes) -> None:
+    """Write every byte; a short write is followed by another, which says why."""
+    view = memoryview(data)
+    while view:
+        written = disk.write(fd, view)
+        if written <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view = view[written:]
+
+
+def write_atomically(path: Path, data: bytes | str, disk: Disk = DISK, mode: int = 0o600) -> None:
+    """Write a whole file: afterwards it is the old one or the new one, never half of either.
+
+    Raises StoreError; the old file is then untouched and nothing is left beside it.
+    """
+    temp = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        _write_new(temp, data.encode() if isinstance(data, str) else data, disk, mode)
+        disk.replace(temp, path)
+        disk.sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {why(error)}; what stood there is untouched") from error
+    finally:
+        temp.unlink(missing_ok=True)
+
+
+def _write_new(path: Path, data: bytes, disk: Disk, mode: int) -> None:
+    fd = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        write_all(disk, fd, data)
+        disk.sync(fd)
+    finally:
+        os.close(fd)
+
+
+def probe(folder: Path, disk: Disk = DISK) -> None:
+    """Raise StoreError unless a file can be written in `folder`; ask before the first paid call."""
+    temp = folder / f".{secrets.token_hex(8)}.tmp"
+    try:
+        _write_new(temp, b"waza\n", disk, 0o600)
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be written to: {why(error)}; nothing was run") from error
+    finally:
+        if temp.parent.is_dir():
+            temp.unlink(missing_ok=True)
+
+
+def lock(fd: int) -> bool:
+    """Take the only lock on an open file, until it is closed or its process ends; say whether the system has locks.
+
+    Raises BlockingIOError when another process holds it.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            _lock_far_byte(fd)
+    except OSError as error:
+        if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            return False
+        raise
+    return True
+
+
+def _lock_far_byte(fd: int) -> None:
+    """Lock one byte beyond any real end: Windows forbids others to read what is locked."""
+    os.lseek(fd, _FAR, os.SEEK_SET)
+    try:
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    except PermissionError as error:
+        raise BlockingIOError(error.errno, error.strerror) from None
+    finally:
+        os.lseek(fd, 0, os.SEEK_SET)
+
+
+def is_full(error: OSError) -> bool:
+    """Say whether there was no room left."""
+    return error.errno in _FULL
+
+
+def why(error: OSError) -> str:
+    """Return the cause in words, without the path."""
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,150 @@
+"""A run folder being written: `run.json` (written once), `journal.jsonl` (the authority), `artifacts/`.
+
+A folder's name is an id of ours: nothing a task, an agent or a page says ever becomes part of a path. Reading stored
+runs is the business of `store.py`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from waza.errors import StoreError
+from waza.model import Run
+from waza.results.disk import DISK, Disk, why, write_atomically
+from waza.results.journal import End, Journal, Record
+from waza.results.plain import encode
+from waza.results.summary import Summary
+
+RUN = "run.json"
+JOURNAL = "journal.jsonl"
+ARTIFACTS = "artifacts"
+_DECODER = msgspec.json.Decoder(Run)
+
+
+class RunFolder:
+    """A run being written: its folder, what it was made from, and its journal."""
+
+    def __init__(self, path: Path, run: Run, journal: Journal, disk: Disk) -> None:
+        self.path = path
+        self.run = run
+        self.journal = journal
+        self._disk = disk
+
+    @classmethod
+    def create(cls, parent: str | Path, run: Run, disk: Disk = DISK) -> Self:
+        """Return a new folder for `run` under `parent`, which is made if it is not there.
+
+        The run gets an id if it has none. Raises StoreError when anything cannot be written: nothing was run then.
+        """
+        path = Path(parent)
+        try:
+            path = _new_folder(Path(parent), run.id, disk)
+            run = replace(run, id=path.name, folder=str(path), results=[], complete=False)
+            _write_run(path, run, disk)
+            return cls(path, run, Journal.open(path / JOURNAL, disk), disk)
+        except BaseException as error:
+            if path != Path(parent):
+                shutil.rmtree(path, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise StoreError(f"{parent}: no run can be stored there: {why(error)}; nothing was run") from error
+            raise
+
+    @classmethod
+    def open(cls, path: str | Path, disk: Disk = DISK) -> Self:
+        """Return a folder that has been written before, to go on with it; its journal is locked, checked, repaired.
+
+        Raises StoreError when another process holds it or it cannot be written.
+        """
+        path = Path(path)
+        run = read_run_json(path)
+        return cls(path, run, Journal.open(path / JOURNAL, disk), disk)
+
+    @property
+    def artifacts(self) -> Path:
+        """Where workspace snapshots stand, by their content."""
+        return self.path / ARTIFACTS
+
+    def append(self, record: Record) -> None:
+        """Put a result or a note on the disk; when this returns it is safe. Raises StoreError otherwise."""
+        try:
+            self.journal.append(record)
+        except StoreError:
+            if self.path.is_dir() and not (self.path / RUN).exists():
+                _write_run(self.path, self.run, self._disk)
+            raise
+
+    def finish(self, summary: Summary, *, complete: bool = True, reason: str = "") -> None:
+        """Write down how the run ended, so that a listing needs no full read."""
+        self.append(End(run=self.run, summary=summary, complete=complete, reason=reason))
+
+    def respec(self, run: Run) -> None:
+        """Replace what the run was made from, where a resume runs changed tasks again."""
+        self.run = replace(run, id=self.path.name, folder=str(self.path), results=[], complete=False)
+        _write_run(self.path, self.run, self._disk)
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a derived file such as `results.json`, whole or not at all, and return its path."""
+        write_atomically(self.path / name, text, self._disk)
+        return self.path / name
+
+    def close(self) -> None:
+        """Give back the journal's lock."""
+        self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_run_json(folder: Path) -> Run:
+    """Return the run without its results. Raises StoreError when the folder holds none."""
+    path = folder / RUN
+    try:
+        run = _DECODER.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise StoreError(f"{folder}: is not a run folder: it has no {RUN}") from None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {why(error)}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"{path}: is damaged: {error}; the results in {JOURNAL} are another file") from None
+    return replace(run, folder=str(folder), results=[], complete=False)
+
+
+def _write_run(folder: Path, run: Run, disk: Disk) -> None:
+    write_atomically(folder / RUN, encode(replace(run, folder="")) + b"\n", disk)
+
+
+def _new_folder(parent: Path, run_id: str, disk: Disk) -> Path:
+    """Make and return a folder nobody else has, readable by its owner alone; git ignores it and its neighbours."""
+    if not parent.is_dir():
+        parent.mkdir(parents=True)
+        parent.chmod(0o700)
+    if not (parent / ".gitignore").exists():
+        write_atomically(parent / ".gitignore", "*\n", disk)
+    while True:
+        path = parent / (run_id or new_run_id())
+        try:
+            path.mkdir()
+        except FileExistsError:
+            if run_id:
+                raise
+            continue
+        path.chmod(0o700)
+        (path / ARTIFACTS).mkdir()
+        (path / ARTIFACTS).chmod(0o700)
+        disk.sync_folder(parent)
+        return path
+
+
+def new_run_id() -> str:
+    """Return a name that sorts by time and that no other run has."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"[:-3] + f"-{secrets.token_hex(4)}"

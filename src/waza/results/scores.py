@@ -1,0 +1,118 @@
+"""Means, spreads and intervals: pure numbers, exact sums, None where there is nothing to count, never NaN.
+
+What nobody can tell is never averaged in. It is counted as undecided and spans `low` (all of it 0) to `high` (all of
+it 1), so that low ≤ score ≤ high always holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from waza.model import Grade, Result
+
+_Z95 = 1.959963984540054
+"""The two-sided 95 % point of the normal distribution."""
+
+
+class Interval(Struct, frozen=True, kw_only=True):
+    """Where a share lies with 95 % confidence."""
+
+    lower: float
+    upper: float
+    mean: float
+    confidence_level: float = 0.95
+
+
+class Score(Struct, frozen=True, kw_only=True):
+    """A score over what was decided, with its worst and best case over what was not."""
+
+    value: float | None = None
+    """The plain mean."""
+    weighted: float | None = None
+    """The mean with weights: the composite."""
+    low: float | None = None
+    """The composite if all that is undecided were 0."""
+    high: float | None = None
+    """The composite if all that is undecided were 1."""
+    undecided: int = 0
+
+
+UNDECIDED = Score(low=0.0, high=1.0, undecided=1)
+"""A trial that could not run, or was not run: it may have been anything."""
+
+
+def mean(numbers: Sequence[float]) -> float | None:
+    """Return the mean, or None of nothing."""
+    if len(numbers) < 2:
+        return numbers[0] if numbers else None
+    return _clip(math.fsum(numbers) / len(numbers), min(numbers), max(numbers))
+
+
+def std_dev(numbers: Sequence[float]) -> float | None:
+    """Return the standard deviation of a whole population, or None of nothing."""
+    middle = mean(numbers)
+    if middle is None or len(numbers) == 1:
+        return None if middle is None else 0.0
+    return math.sqrt(math.fsum((number - middle) ** 2 for number in numbers) / len(numbers))
+
+
+@lru_cache(maxsize=1024)
+def wilson(successes: int, trials: int) -> Interval | None:
+    """Return the Wilson 95 % interval of a share, or None without trials."""
+    if trials < 1:
+        return None
+    share, square = successes / trials, _Z95**2
+    centre = (share + square / (2 * trials)) / (1 + square / trials)
+    spread = math.sqrt(share * (1 - share) / trials + square / (4 * trials**2))
+    half = _Z95 / (1 + square / trials) * spread
+    return Interval(lower=max(0.0, centre - half), upper=min(1.0, centre + half), mean=share)
+
+
+def score_of_trial(result: Result) -> Score:
+    """Return the score of one trial over its decided grades."""
+    return score_of_grades(result.grades)
+
+
+def score_of_grades(grades: Iterable[Grade]) -> Score:
+    """Return the score over grades; what is no number between 0 and 1 counts as undecided."""
+    grades = list(grades)
+    if not grades:
+        return UNDECIDED
+    decided = [grade for grade in grades if grade.status != "error" and 0.0 <= grade.score <= 1.0]
+    value = mean([grade.score for grade in decided])
+    points = math.fsum([grade.score * _weight(grade) for grade in decided])
+    weight = math.fsum(map(_weight, decided))
+    weighted = _clip(points / weight, 0.0, 1.0) if decided else None
+    if len(decided) == len(grades):
+        return Score(value=value, weighted=weighted, low=weighted, high=weighted)
+    unknown = math.fsum(_weight(grade) for grade in grades if grade not in decided)
+    low = _clip(points / (weight + unknown), 0.0, 1.0 if weighted is None else weighted)
+    high = _clip((points + unknown) / (weight + unknown), low if weighted is None else weighted, 1.0)
+    return Score(value=value, weighted=weighted, low=low, high=high, undecided=len(grades) - len(decided))
+
+
+def mean_score(scores: Sequence[Score]) -> Score:
+    """Return the mean of scores: of trials for a task, of tasks for a run."""
+    if len(scores) == 1:
+        return scores[0]
+    return Score(
+        value=mean([score.value for score in scores if score.value is not None]),
+        weighted=mean([score.weighted for score in scores if score.weighted is not None]),
+        low=mean([score.low for score in scores if score.low is not None]),
+        high=mean([score.high for score in scores if score.high is not None]),
+        undecided=sum(score.undecided for score in scores),
+    )
+
+
+def _weight(grade: Grade) -> float:
+    """Return the grade's weight; a spec refuses others, so one that is not a number above 0 counts as 1."""
+    return grade.weight if 0.0 < grade.weight < math.inf else 1.0
+
+
+def _clip(number: float, low: float, high: float) -> float:
+    """Return the number within its bounds: rounding may push a mean past them."""
+    return min(max(number, low), high)

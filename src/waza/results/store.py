@@ -1,0 +1,154 @@
+"""Stored runs: read one, list them, find one. Needs `model` alone, not the plug-ins that made the run.
+
+`run.spec["file"]`, where the runner sets it, names the eval file that `newest_run` looks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from waza.errors import StoreError, UsageError, did_you_mean
+from waza.model import Result, Run
+from waza.results.disk import probe, write_atomically
+from waza.results.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, new_run_id, read_run_json
+from waza.results.journal import End, read_end, read_journal
+from waza.results.summary import Summary, summarize
+
+__all__ = [
+    "ARTIFACTS",
+    "JOURNAL",
+    "RUN",
+    "RunFolder",
+    "StoredRun",
+    "find_run",
+    "list_runs",
+    "new_run_id",
+    "newest_run",
+    "probe",
+    "read_run",
+    "read_run_and_warnings",
+    "summary_of",
+    "write_atomically",
+]
+
+
+class StoredRun(Struct, frozen=True, kw_only=True):
+    """A run as a listing shows it; one that cannot be read says why."""
+
+    folder: str
+    run: Run
+    """Without its spec and results."""
+    summary: Summary | None = None
+    is_complete: bool = False
+    problem: str = ""
+    """Why there is no summary, for a person to read."""
+
+
+def read_run(folder: str | Path) -> Run:
+    """Return a stored run, finished or not; `read_run_and_warnings` also tells what was wrong with it."""
+    return read_run_and_warnings(folder)[0]
+
+
+def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
+    """Return a stored run, and what a person should know: records cut or damaged, results of tasks since removed.
+
+    Results stand in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
+    """
+    folder = Path(folder)
+    run = read_run_json(folder)
+    if not (folder / JOURNAL).exists():
+        return run, [f"{folder}: has no {JOURNAL}: the run ended before it began"]
+    records, warnings = read_journal(folder / JOURNAL)
+    latest = {(record.task_id, record.trial): record for record in records if isinstance(record, Result)}
+    results, removed = _in_order(run, latest.values())
+    if removed:
+        warnings.append(f"{folder}: results of {removed} trials of tasks that are not in the spec are left out")
+    ends = [record for record in records if isinstance(record, (Result, End))]
+    is_complete = bool(ends) and isinstance(ends[-1], End) and ends[-1].complete
+    return replace(run, results=results, complete=is_complete), warnings
+
+
+def _in_order(run: Run, results: Collection[Result]) -> tuple[list[Result], int]:
+    """Return the results by the spec's order of tasks, then by trial; and how many belong to no task of it."""
+    listed = run.spec.get("tasks")
+    if not listed:
+        return sorted(results, key=lambda result: (result.task_id, result.trial)), 0
+    place = {str(task["id"]): number for number, task in enumerate(listed)}
+    known = [result for result in results if result.task_id in place]
+    removed = sum(result.task_id not in place for result in results)
+    return sorted(known, key=lambda result: (place[result.task_id], result.trial)), removed
+
+
+def summary_of(folder: str | Path) -> StoredRun:
+    """Return a run as a listing shows it, from the journal's last records where it has ended; never raises."""
+    folder = Path(folder)
+    try:
+        if end := read_end(folder / JOURNAL):
+            run = replace(end.run, folder=str(folder), complete=end.complete)
+            return StoredRun(folder=str(folder), run=run, summary=end.summary, is_complete=end.complete)
+        run = read_run(folder)
+        short = replace(run, spec={}, results=[])
+        return StoredRun(folder=str(folder), run=short, summary=summarize(run), is_complete=run.complete)
+    except StoreError as error:
+        unknown = Run(id=folder.name, name="", started_at="", engine="", complete=False, folder=str(folder))
+        return StoredRun(folder=str(folder), run=unknown, problem=str(error))
+
+
+def list_runs(parent: str | Path) -> list[StoredRun]:
+    """Return every run folder under `parent`, the newest first; those that cannot be read are among them."""
+    return [summary_of(folder) for folder in run_folders(parent)]
+
+
+def run_folders(parent: str | Path) -> list[Path]:
+    """Return the folders under `parent` that may hold runs, the newest first."""
+    try:
+        entries = [entry for entry in Path(parent).iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"{parent}: cannot be listed: {error.strerror}") from error
+    return sorted(entries, key=lambda entry: entry.name, reverse=True)
+
+
+def newest_run(
+    parent: str | Path, name: str | None = None, *, file: str | None = None, model: str | None = None
+) -> Path | None:
+    """Return the newest run under `parent` of that eval (name, eval file, model, where given), or None."""
+    for folder in run_folders(parent):
+        try:
+            run = read_run_json(folder)
+        except StoreError:
+            continue
+        wanted = {"name": name, "file": file, "model": model}
+        found = {"name": run.name, "file": run.spec.get("file"), "model": run.model}
+        if all(value is None or value == found[key] for key, value in wanted.items()):
+            return folder
+    return None
+
+
+def find_run(ref: str, parents: Sequence[str | Path] = ()) -> Path:
+    """Return the folder a person means: a run folder, a file in one, an id or the start of one, or `latest`.
+
+    Raises UsageError when that is none or several of the runs under `parents`.
+    """
+    path = Path(ref)
+    for candidate in (path, path.parent):
+        if ref and (candidate / RUN).is_file() and (candidate == path or path.is_file()):
+            return candidate
+    folders = sorted((folder for parent in parents for folder in run_folders(parent)), key=lambda folder: folder.name)
+    if not folders:
+        raise UsageError(f"no run '{ref}': there are no runs in {', '.join(map(str, parents)) or 'any known folder'}")
+    if ref == "latest":
+        return folders[-1]
+    exact = [folder for folder in folders if folder.name == ref]
+    fitting = exact or [folder for folder in folders if ref and folder.name.startswith(ref)]
+    if len(fitting) == 1:
+        return fitting[0]
+    ids = [folder.name for folder in fitting or folders[-5:]]
+    if fitting:
+        raise UsageError(f"'{ref}' is the start of {len(fitting)} runs: {', '.join(ids)}; give more of it")
+    raise UsageError(f"no run '{ref}'; {did_you_mean(ref, ids)}")

@@ -1,0 +1,167 @@
+"""A run in numbers: plain functions from results to frozen records, the same whatever order trials ended in.
+
+Of `run.spec` these keys are read: `config.pass_rule` ("all", "any" or a rate such as 0.8), `config.trials_per_task`,
+`config.group_by` ("model", "tags" or "task"); `tasks`, a list of `{id, name, tags, golden}`: every task that was to be
+run, in order; `graders`, by task id a list of `{name, type}`; `metrics`, a list of `{name, threshold, weight, grader,
+tag}`. All may be left out; the tasks are then those that have results.
+
+A task nobody ran counts as an error ("not run"): an unfinished run never looks like a passed one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct, field
+
+from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
+from waza.model import Result, Run, Usage
+from waza.results.metrics import Metric, measure
+from waza.results.scores import Interval, mean, mean_score, std_dev, wilson
+from waza.results.tasks import TaskSummary, duration_of, summarize_tasks, total_usage
+
+__all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "shown_names", "summarize", "summarize_tasks"]
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """Tasks that share a model, a tag or a name."""
+
+    name: str
+    passed: int
+    total: int
+    avg_score: float | None
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """One run in numbers; scores are None where nothing was decided."""
+
+    total_tests: int
+    succeeded: int
+    failed: int
+    errors: int
+    skipped: int
+    not_run: int
+    """Tasks counted under `errors` of which no trial was run."""
+    success_rate: float | None
+    success_rate_ci: Interval | None
+    aggregate_score: float | None
+    weighted_score: float | None
+    min_score: float | None
+    max_score: float | None
+    std_dev: float | None
+    undecided: int
+    """Grades nobody can tell, and trials that could not be graded at all."""
+    score_low: float | None
+    score_high: float | None
+    duration_ms: float
+    """For how long at least one trial was going on; pauses before a resume do not count."""
+    usage: Usage | None
+    exit_code: int
+    groups: list[Group] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
+    metrics_score: float | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def summarize(run: Run, measured: Mapping[str, Metric] | None = None) -> Summary:
+    """Return the run's numbers; `measured` holds metrics that were computed elsewhere, by name."""
+    tasks = summarize_tasks(run)
+    metrics, metrics_score, warnings = measure(run, tasks, measured or {})
+    statuses = [task.status for task in tasks]
+    score = mean_score([task.score for task in tasks if task.status != "skipped"])
+    values = [task.score.value for task in tasks if task.score.value is not None]
+    return Summary(
+        total_tests=len(tasks),
+        succeeded=statuses.count("passed"),
+        failed=statuses.count("failed"),
+        errors=statuses.count("error"),
+        skipped=statuses.count("skipped"),
+        not_run=sum(task.status == "error" and not _was_run(task) for task in tasks),
+        success_rate=statuses.count("passed") / len(tasks) if tasks else None,
+        success_rate_ci=wilson(statuses.count("passed"), len(tasks)),
+        aggregate_score=score.value,
+        weighted_score=score.weighted,
+        min_score=min(values, default=None),
+        max_score=max(values, default=None),
+        std_dev=std_dev(values),
+        undecided=score.undecided,
+        score_low=score.low,
+        score_high=score.high,
+        duration_ms=_busy_ms(run.results),
+        usage=total_usage(result.trace.usage for result in run.results),
+        exit_code=exit_code(tasks, metrics),
+        groups=_groups(run, tasks),
+        metrics=metrics,
+        metrics_score=metrics_score,
+        warnings=warnings + _shared_names(run),
+    )
+
+
+def exit_code(tasks: Sequence[TaskSummary], metrics: Sequence[Metric]) -> int:
+    """Return 1 when something failed or a gate was missed, else 3 when something is undecided, else 0."""
+    statuses = {task.status for task in tasks} | {metric.status for metric in metrics if metric.threshold is not None}
+    if "failed" in statuses:
+        return EXIT_FAILED
+    return EXIT_UNDECIDED if "error" in statuses or not tasks else EXIT_PASSED
+
+
+def shown_names(result: Result) -> list[str]:
+    """Return the name of each grade as it is shown: the second one called `a` is `a#2`."""
+    names: list[str] = []
+    for grade in result.grades:
+        name, count = grade.name, 1
+        while name in names:
+            count += 1
+            name = f"{grade.name}#{count}"
+        names.append(name)
+    return names
+
+
+def _was_run(task: TaskSummary) -> bool:
+    return task.passed + task.failed + task.errors + task.skipped > task.not_run
+
+
+def _groups(run: Run, tasks: Sequence[TaskSummary]) -> list[Group]:
+    by: str | None = (run.spec.get("config") or {}).get("group_by")
+    groups: dict[str, list[TaskSummary]] = {}
+    for task in tasks:
+        for name in {"model": [run.model], "tags": task.tags or ["untagged"], "task": [task.name]}.get(by or "", []):
+            groups.setdefault(name, []).append(task)
+    return [_group(name, members) for name, members in groups.items()]
+
+
+def _group(name: str, tasks: Sequence[TaskSummary]) -> Group:
+    scores = [task.score.value for task in tasks if task.score.value is not None]
+    passed = sum(task.status == "passed" for task in tasks)
+    return Group(name=name, passed=passed, total=len(tasks), avg_score=mean(scores))
+
+
+def _shared_names(run: Run) -> list[str]:
+    """Return a warning for each grader name that two graders of one task share."""
+    shared = {
+        grade.name
+        for result in run.results
+        for grade, shown in zip(result.grades, shown_names(result), strict=True)
+        if shown != grade.name
+    }
+    return [f"two graders are named '{name}'; both count, the second is shown as '{name}#2'" for name in sorted(shared)]
+
+
+def _busy_ms(results: Iterable[Result]) -> float:
+    """Return for how long at least one trial was going on; their sum where starts were not recorded."""
+    spans: list[tuple[float, float]] = []
+    unplaced: list[float] = []
+    for result in results:
+        duration = duration_of(result)
+        try:
+            start = datetime.fromisoformat(result.started_at).timestamp() * 1000
+            spans.append((start, start + duration))
+        except (ValueError, OverflowError, OSError):
+            unplaced.append(duration)
+    busy, until = [], -math.inf
+    for start, end in sorted(spans):
+        busy.append(max(0.0, end - max(start, until)))
+        until = max(until, end)
+    return math.fsum(busy + unplaced)

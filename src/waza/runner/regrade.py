@@ -1,0 +1,116 @@
+"""Grade what is already there: a stored run or recorded traces. No agent is called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from waza.errors import SpecError, TraceError, UsageError
+from waza.model import Files, Result, Run, Task, Trace
+from waza.results.store import read_run
+from waza.runner.grading import grade_trace, status_of
+from waza.sandbox.snapshot import SnapshotFiles
+from waza.spec.suite import EvalSpec
+
+
+class Recorded(NamedTuple):
+    """A trace with the task it belongs to and the files the agent left."""
+
+    task_id: str
+    trial: int
+    trace: Trace
+    files: Files | None = None
+    snapshot: str = ""
+
+
+def from_run(folder: Path, spec: EvalSpec) -> Iterator[Recorded]:
+    """Yield the trials of a stored run whose tasks the suite still has."""
+    known = {task.id for task in spec.tasks}
+    for result in read_run(folder).results:
+        if result.task_id in known:
+            files = SnapshotFiles(folder / "artifacts", result.snapshot) if result.snapshot else None
+            yield Recorded(result.task_id, result.trial, result.trace, files, result.snapshot)
+
+
+def from_files(paths: list[Path], spec: EvalSpec) -> Iterator[Recorded]:
+    """Yield the traces in JSON and JSON lines files, each with its task; raise TraceError where one is bad."""
+    seen: Counter[str] = Counter()
+    for path in paths:
+        for place, text in _texts(path):
+            try:
+                trace = Trace.from_json(text)
+            except TraceError as error:
+                raise TraceError(f"{place}: {error}") from None
+            task = _task_of(trace, spec, place)
+            seen[task.id] += 1
+            yield Recorded(task.id, seen[task.id], trace)
+
+
+def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the JSON texts in a file: one, or one a line."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix.lower() in (".jsonl", ".ndjson"):
+                for number, line in enumerate(file, 1):
+                    if line.strip():
+                        yield f"{path}:{number}", line
+            else:
+                yield str(path), file.read()
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _task_of(trace: Trace, spec: EvalSpec, place: str) -> Task:
+    """Return the task a trace belongs to: the one it names, the only one, or the one with its prompt."""
+    by_id = {task.id: task for task in spec.tasks}
+    named = trace.extra.get("task_id") or trace.extra.get("id")
+    if isinstance(named, str) and named in by_id:
+        return by_id[named]
+    if len(spec.tasks) == 1:
+        return spec.tasks[0]
+    fitting = [task for task in spec.tasks if task.prompt.strip() == trace.input.strip()]
+    if len(fitting) == 1:
+        return fitting[0]
+    hint = "add a 'task_id' to it, or choose one task with --task"
+    raise UsageError(f"{place}: which task is this trace of? {hint}; tasks: {', '.join(list(by_id)[:10])}")
+
+
+def regrade(recorded: Recorded, spec: EvalSpec) -> Result:
+    """Return the result of one recorded trial under the suite's graders."""
+    grades = grade_trace(recorded.trace, spec.graders[recorded.task_id], recorded.files)
+    status, reason = status_of(recorded.trace, grades)
+    return Result(
+        task_id=recorded.task_id,
+        trial=recorded.trial,
+        status=status,
+        reason=reason,
+        trace=recorded.trace,
+        grades=grades,
+        duration_ms=float(recorded.trace.duration_ms or 0),
+        snapshot=recorded.snapshot,
+    )
+
+
+def take_over_artifacts(source: Path, target: Path) -> None:
+    """Let a graded run keep the files of the run it was made from, without copying where links are possible."""
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def eval_of(run: Run, root: Path) -> Path:
+    """Return the eval file a stored run was made from; raise SpecError when it is not there any more."""
+    file = root / str(run.spec.get("file", ""))
+    if not file.is_file():
+        raise SpecError(f"the eval file of run {run.id} is not there any more; name one with --eval")
+    return file

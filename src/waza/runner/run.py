@@ -1,0 +1,197 @@
+"""One invocation: a suite in, a stored Run out. Joins the runner to the run folder; prints nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace as changed
+
+from waza import __version__
+from waza.model import Result, Run, Trial
+from waza.reports.json import JsonReport
+from waza.results.store import RunFolder, read_run
+from waza.results.summary import summarize
+from waza.runner.plan import plan
+from waza.runner.regrade import Recorded, regrade, take_over_artifacts
+from waza.runner.signals import ends_cleanly
+from waza.runner.suite import Listeners, Stop, run_suite
+from waza.runner.trial import Setting
+from waza.spec.load import load_spec
+from waza.spec.suite import EvalSpec, fingerprint
+
+RESULTS = "results.json"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be run and how; only `spec` and `engine` change results, the rest is pace and place."""
+
+    spec: EvalSpec
+    engine: str
+    model: str = ""
+    trials: int = 1
+    workers: int | None = None
+    runs: Path | None = None
+    """Where the run folder is made; the suite's own place if None."""
+    keep_workspace: bool = False
+    skip_graders: bool = False
+    resume: Path | None = None
+    """A run folder to go on with."""
+
+    def planned(self) -> Iterator[Trial]:
+        """Yield every trial of the order."""
+        return plan(self.spec, trials=self.trials, model=self.model)
+
+
+def run(
+    path: str | Path,
+    *,
+    engine: str | None = None,
+    model: str | None = None,
+    trials: int | None = None,
+    workers: int | None = None,
+    tasks: Iterable[str] = (),
+    tags: Iterable[str] = (),
+    runs: str | Path | None = None,
+    on_result: Callable[[Result], None] = lambda result: None,
+) -> Run:
+    """Run a suite and return everything that happened; raise SpecError if it is wrong.
+
+    ```python
+    run = waza.run("examples/quickstart", tasks=["greet"])
+    ```
+    """
+    order = order_for(load_spec(path).select(tasks, tags), engine=engine, model=model, trials=trials, workers=workers)
+    if runs is not None:
+        order = replace(order, runs=Path(runs))
+    return conduct(order, Listeners(on_result=on_result))
+
+
+def order_for(
+    spec: EvalSpec,
+    *,
+    engine: str | None = None,
+    model: str | None = None,
+    trials: int | None = None,
+    workers: int | None = None,
+    **how: Any,
+) -> Order:
+    """Return the order for a suite: what is given wins over what the suite and the project say."""
+    chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
+    return Order(
+        spec=spec,
+        engine=chosen,
+        model=spec.config.model if model is None else model,
+        trials=trials or spec.config.trials_per_task,
+        workers=workers,
+        **how,
+    )
+
+
+def runs_folder(spec: EvalSpec) -> Path:
+    """Return where a suite's run folders stand: the project's `paths.results`, else `runs` beside the eval file."""
+    if spec.project.paths.results:
+        return spec.folder.root / spec.project.paths.results
+    return spec.folder.base / "runs"
+
+
+def conduct(order: Order, listeners: Listeners) -> Run:
+    """Run an order, each result safe on the disk before the next listener hears of it, and return the stored run."""
+    spec = order.spec
+    engine = spec.engine(order.engine or None)
+    parent = order.runs or runs_folder(spec)
+    folder = RunFolder.open(order.resume) if order.resume else RunFolder.create(parent, _blank(order))
+    with folder:
+        done = _done(read_run(order.resume)) if order.resume else frozenset()
+        setting = Setting(
+            engine=engine,
+            engine_name=order.engine,
+            artifacts=folder.artifacts,
+            keep_workspace=order.keep_workspace,
+            skip_graders=order.skip_graders,
+            max_attempts=spec.config.max_attempts,
+        )
+
+        def keep(result: Result) -> None:
+            folder.append(result)
+            listeners.on_result(result)
+
+        trials = (trial for trial in order.planned() if (trial.task.id, trial.number) not in done)
+        heard = replace(listeners, on_result=keep)
+        asyncio.run(_until_done_or_stopped(spec, trials, setting, heard, order.workers))
+        return _finish(folder, sum(1 for _ in order.planned()), listeners.stop)
+
+
+async def _until_done_or_stopped(
+    spec: EvalSpec, trials: Iterator[Trial], setting: Setting, listeners: Listeners, workers: int | None
+) -> None:
+    with ends_cleanly(listeners.stop):
+        try:
+            await run_suite(spec, trials, setting, listeners, workers=workers)
+        except asyncio.CancelledError:
+            if not listeners.stop.signal:
+                raise
+
+
+def _finish(folder: RunFolder, planned: int, stop: Stop) -> Run:
+    """Write down how the run ended and everything made from it; return it as it can be read again."""
+    made = read_run(folder.path)
+    complete = len(_done(made)) >= planned
+    made = changed(made, complete=complete)
+    folder.finish(summarize(made), complete=complete, reason=stop.reason)
+    folder.write(RESULTS, JsonReport().text(made))
+    return made
+
+
+def graded(
+    spec: EvalSpec,
+    recorded: Iterable[Recorded],
+    *,
+    source: Path | None,
+    engine: str,
+    model: str = "",
+    on_result: Callable[[Result], None] = lambda result: None,
+) -> Run:
+    """Grade recorded trials into a run folder of their own and return it; `source` is the run they come from."""
+    recorded = list(recorded)
+    kept = [task for task in spec.tasks if task.id in {item.task_id for item in recorded}]
+    trials = max(item.trial for item in recorded)
+    order = Order(spec=replace(spec, tasks=kept), engine=engine, model=model, trials=trials)
+    blank = _blank(order)
+    blank.spec["graded_from"] = source.name if source else "traces"
+    with RunFolder.create(runs_folder(spec), blank) as folder:
+        if source:
+            take_over_artifacts(source / "artifacts", folder.artifacts)
+        for item in recorded:
+            result = regrade(item, spec)
+            folder.append(result)
+            on_result(result)
+        return _finish(folder, len(recorded), Stop())
+
+
+def _done(run: Run) -> frozenset[tuple[str, int]]:
+    return frozenset((result.task_id, result.trial) for result in run.results)
+
+
+def _blank(order: Order) -> Run:
+    """Return the run before anything happened."""
+    spec = order.spec
+    data = spec.as_data() | {"file": spec.file.relative_to(spec.folder.root).as_posix()}
+    data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
+    return Run(
+        id="",
+        name=spec.name,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        engine=order.engine,
+        model=order.model,
+        skill=spec.skill,
+        spec=data,
+        fingerprint=fingerprint(data),
+        versions={"waza": __version__, "python": platform.python_version()},
+    )

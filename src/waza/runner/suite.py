@@ -1,0 +1,86 @@
+"""All trials of a run, several at once, under one limit. Keeps nothing and prints nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from waza.errors import EngineError
+from waza.model import Result, Trial
+from waza.runner.hooks import run_hooks
+from waza.runner.plan import concurrency
+from waza.runner.trial import Setting, failed_trial, run_trial
+from waza.spec.suite import EvalSpec
+
+
+@dataclass
+class Stop:
+    """A request to end a run early; `reason` says why, `signal` which one asked for it."""
+
+    reason: str = ""
+    signal: int = 0
+
+    def __call__(self, reason: str) -> None:
+        """Ask the run to start no further trial."""
+        self.reason = self.reason or reason
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Who wants to know what happens during a run."""
+
+    on_start: Callable[[Trial], None] = lambda trial: None
+    on_result: Callable[[Result], None] = lambda result: None
+    on_remark: Callable[[str], None] = lambda text: None
+    stop: Stop = field(default_factory=Stop)
+
+
+async def run_suite(
+    spec: EvalSpec, trials: Iterator[Trial], setting: Setting, listeners: Listeners, *, workers: int | None = None
+) -> None:
+    """Run the trials, started in order, and hand each result to `listeners.on_result` as it comes."""
+    width = concurrency(spec, workers)
+    environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}
+    try:
+        for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment):
+            listeners.on_remark(remark)
+        await setting.engine.start(width)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(width):
+                group.create_task(_worker(spec, trials, setting, listeners))
+    finally:
+        await setting.engine.stop()
+        for remark in await run_hooks(spec.hooks.after_run, spec.folder, environment):
+            listeners.on_remark(remark)
+
+
+async def _worker(spec: EvalSpec, trials: Iterator[Trial], setting: Setting, listeners: Listeners) -> None:
+    """Take the next trial until there is none, or the run is to stop."""
+    for trial in trials:
+        if listeners.stop.reason:
+            return
+        listeners.on_start(trial)
+        result = await _with_hooks(spec, trial, setting, listeners)
+        listeners.on_result(result)
+        if spec.config.fail_fast and result.status in ("failed", "error"):
+            listeners.stop(f"task '{trial.task.id}' did not pass")
+
+
+async def _with_hooks(spec: EvalSpec, trial: Trial, setting: Setting, listeners: Listeners) -> Result:
+    """Return one trial's result, with the suite's commands before and after it."""
+    if not spec.hooks.before_task and not spec.hooks.after_task:
+        return await run_trial(trial, spec.graders[trial.task.id], setting)
+    environment = {"WAZA_TASK_ID": trial.task.id, "WAZA_TRIAL": str(trial.number)}
+    try:
+        for remark in await run_hooks(spec.hooks.before_task, spec.folder, environment):
+            listeners.on_remark(remark)
+        result = await run_trial(trial, spec.graders[trial.task.id], setting)
+    except EngineError as error:
+        result = failed_trial(trial, setting, str(error))
+    try:
+        for remark in await run_hooks(spec.hooks.after_task, spec.folder, environment):
+            listeners.on_remark(remark)
+    except EngineError as error:
+        listeners.on_remark(str(error))
+    return result

@@ -1,0 +1,115 @@
+"""One trial from a fresh folder to its grades."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from waza.engines._base import Engine, Room
+from waza.errors import EngineError
+from waza.graders._base import Grader
+from waza.model import Files, Grade, Result, Trace, Trial
+from waza.runner.grading import grade_trace, status_of
+from waza.sandbox.room import make_room
+from waza.sandbox.snapshot import SnapshotFiles, take
+from waza.sandbox.workspace import Workspace
+
+GRACE_S = 60
+"""How long past a task's time an engine may need to end its agent before the runner stops waiting."""
+RETRY_DELAY_S = 1.0
+
+
+class Setting(NamedTuple):
+    """What all trials of a run share."""
+
+    engine: Engine
+    engine_name: str
+    artifacts: Path | None = None
+    """Where workspace snapshots are kept; None means they are not."""
+    keep_workspace: bool = False
+    skip_graders: bool = False
+    max_attempts: int = 1
+
+
+async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
+    """Return what came of one trial; infrastructure errors are tried again up to `max_attempts` times."""
+    for attempt in range(1, setting.max_attempts + 1):
+        result = replace(await _attempt(trial, graders, setting), attempts=attempt)
+        if result.trace.status != "error" or attempt == setting.max_attempts:
+            return result
+        await asyncio.sleep(RETRY_DELAY_S * 2 ** (attempt - 1))
+    raise AssertionError("max_attempts is at least 1")
+
+
+async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
+    started_at, started = _now(), time.perf_counter()
+    with make_room(trial.task, keep=setting.keep_workspace) as room:
+        trace = await _work(trial, room, setting)
+        snapshot = ""
+        files: Files | None = None
+        if setting.engine.leaves_files(trial):
+            files = Workspace(room.workspace)
+            if setting.artifacts is not None:
+                snapshot = take(room.workspace, setting.artifacts)
+                files = SnapshotFiles(setting.artifacts, snapshot)
+        if trace.status == "error" or setting.skip_graders:
+            grades: list[Grade] = []
+        elif any(grader.waits for grader in graders):
+            grades = await asyncio.to_thread(grade_trace, trace, graders, files)
+        else:
+            grades = grade_trace(trace, graders, files)
+    status, reason = status_of(trace, grades)
+    if setting.skip_graders and status == "passed":
+        status = "skipped"
+    return Result(
+        task_id=trial.task.id,
+        trial=trial.number,
+        status=status,
+        reason=reason,
+        trace=trace,
+        grades=grades,
+        started_at=started_at,
+        duration_ms=(time.perf_counter() - started) * 1000,
+        snapshot=snapshot,
+    )
+
+
+async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
+    """Return what the agent did; an agent that could not run gives a trace with status `error`."""
+    started = time.perf_counter()
+    turns = 1 + len(trial.task.follow_up_prompts)
+    try:
+        async with asyncio.timeout(trial.task.timeout_s * turns + GRACE_S):
+            trace = await setting.engine.run(trial, room)
+    except EngineError as error:
+        trace = Trace(input=trial.task.prompt, output="", status="error", error=str(error))
+    except TimeoutError:
+        trace = Trace(input=trial.task.prompt, output="", status="timeout", error="the engine did not come back")
+    except Exception as error:  # noqa: BLE001  an engine that breaks must not end the run
+        fact = f"the engine broke: {type(error).__name__}: {error}"
+        trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
+    changes: dict[str, object] = {}
+    if trace.engine is None:
+        changes["engine"] = setting.engine_name
+    if trace.model is None and trial.model:
+        changes["model"] = trial.model
+    if trace.duration_ms is None:
+        changes["duration_ms"] = round((time.perf_counter() - started) * 1000, 3)
+    return replace(trace, **changes) if changes else trace
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def failed_trial(trial: Trial, setting: Setting, reason: str) -> Result:
+    """Return the result of a trial whose agent never started."""
+    trace = Trace(input=trial.task.prompt, output="", status="error", error=reason, engine=setting.engine_name)
+    return Result(
+        task_id=trial.task.id, trial=trial.number, status="error", reason=reason, trace=trace, started_at=_now()
+    )

@@ -1,0 +1,1 @@
+"""What holds hostile things: patterns, assertions, files, processes. Nothing here knows graders or specs."""

@@ -1,0 +1,134 @@
+"""A worker process that answers one question at a time and is killed when it takes too long.
+
+The questions are those of `child_program.py`. What an answer means is its caller's business.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+
+from waza.model import JSON
+
+START_LIMIT_S = 30.0
+_PROGRAM = Path(__file__).with_name("child_program.py")
+_KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""What Python may need to start at all; nothing else of our environment reaches the worker."""
+
+
+class NoAnswer(TimeoutError):
+    """A question that ran out of time or memory, or ended its worker."""
+
+
+class Child:
+    """A worker for one engine: started when first asked, reused, replaced after a kill, ended with us."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id, or None when there is no worker."""
+        return self._process.pid if self._process else None
+
+    def ask(self, question: dict[str, JSON], limit_s: float) -> JSON:
+        """Return the worker's answer; raise ValueError if it refuses, NoAnswer when time or memory runs out."""
+        line = json.dumps(question | {"limit_s": limit_s}).encode("ascii") + b"\n"
+        with self._lock:
+            answer = self._ask(line, limit_s)
+        if "refused" in answer:
+            raise ValueError(answer["refused"])
+        if "lost" in answer:
+            raise NoAnswer(answer["lost"])
+        return answer["is"]
+
+    def close(self) -> None:
+        """End the worker; the next question starts another."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+
+    def _ask(self, line: bytes, limit_s: float) -> dict[str, JSON]:
+        """Ask the worker, and a fresh one if the old one turns out to be dead."""
+        try:
+            for process in (self._process, None):
+                fresh = process is None
+                process = process or self._start()
+                answer, late = _exchange(process, line, limit_s)
+                if answer:
+                    return json.loads(answer)  # type: ignore[no-any-return]
+                self.close()
+                if late:
+                    raise NoAnswer(f"ran out of time ({limit_s:g} s)")
+                if fresh:
+                    break
+        except BaseException:
+            # An answer that nobody waited for would be taken for the next question's.
+            self.close()
+            raise
+        raise NoAnswer("ended its worker process")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        spec = find_spec(self._module)
+        if spec is None or spec.origin is None:
+            raise ValueError(f"the module '{self._module}' is not installed")
+        folder = Path(spec.origin).parent.parent
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_PROGRAM), self._module, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=os.sep,
+            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+            start_new_session=True,
+        )
+        ready, _ = _exchange(self._process, b"", START_LIMIT_S)
+        if not ready:
+            self.close()
+            raise NoAnswer("could not start its worker process")
+        return self._process
+
+    def _forget(self) -> None:
+        """Leave the worker to the process that started it; called in a fork."""
+        self._lock = threading.Lock()
+        self._process = None
+
+
+def _exchange(process: subprocess.Popen[bytes], line: bytes, limit_s: float) -> tuple[bytes, bool]:
+    """Return the worker's next line (empty if it died) and whether it was killed for being late."""
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        process.kill()
+
+    assert process.stdin and process.stdout
+    timer = threading.Timer(limit_s, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        process.stdin.write(line)
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    except OSError:
+        answer = b""
+    finally:
+        timer.cancel()
+    return answer if answer.endswith(b"\n") else b"", late.is_set()

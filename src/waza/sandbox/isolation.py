@@ -1,0 +1,111 @@
+"""What a program may see and reach: nothing held back, a Landlock fence, or a bubblewrap container.
+
+Behind a fence or in a container a program sees the system's folders, the Python that runs waza, the folder it starts
+in and what `readable` and `writable` name; it may change only what `writable` names, and the network is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from waza.sandbox import landlock
+
+KINDS = ("none", "landlock", "bwrap")
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/resolv.conf",
+    "/etc/ssl",
+    "/sys/devices/system/cpu",
+)
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+_EXEC = ("/bin/sh", "-c", 'exec "$@"', "sh")
+
+
+class Plan(NamedTuple):
+    """How a program is started so that it is held as asked."""
+
+    argv: list[str]
+    fence: tuple[list[bytes], list[bytes], bool] | None
+    applied: str
+    """What holds it, for the record."""
+
+
+def available_isolation() -> tuple[str, ...]:
+    """Return the kinds of isolation that work on this machine."""
+    return tuple(kind for kind in KINDS if not _missing(kind))
+
+
+def plan(
+    kind: str, argv: Sequence[str], cwd: str, readable: Sequence[str], writable: Sequence[str], network: bool
+) -> Plan:
+    """Return how to start `argv`, whose first word is a path; raise ValueError for what cannot be had here."""
+    if kind not in KINDS:
+        raise ValueError(f"isolation '{kind}' is unknown; known: {', '.join(KINDS)}")
+    if missing := _missing(kind):
+        raise ValueError(f"isolation '{kind}' is not available: {missing}; here: {', '.join(available_isolation())}")
+    if kind == "none":
+        return Plan(list(argv), None, "none")
+    program = (argv[0], os.path.realpath(argv[0]))
+    visible = [*_SYSTEM, sys.prefix, sys.base_prefix, *program, cwd, *readable]
+    if kind == "bwrap":
+        return Plan(_bwrap(argv, cwd, visible, writable, network), None, "bwrap" if network else "bwrap: no network")
+    fence = ([*map(os.fsencode, (*visible, "/proc"))], [*map(os.fsencode, (*_DEVICES, *writable))], network)
+    return Plan(list(argv), fence, landlock.describe(network))
+
+
+def _bwrap(argv: Sequence[str], cwd: str, visible: Sequence[str], writable: Sequence[str], network: bool) -> list[str]:
+    """Return the command line; a plain `exec` inside makes a program that cannot be started end with 126 or 127."""
+    command = [_bwrap_path() or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    if network:
+        command.append("--share-net")
+    command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    for path in visible:
+        command += ["--ro-bind-try", path, path]
+    for path in writable:
+        command += ["--bind-try", path, path]
+    return [*command, "--chdir", cwd, "--", *_EXEC, *argv]
+
+
+def _bwrap_path() -> str | None:
+    return shutil.which("bwrap")
+
+
+def _missing(kind: str) -> str:
+    """Return why a kind of isolation cannot be had here; nothing when it can."""
+    if kind == "landlock" and not landlock.abi():
+        return "this kernel has no Landlock"
+    if kind == "bwrap":
+        return _bwrap_missing()
+    return ""
+
+
+@cache
+def _bwrap_missing() -> str:
+    if not (path := _bwrap_path()):
+        return "no program bwrap on PATH"
+    probe = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
+    done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=10)
+    return "" if done.returncode == 0 else done.stderr.strip() or f"bwrap ended with code {done.returncode}"

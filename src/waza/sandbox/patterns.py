@@ -1,0 +1,127 @@
+"""The one safe way to run a pattern: RE2 in linear time, or a backtracking engine in a child that can be killed.
+
+`Pattern` refuses what cannot be compiled with a ValueError; `Pattern.search` never hangs: it raises PatternTimeout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import re2
+
+from waza.sandbox.backtrack import Program, check_program, search
+from waza.sandbox.child import NoAnswer
+from waza.sandbox.lookaround import for_backtracking, unbalanced, without_backtracking
+from waza.sandbox.texts import well_formed
+
+MAX_PATTERN_CHARS = 5_000
+_SPECIAL = frozenset(r"\.^$*+?{}[]|()")
+_REASONS = {
+    "missing ]": "a '[' is never closed",
+    "missing )": "a '(' is never closed",
+    "unexpected )": "a ')' closes nothing",
+    "no argument for repetition operator": "there is nothing to repeat",
+    "bad repetition operator": "two repetition operators stand in a row",
+    "invalid repetition size": "a repetition count must be in order and at most 1000, all nested ones together",
+    "invalid character class range": "an unknown or reversed character class",
+    "invalid escape sequence": "an unknown escape",
+    "invalid named capture group": "a group name is not valid",
+    "invalid perl operator": "a kind of group that RE2 does not know",
+    "trailing \\": "a single backslash at the end",
+    "pattern too large - compile failed": "it is too large once its repetitions are written out",
+}
+_HINTS = {"\\Z": "; the end of the text is \\z", "\\u": "; write \\x{...} for a character by its number"}
+
+
+class PatternTimeout(Exception):
+    """A pattern that did not come to an answer within its limits."""
+
+
+class Pattern:
+    """A compiled pattern; `source` is what the author wrote.
+
+    With `python` it has the syntax and meaning of Python's `re`, otherwise those of RE2, where lookaround and
+    back-references may be added.
+    """
+
+    __slots__ = ("_program", "_re2", "ignore_case", "python", "source")
+
+    def __init__(self, source: str, *, ignore_case: bool = False, python: bool = False) -> None:
+        if not source:
+            raise ValueError("an empty pattern matches everything")
+        if len(source) > MAX_PATTERN_CHARS:
+            raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARS} characters, this one has {len(source)}")
+        if source != well_formed(source):
+            raise ValueError("not a valid pattern: it holds half a character (a lone surrogate)")
+        self.source = source
+        self.ignore_case = ignore_case
+        self.python = python
+        self._re2: Any = None
+        self._program: Program | None = None
+        if not python:
+            self._compile()
+        elif ignore_case or _SPECIAL & set(source):
+            self._program = Program("re", source, ignore_case)
+            check_program(self._program)
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.source!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pattern) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def search(self, text: str) -> bool:
+        """Say whether the pattern matches anywhere in `text`; raise PatternTimeout when time or memory runs out."""
+        text = well_formed(text)
+        if self._re2 is not None:
+            return self._re2.search(text) is not None
+        if self._program is None:
+            return self.source in text
+        try:
+            return search(self._program, text)
+        except NoAnswer as reason:
+            raise PatternTimeout(f"pattern '{self.source}' {reason}") from None
+
+    def _key(self) -> tuple[str, bool, bool]:
+        return self.source, self.ignore_case, self.python
+
+    def _compile(self) -> None:
+        try:
+            self._re2 = re2.compile(self.source, _options(self.ignore_case))
+        except re2.error as error:
+            self._program = _backtracking(self.source, self.ignore_case, error)
+
+
+def _backtracking(source: str, ignore_case: bool, error: Exception) -> Program:
+    """Return the program of a pattern that RE2 refuses only for its lookaround or back-references."""
+    plain = without_backtracking(source)
+    if plain == source:
+        raise ValueError(_refusal(source, error))
+    try:
+        re2.compile(plain, _options(ignore_case))
+    except re2.error as remaining:
+        raise ValueError(_refusal(source, remaining)) from None
+    program = Program("regex", for_backtracking(source, ignore_case=ignore_case))
+    check_program(program)
+    return program
+
+
+def _options(ignore_case: bool) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    return options
+
+
+def _refusal(source: str, error: Exception) -> str:
+    """Return a sentence about why RE2 refuses the pattern, with the place where it can be told."""
+    reason, _, fragment = error.args[0].decode("utf-8", "replace").partition(": ")
+    at = source.find(fragment)
+    if reason in ("missing )", "unexpected )"):
+        found = unbalanced(source)
+        at, fragment = (-1, "") if found is None else (found, source[found : found + 20])
+    place = f", '{fragment}' at position {at + 1}" if fragment and at >= 0 else ""
+    return f"not a valid pattern: {_REASONS.get(reason, reason)}{place}{_HINTS.get(fragment, '')}"

@@ -1,0 +1,187 @@
+"""The one safe way to check a value against a JSON Schema.
+
+Nothing is ever fetched for a `$ref`, patterns run in linear time, and a schema whose references multiply is refused.
+The dialect is 2020-12 unless `$schema` names another; `format` is asserted up to draft-07, as the dialects say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+
+from waza.sandbox.strict_json import extract_json, parse_json, refuse_depth
+
+__all__ = ["Schema", "compile_schema", "extract_json", "parse_json"]
+
+MAX_PROBLEMS = 20
+MAX_PROBLEM_CHARS = 300
+MAX_BRANCHES = 100_000
+_SMALL = 20_000
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref", "$dynamicRef")
+
+
+class Schema:
+    """A compiled JSON Schema."""
+
+    __slots__ = ("_source", "_validator")
+
+    def __init__(self, schema: dict[str, Any] | bool) -> None:
+        self._source = schema
+        self._validator = _compile(schema)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema, (self._source,)
+
+    def problems(self, value: Any) -> list[str]:
+        """Return a short sentence for each thing wrong with `value`, the first ones only; empty when it fits."""
+        if self._validator.is_valid(value):
+            return []
+        errors = self._validator.iter_errors(value) if _is_small(value) else self._first(value)
+        found = [_sentence(error) for error in islice(errors, MAX_PROBLEMS + 1)]
+        return found if len(found) <= MAX_PROBLEMS else [*found[:MAX_PROBLEMS], "and more"]
+
+    def _first(self, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+        """Yield only the first error of a large value: the library collects all of them before it gives one."""
+        try:
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            yield error
+
+
+def compile_schema(schema: dict[str, Any] | bool) -> Schema:
+    """Return the schema, ready to check values; raise ValueError with the reason it is refused."""
+    return Schema(schema)
+
+
+def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
+    asked: list[str] = []
+
+    def refuse(uri: str) -> Any:
+        asked.append(uri.removeprefix("json-schema:///"))
+        raise ValueError("nothing is fetched")
+
+    if not isinstance(schema, dict | bool):
+        raise ValueError(f"a JSON Schema is a mapping, found {type(schema).__name__}")
+    _refuse_what_is_not_json(schema)
+    try:
+        validator = jsonschema_rs.validator_for(
+            schema, retriever=refuse, pattern_options=jsonschema_rs.RegexOptions(), ignore_unknown_formats=True
+        )
+    except ValueError as error:
+        raise ValueError(_why_refused(error, asked)) from None
+    if asked:
+        raise ValueError(_why_refused(ValueError(), asked))
+    if isinstance(schema, dict) and _branches(schema) > MAX_BRANCHES:
+        raise ValueError(f"the schema's references multiply to more than {MAX_BRANCHES} branches for one value")
+    return validator
+
+
+def _why_refused(error: ValueError, asked: list[str]) -> str:
+    if asked:
+        return f"'{asked[0]}' stands outside the schema, and nothing is ever fetched; put it under '$defs'"
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return f"not a JSON Schema: {error}"
+    reason = error.message
+    if reason.endswith('is not a "regex"'):
+        reason = f"{_short(repr(error.instance))} is not a linear-time pattern (no lookaround, no backreferences)"
+    return f"not a valid JSON Schema: {_at(error.instance_path)}{_short(reason)}"
+
+
+def _sentence(error: jsonschema_rs.ValidationError) -> str:
+    return f"{_at(error.instance_path)}{_short(error.message)}"
+
+
+def _at(path: list[str | int]) -> str:
+    """Return where a problem stands, as the head of its sentence: `/items/0: `."""
+    return _short("/" + "/".join(map(str, path))) + ": " if path else ""
+
+
+def _short(text: str) -> str:
+    if len(text) <= MAX_PROBLEM_CHARS:
+        return text
+    half = MAX_PROBLEM_CHARS // 2
+    return f"{text[:half]} … {text[-half:]}"
+
+
+def _is_small(value: Any) -> bool:
+    """Say whether a value has few parts and little text, so that listing all its errors is cheap."""
+    weight, waiting = 0, [value]
+    while waiting and weight <= _SMALL:
+        node = waiting.pop()
+        weight += 1 + (len(node) if isinstance(node, str | list | dict) else 0)
+        if isinstance(node, dict):
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return weight <= _SMALL
+
+
+def _refuse_what_is_not_json(schema: Any) -> None:
+    try:
+        json.dumps(schema, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"not a JSON Schema: {error}") from None
+    refuse_depth(schema)
+
+
+def _branches(root: dict[str, Any]) -> int:
+    """Return the number of subschemas that apply to one and the same value, references followed, cycles cut."""
+    places = _named(root)
+    counts: dict[int, int] = {}
+
+    def count(node: Any) -> int:
+        if not isinstance(node, dict) or id(node) in counts:
+            return counts.get(id(node), 1)
+        counts[id(node)] = 1
+        counts[id(node)] = 1 + sum(count(child) for child in _applied(node, places))
+        return counts[id(node)]
+
+    try:
+        return max(count(node) for node in _subschemas(root))
+    except RecursionError:
+        return MAX_BRANCHES + 1
+
+
+def _applied(node: dict[str, Any], places: dict[str, Any]) -> Iterator[Any]:
+    """Yield the subschemas that apply to the same value as `node`."""
+    for key in _IN_PLACE:
+        inner = node.get(key)
+        if isinstance(inner, str):
+            yield places.get(inner)
+        elif isinstance(inner, list):
+            yield from inner
+        elif isinstance(inner, dict):
+            yield from inner.values() if key == "dependentSchemas" else [inner]
+
+
+def _named(root: dict[str, Any]) -> dict[str, Any]:
+    """Return the subschemas by what a `$ref` may call them: a pointer, an anchor, an id."""
+    places: dict[str, Any] = {"#": root}
+    waiting: list[tuple[str, Any]] = [("#", root)]
+    while waiting:
+        pointer, node = waiting.pop()
+        items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+        for key, child in items:
+            below = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+            places[below] = child
+            waiting.append((below, child))
+        if isinstance(node, dict):
+            for key, mark in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
+                if isinstance(name := node.get(key), str):
+                    places[mark + name] = node
+    return places
+
+
+def _subschemas(root: Any) -> Iterator[dict[str, Any]]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node

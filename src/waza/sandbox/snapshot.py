@@ -1,0 +1,273 @@
+"""A workspace as the agent left it, kept by content, so that a stored run can be graded again.
+
+`take` copies a workspace once, after the agent is dead; `restore` lays it out again; `SnapshotFiles` reads it where it
+lies. A snapshot is a manifest: what stood where, and in which object its content lies. No link is followed, nothing but
+regular files is read, and what was not copied is said, with the reason.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import tempfile
+import weakref
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from waza.errors import StoreError
+from waza.sandbox import tree
+from waza.sandbox.folders import inner_path
+from waza.sandbox.objects import keep_bytes, keep_file, read_chunks, read_object
+from waza.sandbox.removal import remove
+from waza.sandbox.workspace import MAX_FILE_BYTES, MAX_LINKS, Kind, Workspace
+
+EMPTY = "empty"
+"""The name of a workspace with nothing in it; it takes no place in a store."""
+MAX_ENTRIES = 100_000
+MAX_STORED_FILE_BYTES = 256 * 1024**2
+MAX_TOTAL_BYTES = 1024**3
+_NOWHERE = "/outside-of-the-workspace"
+_LAYING_ORDER = ("folder", "file", "other", "link", "outside")
+
+
+class Item(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing of a workspace."""
+
+    path: str
+    kind: Literal["file", "folder", "link", "outside", "other"]
+    """`outside` is a hard link, whose other name may be outside; its content is never copied."""
+    mode: int = 0
+    size: int = 0
+    sha256: str = ""
+    """Where a file's content lies in the store."""
+    target: str = ""
+    """What a link says; an absolute link into the workspace is kept as a relative one."""
+    left_out: str = ""
+    """Why a file's content, or what stands in a folder, was not copied."""
+
+
+class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that stood in a workspace, sorted by path."""
+
+    items: list[Item] = field(default_factory=list)
+    left_out: str = ""
+    """Why there was more than is listed."""
+
+
+def take(workspace: Path, store: Path) -> str:
+    """Copy a workspace into a store and return the snapshot's name.
+
+    A workspace that the agent removed, or put something else in place of, counts as empty. Raises StoreError.
+    """
+    try:
+        with tree.opened(workspace) as root:
+            entries = list(tree.walk(root, MAX_ENTRIES))
+            taking = _Taking(workspace, root, store)
+            items = sorted(map(taking.item, entries[:MAX_ENTRIES]), key=lambda item: item.path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return EMPTY
+        raise StoreError(f"the workspace cannot be copied: {error.strerror}") from error
+    if not items:
+        return EMPTY
+    more = f"the workspace holds more than {MAX_ENTRIES} files and folders" if len(entries) > MAX_ENTRIES else ""
+    manifest = msgspec.to_builtins(Manifest(items=items, left_out=more))
+    return keep_bytes(json.dumps(manifest, separators=(",", ":")).encode(), store)
+
+
+class _Taking:
+    """One copying of a workspace, with what is left of its allowance."""
+
+    def __init__(self, workspace: Path, root: int, store: Path) -> None:
+        self.files = Workspace(workspace)
+        self.root = root
+        self.store = store
+        self.allowance = MAX_TOTAL_BYTES
+
+    def item(self, entry: tree.Entry) -> Item:
+        path, mode = entry.path, entry.info.st_mode & 0o777
+        try:
+            if entry.kind == "folder":
+                return Item(path=path, kind="folder", mode=mode, left_out=entry.trouble)
+            if entry.kind == "link":
+                return Item(path=path, kind="link", target=self._target(path))
+            if entry.kind == "other":
+                return Item(path=path, kind="other")
+            if entry.info.st_nlink > 1:
+                return Item(path=path, kind="outside")
+            size = entry.info.st_size
+            return Item(path=path, kind="file", mode=mode, size=size, sha256=self._keep(path, size))
+        except OSError as error:
+            kind: Literal["file", "other"] = "file" if entry.kind == "file" else "other"
+            return Item(path=path, kind=kind, mode=mode, left_out=error.strerror or str(error))
+
+    def _target(self, path: str) -> str:
+        return self.files.link_target(path) or tree.link_target(self.root, path)
+
+    def _keep(self, path: str, size: int) -> str:
+        if size > MAX_STORED_FILE_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {MAX_STORED_FILE_BYTES // 1024**2} MiB")
+        if size > self.allowance:
+            raise OSError(errno.EFBIG, f"the workspace is larger than {MAX_TOTAL_BYTES // 1024**2} MiB")
+        self.allowance -= size
+        with self.files.open(f"./{path}") as file:  # so that a name such as `~a` is not taken for a home
+            return keep_file(file, size, self.store)
+
+
+def restore(store: Path, name: str, folder: Path) -> None:
+    """Lay a snapshot out in an empty folder, made if it is not there.
+
+    What cannot be read in a workspace is stood in for by what cannot be read either: a hard link by a link that leads
+    out, a device or socket by a pipe. Raises StoreError when content is missing, was left out or is damaged.
+    """
+    try:
+        manifest = _load(store, name)
+        for what, why in _gaps(manifest):
+            raise OSError(errno.ENODATA, f"{what} was not copied: {why}")
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        with tree.opened(folder) as root:
+            for item in sorted(manifest.items, key=lambda item: _LAYING_ORDER.index(item.kind)):
+                _lay(root, item, store)
+            for item in reversed([item for item in manifest.items if item.kind == "folder"]):
+                tree.set_mode(root, item.path, item.mode)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise StoreError(f"the stored workspace cannot be laid out: {reason}") from error
+
+
+def _lay(root: int, item: Item, store: Path) -> None:
+    path = item.path
+    if not set(path.split("/")).isdisjoint(("", ".", "..")):
+        raise ValueError(f"{path!r} is not a path in a workspace")
+    if item.kind == "folder":
+        tree.make_folder(root, path)
+    elif item.kind == "file":
+        with tree.writing(root, path, item.mode & 0o777) as out:
+            for chunk in read_chunks(store, item.sha256):
+                out.write(chunk)
+    elif item.kind == "other":
+        tree.make_pipe(root, path)
+    else:
+        tree.make_link(root, path, item.target or _NOWHERE)
+
+
+def _gaps(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield what the snapshot does not hold though the workspace did, with the reason."""
+    if manifest.left_out:
+        yield "some of it", manifest.left_out
+    yield from ((repr(item.path), item.left_out) for item in manifest.items if item.left_out)
+
+
+def _load(store: Path, name: str) -> Manifest:
+    """Return a stored manifest; raise OSError when it is not there or is damaged."""
+    if name == EMPTY:
+        return Manifest()
+    try:
+        return msgspec.convert(json.loads(read_object(store, name)), Manifest)
+    except (ValueError, RecursionError) as error:
+        raise OSError(errno.EINVAL, f"that is not a stored workspace: {error}") from None
+
+
+class SnapshotFiles:
+    """The files of a stored workspace, seen as `Workspace` sees those of a live one."""
+
+    def __init__(self, store: str | Path, name: str) -> None:
+        self._store = Path(store)
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"SnapshotFiles({self._name!r})"
+
+    def kind(self, path: str) -> Kind:
+        """Say what stands at `path`; raise OSError when that was not recorded."""
+        found = self._find(path)
+        return found if isinstance(found, str) else "file"
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of the regular file at `path`; raise OSError with a reason otherwise."""
+        found = self._find(path)
+        if isinstance(found, str):
+            raise OSError(errno.ENOENT if found == "absent" else errno.EINVAL, _REFUSALS[found], path)
+        if found.left_out or found.size > MAX_FILE_BYTES:
+            raise OSError(errno.EFBIG, found.left_out or f"larger than {MAX_FILE_BYTES} bytes", path)
+        return read_object(self._store, found.sha256)
+
+    def paths(self) -> Iterator[str]:
+        """Yield the path of every regular file, sorted; raise OSError when not all were recorded."""
+        for item in self._manifest.items:
+            if item.kind == "folder" and item.left_out:
+                raise OSError(errno.ENODATA, item.left_out, item.path)
+        if self._manifest.left_out:
+            raise OSError(errno.EFBIG, self._manifest.left_out)
+        yield from (item.path for item in self._manifest.items if item.kind == "file")
+
+    @cached_property
+    def root(self) -> str:
+        """A private copy of the files, made when first asked for and gone with this object."""
+        place = Path(tempfile.mkdtemp(prefix="waza-")).resolve()
+        weakref.finalize(self, remove, place)
+        try:
+            restore(self._store, self._name, place)
+        except StoreError as error:
+            raise OSError(errno.ENODATA, str(error)) from None
+        return str(place)
+
+    @cached_property
+    def _manifest(self) -> Manifest:
+        return _load(self._store, self._name)
+
+    @cached_property
+    def _items(self) -> dict[str, Item]:
+        return {item.path: item for item in self._manifest.items}
+
+    def _find(self, path: str) -> Item | Literal["folder", "outside", "other", "absent"]:
+        """Return the file at `path`, links followed, or what stands there instead."""
+        try:
+            ahead = inner_path(path).split("/")[::-1]
+        except ValueError:
+            return "outside"
+        here: list[str] = []
+        links, is_link = 0, False
+        while ahead:
+            name = ahead.pop()
+            if name == ".." and not here:
+                return "outside"
+            if name in ("", ".", ".."):
+                here = here[:-1] if name == ".." else here
+                continue
+            item = self._items.get("/".join([*here, name]))
+            if item is None:
+                return self._missing(here, is_link)
+            if item.kind == "link":
+                links, is_link = links + 1, is_link or not any(ahead)
+                if item.target.startswith("/") or links > MAX_LINKS:
+                    return "outside" if links <= MAX_LINKS else "other"
+                ahead += item.target.split("/")[::-1]
+            elif item.kind == "folder":
+                here.append(name)
+            elif any(ahead):
+                return self._missing(here, is_link)
+            else:
+                return item if item.kind == "file" else item.kind
+        return "folder"
+
+    def _missing(self, here: list[str], is_link: bool) -> Literal["other", "absent"]:
+        """Say that nothing stands there; raise OSError when the folder was not looked into."""
+        above = self._items.get("/".join(here))
+        unknown = (above.left_out if above else "") or self._manifest.left_out
+        if unknown:
+            raise OSError(errno.ENODATA, unknown, "/".join(here))
+        return "other" if is_link else "absent"
+
+
+_REFUSALS = {
+    "absent": "is not there",
+    "folder": "is a folder",
+    "other": "is not a regular file",
+    "outside": "leads outside the workspace",
+}

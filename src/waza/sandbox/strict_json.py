@@ -1,0 +1,124 @@
+"""The one safe way to read JSON that somebody else wrote: strict, bounded in size and depth; it raises only ValueError.
+
+Refused: NaN and infinities, numbers that overflow, a key twice in one object, half a surrogate pair, a byte order mark.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from typing import Any
+
+MAX_JSON_CHARS = 32 * 1024 * 1024
+MAX_DEPTH = 200
+MAX_SEARCH_CHARS = 50_000_000
+"""How many characters may be read in vain while looking for a JSON value in a text."""
+
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_OPENING = re.compile(r"[{\[]")
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text, white space around it allowed; raise ValueError with the reason."""
+    _refuse_size(text)
+    try:
+        value = _STRICT.decode(text)
+    except RecursionError:
+        raise _too_deep() from None
+    _refuse_odd_values(value, text)
+    return value
+
+
+def extract_json(text: str) -> Any:
+    """Return the one JSON object or array that stands in a text; raise ValueError if there is none or several."""
+    _refuse_size(text)
+    constants: list[str] = []
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=constants.append)
+    found: list[Any] = []
+    at, in_vain = 0, 0
+    while len(found) < 2 and (opening := _OPENING.search(text, at)):
+        start = opening.start()
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            end = len(text) if error.msg.startswith("Unterminated string") else error.pos
+            constants.append(error.msg)
+        except RecursionError:
+            raise _too_deep() from None
+        if not constants:
+            found.append(value)
+            at = end
+            continue
+        constants.clear()
+        at, in_vain = start + 1, in_vain + end - start
+        if in_vain > MAX_SEARCH_CHARS:
+            raise ValueError("too many brackets that lead to no JSON value")
+    if len(found) != 1:
+        raise ValueError(f"found {'multiple' if found else 'zero'} JSON object or array documents")
+    _refuse_odd_values(found[0], text)
+    return found[0]
+
+
+def refuse_depth(value: Any) -> None:
+    """Raise ValueError for a value nested deeper than MAX_DEPTH."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {twice[:100]!r} stands twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return number
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse_constant)
+
+
+def _refuse_size(text: str) -> None:
+    if len(text) > MAX_JSON_CHARS:
+        raise ValueError(f"more than {MAX_JSON_CHARS} characters")
+
+
+def _refuse_odd_values(value: Any, text: str) -> None:
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        refuse_depth(value)
+    suspicious = ("\\u" in text and _ESCAPED_SURROGATE.search(text)) or not _is_unicode(text)
+    if suspicious and not _is_unicode(json.dumps(value, ensure_ascii=False)):
+        raise ValueError("a text holds half of a surrogate pair, which is no character")
+
+
+def _is_unicode(text: str) -> bool:
+    """Say whether every character of a text can be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"nested deeper than {MAX_DEPTH}")

@@ -1,0 +1,25 @@
+"""Texts that every engine can take: agents leave half characters that UTF-8 cannot write."""
+
+from __future__ import annotations
+
+from waza.model import JSON
+
+
+def well_formed(text: str) -> str:
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def well_formed_data(value: JSON) -> JSON:
+    """Return JSON-like data in which every text, keys too, is well formed."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        return {well_formed_data(key): well_formed_data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [well_formed_data(item) for item in value]
+    return value

@@ -1,0 +1,114 @@
+"""What an author should know about a suite that is not wrong: names without meaning, keys without effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from waza.errors import Problem
+from waza.graders._base import Grader
+from waza.sandbox.patterns import Pattern
+from waza.spec.project import unused_keys
+from waza.spec.shapes import EvalShape
+from waza.spec.suite import EvalSpec
+
+METRICS = ("task_completion", "trigger_accuracy", "behavior_quality", "efficiency")
+ORIGINAL_ENGINES = ("copilot-sdk",)
+"""Engines that files written for the original name and this version does not have."""
+_IGNORED = ("outcomes", "behavior", "tool_calls", "should_trigger")
+SKILL_FOLDERS = ("skills", ".github/skills", ".claude/skills", ".agents/skills")
+_DOUBLED = re.compile(r"\\\\[sSdDwWbBnrt.()\[\]{}]")
+
+
+def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
+    """Return the notes on a suite."""
+    return [
+        *_metrics(spec),
+        *_config(spec, shape),
+        *_enforced(spec, shape),
+        *_skill(spec),
+        *_names(spec),
+        *_patterns(spec),
+    ]
+
+
+def _metrics(spec: EvalSpec) -> Iterator[Problem]:
+    graders = {grader.name for graders in spec.graders.values() for grader in graders}
+    tags = {tag for task in spec.tasks for tag in task.tags}
+    for index, metric in enumerate(spec.metrics):
+        here = spec.place.at("metrics", index, "name")
+        if metric.grader and metric.grader not in graders:
+            yield spec.place.at("metrics", index, "grader").problem(f"no grader is called '{metric.grader}'")
+        if metric.tag and metric.tag not in tags:
+            yield spec.place.at("metrics", index, "tag").problem(f"no task has the tag '{metric.tag}'")
+        if not (metric.grader or metric.tag or metric.name in METRICS or metric.name in graders | tags):
+            yield here.warning(f"'{metric.name}' names no grader and no tag; it is computed as task_completion")
+
+
+def _config(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
+    if spec.config.max_attempts > 1:
+        note = "only infrastructure errors are tried again; a failed trial stays failed"
+        yield spec.place.at("config", "max_attempts").problem(note, "note")
+    if shape.baseline:
+        yield spec.place.at("baseline").warning("this version runs one pass; the pass without the skill is left out")
+    if unused := unused_keys(spec.project):
+        yield Problem(f".waza.yaml: only the original reads {', '.join(unused)}", severity="note")
+
+
+def _enforced(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
+    """Yield one note on what a file written for the original now enforces."""
+    if shape.schema_version is None and spec.config.executor not in ORIGINAL_ENGINES:
+        return
+    expectations = {grader.name for graders in spec.graders.values() for grader in graders} & set(_IGNORED)
+    enforced = sorted(f"expected.{name}" for name in expectations)
+    enforced += [f"metrics: {m.name}" for m in spec.metrics if m.threshold is not None and m.name != "trigger_accuracy"]
+    if enforced:
+        yield spec.place.problem(f"enforced here, ignored by the original: {', '.join(enforced)}", "note")
+
+
+def _skill(spec: EvalSpec) -> Iterator[Problem]:
+    if spec.skill and not _skill_exists(spec):
+        yield spec.place.at("skill").warning(f"skill '{spec.skill}' was not found in this project")
+
+
+def _skill_exists(spec: EvalSpec) -> bool:
+    root = spec.folder.root
+    folders = [root / name for name in (*SKILL_FOLDERS, spec.project.paths.skills)]
+    folders += [spec.folder.base / name for name in spec.config.skill_directories]
+    if any((folder / spec.skill / "SKILL.md").is_file() for folder in folders):
+        return True
+    above = [path for path in (spec.folder.base, *spec.folder.base.parents) if path.is_relative_to(root)]
+    return any(path.name == spec.skill and (path / "SKILL.md").is_file() for path in above)
+
+
+def _names(spec: EvalSpec) -> Iterator[Problem]:
+    """Yield a note per task in which two graders share a name."""
+    for task in spec.tasks:
+        names = [grader.name for grader in spec.graders[task.id]]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield spec.place.warning(
+                f"task '{task.id}' has two graders called {', '.join(twice)}; the second shows as '{twice[0]}#2'"
+            )
+
+
+def _patterns(spec: EvalSpec) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for graders in spec.graders.values():
+        for grader in graders:
+            for source in _sources(grader):
+                if _DOUBLED.search(source) and source not in seen:
+                    seen.add(source)
+                    fact = f"grader '{grader.name}': the pattern {source} looks for a backslash itself"
+                    yield spec.place.warning(f"{fact}; in single quotes write \\s, not \\\\s")
+
+
+def _sources(value: Any) -> Iterator[str]:
+    if isinstance(value, Pattern):
+        yield value.source
+    elif isinstance(value, Grader) or hasattr(type(value), "model_fields"):
+        for name in type(value).model_fields:
+            yield from _sources(getattr(value, name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _sources(item)

@@ -1,0 +1,149 @@
+"""Tasks from CSV or JSON lines: one task a row, a column for any field of a task (`expected.output_contains`)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from waza.errors import Problem, SpecError, nearest
+from waza.spec.expected import KEYS
+from waza.spec.places import Place, keys_of
+from waza.spec.shapes import InputsShape, TaskShape
+from waza.spec.yaml12 import YamlMap
+
+MAX_ROWS = 100_000
+_INPUTS = ("prompt_file", "environment", "context", "workdir", "follow_up_prompts", "files")
+_LISTS = {"tags", "output_contains", "output_not_contains", "output_contains_any", "follow_up_prompts"} | {
+    "tools_called",
+    "tools_not_called",
+    "tool_call_order",
+}
+_TYPED = ("golden", "enabled", "timeout_seconds", "task_completed", "should_trigger")
+
+
+class _Spot(NamedTuple):
+    line: int
+    column: int = 0
+
+
+class Row(NamedTuple):
+    """One row: the task's fields as a tree, the other columns as values for `{{name}}`, and where it stands."""
+
+    fields: dict[str, Any]
+    values: dict[str, str]
+    place: Place
+
+
+def read_rows(path: Path, shown: str) -> list[Row]:
+    """Return the rows of a CSV or JSONL file; raise SpecError with every mistake in it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(Problem(f"cannot be read: {error}", shown)) from None
+    records = _csv(text, shown) if path.suffix.lower() in (".csv", ".tsv") else _jsonl(text, shown)
+    rows = []
+    for number, (line, record) in enumerate(records, 1):
+        if number > MAX_ROWS:
+            raise SpecError(Problem(f"more than {MAX_ROWS} rows; split the file", shown, line, 1))
+        rows.append(_row(record, number, line, shown))
+    return rows
+
+
+def _csv(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter="\t" if shown.endswith(".tsv") else ",")
+    try:
+        header = next(reader, [])
+        if len(set(header)) != len(header) or not all(header):
+            raise SpecError(Problem("every column needs a name of its own in the first row", shown, 1, 1))
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(header):
+                found = f"{len(cells)} cells in a row of {len(header)} columns"
+                raise SpecError(Problem(f"{found}; quote cells that hold commas", shown, reader.line_num, 1))
+            record = zip(header, cells, strict=True)
+            yield reader.line_num, {key: _cell(key, cell) for key, cell in record if cell != ""}
+    except csv.Error as error:
+        raise SpecError(Problem(f"not CSV: {error}", shown, reader.line_num, 1)) from None
+
+
+def _cell(key: str, cell: str) -> Any:
+    """Return a cell as what its column holds: JSON lists and mappings, one-item lists, truth and numbers."""
+    last = key.rsplit(".", 1)[-1]
+    if cell[:1] in "[{" or last in _TYPED:
+        try:
+            return json.loads(cell)
+        except ValueError:
+            return cell
+    return [cell] if last in _LISTS else cell
+
+
+def _jsonl(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise SpecError(Problem(f"not JSON: {error}", shown, number, 1)) from None
+        if not isinstance(record, dict):
+            raise SpecError(Problem("each line is a JSON object", shown, number, 1))
+        yield number, record
+
+
+def _row(record: dict[str, Any], number: int, line: int, shown: str) -> Row:
+    tree: dict[str, Any] = {}
+    values: dict[str, str] = {}
+    place = Place(shown, _marked(tree, line))
+    for key, value in record.items():
+        head = key.split(".")[0]
+        if head in keys_of(TaskShape) or key in _INPUTS:
+            _put(tree, key.split(".") if head in keys_of(TaskShape) else ["inputs", key], value)
+        elif isinstance(value, str | int | float):
+            values[key] = str(value)
+        else:
+            raise SpecError(place.problem(f"unknown column '{key}'{_hint(key)}"))
+    tree.setdefault("id", str(tree.get("name") or f"row-{number}"))
+    return Row(_marked(tree, line), values, Place(shown, _marked(tree, line)))
+
+
+def unused_column(row: Row, used: set[str]) -> list[Problem]:
+    """Return a problem for each column that is no field of a task and stands in no prompt."""
+    return [
+        row.place.problem(f"column '{key}' is no field of a task and no prompt uses {{{{{key}}}}}{_hint(key)}")
+        for key in row.values
+        if key not in used
+    ]
+
+
+def _hint(key: str) -> str:
+    known = [
+        *keys_of(TaskShape),
+        *(f"expected.{name}" for name in KEYS),
+        *(f"inputs.{k}" for k in keys_of(InputsShape)),
+    ]
+    close = nearest(key, known)
+    return f"; did you mean '{close}'?" if close else ""
+
+
+def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        inner = tree.setdefault(step, {})
+        if not isinstance(inner, dict):
+            return
+        tree = inner
+    tree[path[-1]] = value
+
+
+def _marked(tree: dict[str, Any], line: int) -> YamlMap:
+    """Return the tree with every key said to stand in this line."""
+    marked = YamlMap()
+    marked._place = _Spot(line - 1)
+    marked._places = dict.fromkeys(tree, _Spot(line - 1))
+    for key, value in tree.items():
+        marked[key] = _marked(value, line) if isinstance(value, dict) else value
+    return marked

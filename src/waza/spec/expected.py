@@ -1,0 +1,146 @@
+"""The `expected:` shorthand: one grader a key, named after it, all of them must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from waza.errors import Problem
+from waza.graders._base import GRADERS, Grader
+from waza.graders._composite import CompositeGrader
+from waza.sandbox.folders import SpecFolder
+from waza.spec.places import Place, problems_of, unknown_key, what
+
+_KEYS: dict[str, tuple[str, str]] = {
+    "output_contains": ("contains", "values"),
+    "output_not_contains": ("not_contains", "values"),
+    "output_contains_any": ("contains_any", "values"),
+    "output_equals": ("equals", "expected"),
+    "output_matches": ("matches", "pattern"),
+    "tools_called": ("tool_called", "required"),
+    "tools_not_called": ("tool_not_called", "forbidden"),
+    "tool_call_order": ("tool_order", "expected_order"),
+    "max_steps": ("max_steps", "max_steps"),
+    "min_steps": ("min_steps", "min_steps"),
+    "max_tool_calls": ("max_tool_calls", "max_tool_calls"),
+    "max_llm_calls": ("max_llm_calls", "max_llm_calls"),
+    "task_completed": ("task_completed", "require_success"),
+    "tool_calls": ("tool_calls", "expect"),
+}
+_BEHAVIOR: dict[str, tuple[str, str]] = {
+    "max_tool_calls": ("max_tool_calls", "max_tool_calls"),
+    "max_iterations": ("max_turns", "max_turns"),
+    "max_response_time_ms": ("max_duration_ms", "max_duration_ms"),
+    "max_tokens": ("max_tokens", "max_tokens"),
+    "required_tools": ("tool_called", "required"),
+    "forbidden_tools": ("tool_not_called", "forbidden"),
+}
+_NUMBERS = {"max_steps", "min_steps", *(key for key in (*_KEYS, *_BEHAVIOR) if key.startswith("max_"))}
+KEYS = (*_KEYS, "outcomes", "behavior", "should_trigger", "graders")
+"""Every key of an `expected:` block."""
+
+Built = tuple[list[Grader], list[Problem]]
+
+
+def build_expected(block: Any, place: Place, folder: SpecFolder, *, skill: str = "") -> Built:
+    """Return one grader a key of the block; `graders` is the caller's. `skill` is the suite's, for `should_trigger`."""
+    if not isinstance(block, dict):
+        return [], [place.problem(f"a mapping of keys is needed, found {what(block)}")]
+    if not block:
+        return [], [place.problem("an empty block expects nothing; leave it out or give at least one key")]
+    graders: list[Grader] = []
+    problems: list[Problem] = []
+    for key, value in block.items():
+        if key == "graders":
+            continue
+        built, wrong = _build_key(key, value, place.at(key), folder, skill)
+        graders += built
+        problems += wrong
+    return graders, problems
+
+
+def _build_key(key: str, value: Any, place: Place, folder: SpecFolder, skill: str) -> Built:
+    if key in _KEYS:
+        return _one(key, *_KEYS[key], value, place, folder)
+    special: dict[str, Callable[[], Built]] = {
+        "outcomes": lambda: _outcomes(value, place, folder),
+        "behavior": lambda: _behavior(value, place, folder),
+        "should_trigger": lambda: _should_trigger(value, place, folder, skill),
+    }
+    if key in special:
+        return special[key]()
+    return [], [place.problem(unknown_key(key, list(KEYS)))]
+
+
+def _one(name: str, kind: str, option: str, value: Any, place: Place, folder: SpecFolder) -> Built:
+    """Return the one grader of a kind whose one option is `value`."""
+    cls: type[Grader] = GRADERS.load(kind)
+    if option in _NUMBERS:
+        value = _whole(value)
+    try:
+        return [cls.model_validate({"name": name, option: value, "folder": folder})], []
+    except ValidationError as error:
+        return [], problems_of(error, cls, {option: value}, lambda path: place.at(*path[1:]))
+
+
+def _whole(value: Any) -> Any:
+    """Return a whole number written as `"3"` or `2.0`; anything else as it is."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        return int(value)
+    return value
+
+
+def _together(name: str, parts: list[Grader], problems: list[Problem], folder: SpecFolder) -> Built:
+    if problems or not parts:
+        return [], problems
+    return [CompositeGrader(name=name, graders=parts, folder=folder)], []
+
+
+def _behavior(value: Any, place: Place, folder: SpecFolder) -> Built:
+    if not isinstance(value, dict) or not value:
+        return [], [place.problem(f"limits are needed: {', '.join(_BEHAVIOR)}; found {what(value)}")]
+    parts: list[Grader] = []
+    problems: list[Problem] = []
+    for key, bound in value.items():
+        if key not in _BEHAVIOR:
+            problems.append(place.at(key).problem(unknown_key(key, list(_BEHAVIOR))))
+            continue
+        built, wrong = _one(key, *_BEHAVIOR[key], bound, place.at(key), folder)
+        parts += built
+        problems += wrong
+    return _together("behavior", parts, problems, folder)
+
+
+def _outcomes(value: Any, place: Place, folder: SpecFolder) -> Built:
+    if not isinstance(value, list) or not value:
+        return [], [place.problem(f"a list of outcomes is needed, found {what(value)}")]
+    parts: list[Grader] = []
+    problems: list[Problem] = []
+    for index, outcome in enumerate(value):
+        here = place.at(index)
+        match outcome:
+            case {"type": "task_completed", **rest} if not rest:
+                built, wrong = _one("task_completed", "task_completed", "require_success", True, here, folder)
+            case {"type": "tool_called", "tool_name": str(tool), **rest} if tool and not rest:
+                built, wrong = _one("tool_called", "tool_called", "required", [tool], here, folder)
+            case _:
+                built, wrong = (
+                    [],
+                    [here.problem("an outcome is {type: task_completed} or {type: tool_called, tool_name: NAME}")],
+                )
+        parts += built
+        problems += wrong
+    return _together("outcomes", parts, problems, folder)
+
+
+def _should_trigger(value: Any, place: Place, folder: SpecFolder, skill: str) -> Built:
+    if not isinstance(value, bool):
+        return [], [place.problem(f"true or false is needed, found {what(value)}")]
+    if not skill:
+        return [], [place.problem("which skill? name it under the suite's 'skill:'")]
+    cls = GRADERS.load("skill_triggered")
+    return [cls(name="should_trigger", skill=skill, should_trigger=value, folder=folder)], []

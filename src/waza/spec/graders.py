@@ -1,0 +1,96 @@
+"""Graders from a spec: `{type, name, weight, config}` in, a checked Grader out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from waza.errors import Problem, SpecError, did_you_mean
+from waza.graders._base import GRADERS, WRAPPER, Grader
+from waza.sandbox.folders import SpecFolder
+from waza.spec.expected import build_expected
+from waza.spec.places import Place, keys_of, problems_of, unknown_key, what
+
+WRAPPER_KEYS = ("type", "name", "weight", "config")
+JUDGED = ("prompt", "llm", "llm_comparison", "human", "human_calibration")
+"""Types of the original's documents that need a judge or a person; this version has neither yet."""
+
+
+def load_grader(spec: dict[str, Any], base_dir: str | Path = ".") -> Grader:
+    """Return the grader a mapping describes; raise SpecError with every mistake in it.
+
+    ```python
+    waza.load_grader({"type": "text", "config": {"contains": ["hello"]}})
+    ```
+    """
+    grader, problems = build_grader(spec, Place(content=spec), SpecFolder(base_dir))
+    if grader is None or problems:
+        raise SpecError(problems)
+    return grader
+
+
+def load_expected(block: dict[str, Any], base_dir: str | Path = ".") -> list[Grader]:
+    """Return one grader for each key of an `expected:` block; raise SpecError with every mistake in it."""
+    graders, problems = build_expected(block, Place(content=block), SpecFolder(base_dir))
+    if problems:
+        raise SpecError(problems)
+    return graders
+
+
+def build_grader(data: Any, place: Place, folder: SpecFolder) -> tuple[Grader | None, list[Problem]]:
+    """Return the grader at a place in a spec, or None with every problem found."""
+    if not isinstance(data, dict):
+        return None, [place.problem(f"a grader is a mapping with a type, found {what(data)}")]
+    kind = data.get("type")
+    if "type" not in data:
+        return None, [place.problem(f"a grader needs a 'type'; known: {', '.join(GRADERS.names())}")]
+    if not isinstance(kind, str) or not GRADERS.knows(kind):
+        return None, [place.at("type").problem(_unknown_type(kind))]
+    config = data.get("config", {})
+    if not isinstance(config, dict):
+        return None, [place.at("config").problem(f"a mapping of keys is needed, found {what(config)}")]
+    cls: type[Grader] = GRADERS.load(kind)
+    options, problems = _options(data, config, cls, place)
+    try:
+        grader = cls.model_validate({"name": kind} | options | {"folder": folder})
+    except ValidationError as error:
+
+        def locate(path: tuple[str | int, ...]) -> Place:
+            return place.at(*(path if not path or path[0] in data else ("config", *path)))
+
+        return None, problems + problems_of(error, cls, options, locate)
+    return (None if problems else grader), problems
+
+
+def _options(
+    data: dict[str, Any], config: dict[str, Any], cls: type[Grader], place: Place
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the grader's keys from `config:` and from beside `type`, and the problems with keys out of place."""
+    problems = []
+    options = {key: value for key, value in config.items() if key not in WRAPPER}
+    known = [key for key in keys_of(cls) if key not in WRAPPER]
+    for key in config:
+        if key == "folder":
+            problems.append(place.at("config", key).problem(unknown_key(key, known)))
+        elif key in WRAPPER:
+            problems.append(place.at("config", key).problem(f"'{key}' belongs beside 'type', not into 'config'"))
+    for key, value in data.items():
+        if key in ("type", "config"):
+            continue
+        if key in config and key not in WRAPPER:
+            problems.append(place.at(key).problem(f"'{key}' stands here and in 'config'; keep one of them"))
+        elif key == "folder" or (key not in known and key not in WRAPPER_KEYS):
+            problems.append(place.at(key).problem(unknown_key(key, [*WRAPPER_KEYS, *known])))
+        else:
+            options[key] = value
+    return options, problems
+
+
+def _unknown_type(kind: Any) -> str:
+    if kind in JUDGED:
+        return f"grader type '{kind}' needs a judge, and this version has none yet; leave it out for now"
+    if not isinstance(kind, str):
+        return f"a grader's type is a text, found {what(kind)}"
+    return f"unknown grader type '{kind}'; {did_you_mean(kind, GRADERS.names())}"

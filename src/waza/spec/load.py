@@ -1,0 +1,165 @@
+"""`eval.yaml` in, a checked suite out, or every mistake in it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from waza.engines._base import ENGINES
+from waza.errors import Problem, SpecError, did_you_mean
+from waza.graders._base import Grader
+from waza.sandbox.folders import SpecFolder
+from waza.spec.advice import ORIGINAL_ENGINES, advise
+from waza.spec.graders import build_grader
+from waza.spec.places import Place, keys_of, parse, unknown_key
+from waza.spec.project import read_project, shown
+from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
+from waza.spec.suite import EvalSpec, engine_keys
+from waza.spec.tasks import Suite, read_tasks
+from waza.spec.yaml12 import read_yaml
+
+FILE = "eval.yaml"
+NOT_YET = {
+    "mcp_mocks": "mocked MCP servers are not supported yet",
+    "command_mocks": "mocked commands are not supported yet",
+    "adversarial": "adversarial packs are not supported; write their prompts as tasks",
+}
+
+
+def load_spec(path: str | Path) -> EvalSpec:
+    """Return the checked suite at `path` (an eval file, or a folder that holds `eval.yaml`).
+
+    Raises SpecError with every mistake; what is odd but not wrong stands in `notes`.
+    """
+    file = find_eval(path)
+    spec, problems = read_spec(file)
+    wrong = [problem for problem in problems if problem.severity == "error"]
+    if spec is None or wrong:
+        raise SpecError(wrong)
+    return spec
+
+
+def find_eval(path: str | Path) -> Path:
+    """Return the eval file meant by a path; raise SpecError when there is none."""
+    file = Path(path)
+    if file.is_dir():
+        file = file / FILE
+    if not file.is_file():
+        raise SpecError(Problem("no such eval file; `waza init` writes a first one", shown(file)))
+    return file.resolve()
+
+
+def read_spec(file: Path) -> tuple[EvalSpec | None, list[Problem]]:
+    """Return the suite in an eval file with every problem and note; None when it cannot be made sense of."""
+    name = shown(file)
+    try:
+        data = read_yaml(file.read_bytes(), name)
+    except SpecError as error:
+        return None, error.problems
+    except OSError as error:
+        return None, [Problem(f"cannot be read: {error.strerror}", name)]
+    place = Place(name, data)
+    folder = SpecFolder(file.parent)
+    project, problems = read_project(folder.base)
+    shape, wrong = parse(EvalShape, _without(data, NOT_YET), place)
+    problems += wrong
+    problems += [place.at(key).problem(NOT_YET[key]) for key in NOT_YET if isinstance(data, dict) and key in data]
+    config, engine_options, wrong = _config(data, place, project)
+    problems += wrong
+    if shape is None or config is None:
+        problems += _graders_only(data, place, folder)
+        return None, problems
+    graders, wrong = _suite_graders(shape.graders, place, folder)
+    problems += wrong
+    suite = Suite(shape, config, place, folder, graders)
+    tasks, chosen, wrong = read_tasks(suite)
+    problems += wrong
+    spec = EvalSpec(
+        file=file,
+        folder=folder,
+        name=shape.name or folder.base.name,
+        config=config,
+        tasks=tasks,
+        graders=chosen,
+        engine_options=engine_options,
+        description=shape.description,
+        skill=shape.skill,
+        version=shape.version,
+        hooks=shape.hooks,
+        metrics=[metric for metric in shape.metrics if metric.enabled],
+        project=project,
+        place=place,
+        notes=[],
+    )
+    spec.notes.extend(problem for problem in problems if problem.severity != "error")
+    advice = advise(spec, shape)
+    spec.notes.extend(problem for problem in advice if problem.severity != "error")
+    return spec, problems + advice
+
+
+def _without(data: Any, keys: dict[str, str]) -> Any:
+    """Return the mapping without some keys; anything else as it is."""
+    if not isinstance(data, dict) or not any(key in data for key in keys):
+        return data
+    return {key: value for key, value in data.items() if key not in keys}
+
+
+def _config(data: Any, place: Place, project: ProjectShape) -> tuple[ConfigShape | None, dict[str, Any], list[Problem]]:
+    """Return the suite's settings with the project's defaults below them, and the keys that belong to engines."""
+    written = data.get("config") if isinstance(data, dict) else None
+    if not isinstance(written, dict):
+        written = {}  # a wrong type is reported by the shape
+    here = place.at("config")
+    keys = engine_keys()
+    own = {key: value for key, value in written.items() if key in keys_of(ConfigShape)}
+    agent = {key: value for key, value in written.items() if key in keys_of(AgentShape)}
+    options = {key: value for key, value in written.items() if any(key in names for names in keys.values())}
+    known = [*keys_of(ConfigShape), *keys_of(AgentShape), *(key for names in keys.values() for key in names)]
+    problems = [here.at(key).problem(unknown_key(key, known)) for key in written if key not in known]
+    config, wrong = parse(ConfigShape, _defaults(project) | own, here)
+    problems += wrong
+    _, wrong = parse(AgentShape, agent, here)
+    problems += wrong
+    return config, options, problems + _executor(own.get("executor"), agent, options, here)
+
+
+def _defaults(project: ProjectShape) -> dict[str, Any]:
+    defaults = project.defaults
+    found = {"model": defaults.model, "judge_model": defaults.judge_model, "timeout_seconds": defaults.timeout}
+    found |= {"parallel": defaults.parallel, "workers": defaults.workers}
+    return {key: value for key, value in found.items() if value not in (None, "")}
+
+
+def _executor(name: Any, agent: dict[str, Any], options: dict[str, Any], here: Place) -> list[Problem]:
+    """Return what is wrong with the engine, and which keys it does not read."""
+    if not isinstance(name, str):
+        return []
+    if name in ORIGINAL_ENGINES and not ENGINES.knows(name):
+        return [here.at("executor").warning(f"this version has no engine '{name}'; `run` needs --engine NAME")]
+    if not ENGINES.knows(name):
+        return [here.at("executor").problem(f"unknown engine '{name}'; {did_you_mean(name, ENGINES.names())}")]
+    cls: type[BaseModel] = ENGINES.load(name)
+    deaf = [key for key in (*agent, *options) if key not in keys_of(cls)]
+    problems = [here.at(key).warning(f"engine '{name}' does not read this key") for key in deaf]
+    own = {key: value for key, value in options.items() if key in keys_of(cls)}
+    _, wrong = parse(cls, own, here)
+    return problems + wrong
+
+
+def _suite_graders(entries: list[Any], place: Place, folder: SpecFolder) -> tuple[list[Grader], list[Problem]]:
+    graders: list[Grader] = []
+    problems: list[Problem] = []
+    for index, entry in enumerate(entries):
+        grader, wrong = build_grader(entry, place.at("graders", index), folder)
+        problems += wrong
+        if grader:
+            graders.append(grader)
+    return graders, problems
+
+
+def _graders_only(data: Any, place: Place, folder: SpecFolder) -> list[Problem]:
+    """Return the mistakes in the graders of a file whose other keys are wrong, so that all are told at once."""
+    entries = data.get("graders") if isinstance(data, dict) else None
+    return _suite_graders(entries, place, folder)[1] if isinstance(entries, list) else []

@@ -1,0 +1,169 @@
+"""Where a value stands in a file, and the sentence for each mistake pydantic finds there."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from waza.errors import Problem, did_you_mean, nearest
+from waza.spec.yaml12 import mark_of
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Place(NamedTuple):
+    """A value in a file: the file's name, its whole content and the path to the value."""
+
+    file: str = ""
+    content: Any = None
+    path: tuple[str | int, ...] = ()
+
+    def at(self, *steps: str | int) -> Place:
+        """Return the place some steps further in."""
+        return self._replace(path=self.path + steps)
+
+    def problem(self, message: str, severity: str = "error") -> Problem:
+        """Return a problem that stands here."""
+        line, column = mark_of(self.content, self.path) if self.file else (0, 0)
+        return Problem(message, self.file, line, column, dotted(self.path), severity)
+
+    def warning(self, message: str) -> Problem:
+        """Return a warning that stands here."""
+        return self.problem(message, "warning")
+
+
+def dotted(path: tuple[str | int, ...]) -> str:
+    """Return a path as people write it: `graders[1].config`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def parse(model: type[Model], data: Any, place: Place) -> tuple[Model | None, list[Problem]]:
+    """Return `data` as the model, or None with every problem found."""
+    if not isinstance(data, dict):
+        return None, [place.problem(f"a mapping of keys is needed, found {what(data)}")]
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        return None, problems_of(error, model, data, lambda path: place.at(*path))
+
+
+def problems_of(
+    error: ValidationError, model: type[BaseModel], data: Any, locate: Callable[[tuple[str | int, ...]], Place]
+) -> list[Problem]:
+    """Return one problem per mistake, unknown keys with the nearest known one; `locate` gives the place of a path."""
+    problems: list[Problem] = []
+    suggested: set[tuple[str | int, ...]] = set()
+    for item in sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden"):
+        path = _path_in(data, item["loc"], item["type"])
+        if item["type"] == "extra_forbidden":
+            known = keys_of(_model_at(model, path[:-1]) or model)
+            if suggestion := nearest(str(path[-1]), known):
+                suggested.add((*path[:-1], suggestion))
+            problems.append(locate(path).problem(unknown_key(str(path[-1]), known)))
+        elif item["type"] != "missing":
+            problems.append(locate(path).problem(_sentence(item)))
+        elif path not in suggested:
+            problems.append(locate(path).problem(f"'{path[-1]}' is missing"))
+    return problems
+
+
+def unknown_key(key: str, known: list[str]) -> str:
+    """Return the sentence about a key nobody knows."""
+    return f"unknown key '{key}'; {did_you_mean(key, known)}"
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """Return the keys an author may write for a model."""
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def what(value: Any) -> str:
+    """Return what a value is, in an author's words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {str(value)[:40]}"
+    if isinstance(value, str):
+        return f"the text '{value[:40]}{'…' if len(value) > 40 else ''}'"
+    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else type(value).__name__
+
+
+_NEEDED = {
+    "list_type": "a list is needed",
+    "tuple_type": "a list is needed",
+    "dict_type": "a mapping of keys is needed",
+    "model_type": "a mapping of keys is needed",
+    "model_attributes_type": "a mapping of keys is needed",
+    "string_type": "a text is needed",
+    "int_type": "a whole number is needed",
+    "int_from_float": "a whole number is needed",
+    "float_type": "a number is needed",
+    "bool_type": "true or false is needed",
+    "finite_number": "a finite number is needed",
+}
+_HINTS = {
+    ("list_type", str): "; put it in a list: [{}]",
+    ("string_type", int): "; quote it",
+    ("string_type", float): "; quote it",
+}
+
+
+def _sentence(item: Mapping[str, Any]) -> str:
+    """Return the fact and the next step for one of pydantic's errors."""
+    kind, found, context = item["type"], item.get("input"), item.get("ctx", {})
+    if kind in _NEEDED:
+        hint = _HINTS.get((kind, type(found)), "").format(repr(found)[:60])
+        return f"{_NEEDED[kind]}, found {what(found)}{hint}"
+    if kind == "literal_error":
+        allowed = [word.strip("'") for word in str(context.get("expected", "")).replace(" or ", ", ").split(", ")]
+        close = nearest(found, allowed) if isinstance(found, str) else None
+        return f"found {what(found)}; one of: {', '.join(allowed)}" + (f"; did you mean '{close}'?" if close else "")
+    if kind in ("string_too_short", "too_short"):
+        return "must not be empty: a check of nothing cannot fail"
+    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+        bound = ", ".join(f"{words.get(key, key)} {value:g}" for key, value in context.items())
+        return f"must be {bound}, found {what(found)}"
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _path_in(data: Any, loc: tuple[int | str, ...], kind: str) -> tuple[str | int, ...]:
+    """Return the part of pydantic's location that is a path in the data; names of union members fall out."""
+    path: list[str | int] = []
+    for index, step in enumerate(loc):
+        in_list = isinstance(data, list) and isinstance(step, int) and step < len(data)
+        if in_list or (isinstance(data, dict) and step in data):
+            data = data[step]
+        elif not (kind == "missing" and index == len(loc) - 1 and isinstance(data, dict)):
+            continue
+        path.append(step)
+    return tuple(path)
+
+
+def _model_at(model: type[BaseModel], path: tuple[str | int, ...]) -> type[BaseModel] | None:
+    """Return the model that describes the mapping at `path`, following annotations."""
+    annotation: Any = model
+    for step in path:
+        if isinstance(step, int):
+            continue
+        owner = next(iter(_models_in(annotation)), None)
+        field = next((f for name, f in owner.model_fields.items() if step in (name, f.alias)), None) if owner else None
+        if field is not None:
+            annotation = field.annotation
+    return next(iter(_models_in(annotation)), None)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, types.UnionType, list, dict, tuple) or get_args(annotation):
+        for part in get_args(annotation):
+            yield from _models_in(part)

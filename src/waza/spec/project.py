@@ -1,0 +1,42 @@
+"""`.waza.yaml`: what holds for every suite of a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from waza.errors import Problem, SpecError
+from waza.sandbox.folders import project_root
+from waza.spec.places import Place, parse
+from waza.spec.shapes import ProjectShape
+from waza.spec.yaml12 import read_yaml
+
+FILE = ".waza.yaml"
+_UNUSED = ("files", "cache", "server", "dev", "tokens", "storage", "registries")
+
+
+def read_project(start: Path) -> tuple[ProjectShape, list[Problem]]:
+    """Return the project's settings for a folder in it, with every problem and note."""
+    file = project_root(start) / FILE
+    if not file.is_file():
+        return ProjectShape(), []
+    try:
+        data = read_yaml(file.read_bytes(), shown(file), may_be_empty=True)
+    except SpecError as error:
+        return ProjectShape(), error.problems
+    if data is None:
+        return ProjectShape(), []
+    project, problems = parse(ProjectShape, data, Place(shown(file), data))
+    return project or ProjectShape(), problems
+
+
+def unused_keys(project: ProjectShape) -> list[str]:
+    """Return the keys that only the original reads."""
+    return [key for key in _UNUSED if getattr(project, key)]
+
+
+def shown(path: Path) -> str:
+    """Return a path as a person would type it from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

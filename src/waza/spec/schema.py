@@ -1,0 +1,125 @@
+"""JSON Schema of the files authors write, for completion and hints in editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from waza.engines._base import ENGINES
+from waza.graders._base import GRADERS, WRAPPER
+from waza.spec.expected import KEYS
+from waza.spec.reference import engine_page, field_texts, grader_page
+from waza.spec.shapes import FILES, AgentShape, ConfigShape, TaskShape
+from waza.spec.suite import engine_keys
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def file_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of one kind of file: `eval`, `task`, `project` or `mock`."""
+    schema = shape_schema(FILES[kind])
+    definitions = schema.setdefault("$defs", {})
+    if kind in ("eval", "task"):
+        task = shape_schema(TaskShape)
+        definitions |= task.pop("$defs", {})
+        definitions["task"] = task
+        definitions["grader"] = _grader(definitions)
+        _graders_and_expected(task["properties"])
+    if kind == "eval":
+        properties = schema["properties"]
+        properties["config"] = _config(definitions)
+        properties["graders"] = {"type": "array", "items": {"$ref": "#/$defs/grader"}} | _text(properties["graders"])
+        files = {"type": "object", "required": ["task_files"], "additionalProperties": False}
+        files["properties"] = {"task_files": {"type": "array", "items": {"type": "string"}}}
+        items = {"anyOf": [{"type": "string"}, files, {"$ref": "#/$defs/task"}]}
+        properties["tasks"] = {"type": "array", "items": items} | _text(properties["tasks"])
+    if kind == "task":
+        _graders_and_expected(schema["properties"])
+    return {"$schema": DIALECT, "title": f"waza {kind} file"} | schema
+
+
+def shape_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a shape's JSON Schema with the text under each field as its description."""
+    schema = model.model_json_schema(by_alias=True)
+    _describe(schema, model)
+    for name, definition in schema.get("$defs", {}).items():
+        owner = next((cls for cls in _all_shapes(BaseModel) if cls.__name__ == name), None)
+        if owner is not None:
+            _describe(definition, owner)
+    return schema
+
+
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    texts = field_texts(model)
+    for name, info in model.model_fields.items():
+        field = schema.get("properties", {}).get(info.alias or name)
+        if field is not None:
+            field.pop("title", None)
+            if name in texts:
+                field["description"] = texts[name]
+
+
+def _all_shapes(cls: type[BaseModel]) -> list[type[BaseModel]]:
+    return [shape for sub in cls.__subclasses__() for shape in (sub, *_all_shapes(sub))]
+
+
+def _graders_and_expected(properties: dict[str, Any]) -> None:
+    named = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/grader"}]}
+    properties["graders"] = {"type": "array", "items": named} | _text(properties["graders"])
+    keys: dict[str, Any] = {key: {} for key in KEYS} | {"graders": {"type": "array", "items": named}}
+    properties["expected"] = {"type": "object", "properties": keys, "additionalProperties": False} | _text(
+        properties["expected"]
+    )
+
+
+def _grader(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of one grader: its keys under `config`, or beside `type`."""
+    branches = []
+    for name in GRADERS.names():
+        own = shape_schema(GRADERS.load(name))
+        definitions |= own.pop("$defs", {})
+        for key in WRAPPER:
+            own["properties"].pop(key, None)
+        required = own.pop("required", [])
+        then: dict[str, Any] = {"properties": {"config": own, **own["properties"]}}
+        if required:
+            then["anyOf"] = [
+                {"required": required},
+                {"properties": {"config": {"required": required}}, "required": ["config"]},
+            ]
+        branches.append({"if": {"properties": {"type": {"const": name}}}, "then": then})
+    kinds = [{"const": name, "description": grader_page(name).summary} for name in GRADERS.names()]
+    return {
+        "type": "object",
+        "required": ["type"],
+        "properties": {
+            "type": {"oneOf": kinds, "description": "What kind of grader this is."},
+            "name": {"type": "string", "description": "How the grade is called in results; the type if left out."},
+            "weight": {"type": "number", "exclusiveMinimum": 0, "description": "Its share in the composite score."},
+            "config": {"type": "object"},
+        },
+        "allOf": branches,
+        "unevaluatedProperties": False,
+    }
+
+
+def _config(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of `config:` with the keys of every engine."""
+    schema = shape_schema(ConfigShape)
+    agent = shape_schema(AgentShape)
+    definitions |= schema.pop("$defs", {}) | agent.pop("$defs", {})
+    schema["properties"] |= agent["properties"]
+    for name, keys in engine_keys().items():
+        own = shape_schema(ENGINES.load(name))
+        definitions |= own.pop("$defs", {})
+        for key in keys:
+            text = own["properties"][key].get("description", "")
+            schema["properties"][key] = own["properties"][key] | {"description": f"{text} (engine `{name}`)"}
+    kinds = [{"const": name, "description": engine_page(name).summary} for name in ENGINES.names()]
+    schema["properties"]["executor"] = {"anyOf": [*kinds, {"type": "string"}]} | _text(schema["properties"]["executor"])
+    return schema
+
+
+def _text(field: dict[str, Any]) -> dict[str, str]:
+    return {"description": field["description"]} if "description" in field else {}

@@ -1,0 +1,283 @@
+"""The shapes of the files authors write: `eval.yaml`, task files, `.waza.yaml`. Only keys and types; no files are read.
+
+The field names are the keys of the original; the text under each field is its documentation and its hint in editors.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from waza.engines.mock import MockFile, MockScript
+from waza.options import Options
+
+Whole = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Words = Annotated[str, Field(min_length=1)]
+Scalar = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) in (int, float) else value)]
+"""A text; a number is taken as it is written."""
+
+
+class ConfigShape(Options):
+    """How a suite is run. The keys of the engine in use stand here too."""
+
+    trials_per_task: Whole = 1
+    """How often each task is tried."""
+    timeout_seconds: Seconds = 300
+    """How long an agent may work on one task."""
+    parallel: bool = False
+    """Run several tasks at once."""
+    workers: Annotated[int, Field(ge=0)] = 0
+    """How many trials run at once; 0 means 4 with `parallel`, else 1."""
+    executor: Words | None = None
+    """The engine that runs the agent; `waza list engines` names them."""
+    model: str = ""
+    """The model the agent uses."""
+    judge_model: str = ""
+    """The model that judges, where a grader needs one."""
+    max_attempts: Whole = 1
+    """How often a trial is started again after an infrastructure error; a failed trial is never repeated."""
+    fail_fast: bool = False
+    """Stop after the first task that does not pass."""
+    group_by: Literal["model", "tags", "task"] | None = None
+    """Show results grouped by this."""
+    skill_directories: list[Words] = []
+    """Folders that hold skills."""
+    pass_rule: Literal["all", "any"] | Share = "all"
+    """When a task passes: `all` its trials pass, `any` of them, or a rate such as 0.8."""
+
+
+class AgentShape(Options):
+    """Keys of `config:` that only engines with a real agent read; others say that they have no effect."""
+
+    first_event_timeout_seconds: Annotated[float, Field(ge=0)] | None = None
+    """How long to wait for an agent's first sign of life."""
+    reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    """How hard the agent's model thinks."""
+    judge_reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    """How hard the judge's model thinks."""
+    instruction_files: list[Words] | None = None
+    """Files added to the agent's instructions."""
+    inject_skill_body: bool | None = None
+    """Paste the whole SKILL.md into the prompt."""
+    trigger_skill_routing: bool | None = None
+    """Add an instruction on choosing skills."""
+    required_skills: list[Words] | None = None
+    """Skills that must be there."""
+    disabled_skills: list[Words] | None = None
+    """Skills that must not be loaded; `*` means all."""
+    mcp_servers: dict[str, Any] | None = None
+    """MCP servers the agent gets."""
+
+
+class HookShape(Options):
+    """A command run before or after the run or a task; split like a shell line, started without a shell."""
+
+    command: Words
+    """The program and its arguments; quotes are understood."""
+    working_directory: str = ""
+    """Where it runs: the eval file's folder, or a folder below the project's root."""
+    exit_codes: list[int] = [0]
+    """Exit codes that count as success."""
+    error_on_fail: bool = False
+    """Whether a failure makes the run or the task an error."""
+
+
+class HooksShape(Options):
+    """Commands around a run."""
+
+    before_run: list[HookShape] = []
+    """Run once before the first task."""
+    after_run: list[HookShape] = []
+    """Run once after the last task, whatever happened."""
+    before_task: list[HookShape] = []
+    """Run before each trial."""
+    after_task: list[HookShape] = []
+    """Run after each trial, whatever happened."""
+
+
+class MetricShape(Options):
+    """A number over the whole run; with a threshold it gates the run."""
+
+    name: Words
+    """`task_completion`, `trigger_accuracy`, `behavior_quality`, `efficiency`, or the name of a grader or tag."""
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """Its share in `summary.metrics_score`; never a gate."""
+    threshold: Share | None = None
+    """The run fails when the metric stays below this."""
+    description: str = ""
+    """For readers."""
+    enabled: bool = True
+    """Switch the metric off without deleting it."""
+    grader: Words | None = None
+    """Take the mean score of this grader."""
+    tag: Words | None = None
+    """Take the mean score of the tasks with this tag."""
+
+
+class EvalShape(Options):
+    """The keys of `eval.yaml`."""
+
+    name: str = ""
+    """The suite's name; its folder's name if left out."""
+    description: str = ""
+    """For readers."""
+    skill: str = ""
+    """The skill under test."""
+    scenario: str = ""
+    """A suite without a skill: what it is about."""
+    schema_version: Scalar | None = Field(default=None, alias="schemaVersion")
+    """The original's schema version, 1.x or 2.0."""
+    version: Scalar = ""
+    """The suite's own version; for readers."""
+    config: dict[str, Any] = {}
+    """How the suite is run."""
+    hooks: HooksShape = HooksShape()
+    """Commands around the run."""
+    inputs: dict[str, Scalar] = {}
+    """Values for `{{name}}` in prompts."""
+    tasks: list[Any] = []
+    """Globs of task files, `task_files:` lists, or whole tasks."""
+    tasks_from: Words | None = None
+    """A CSV or JSONL file with one task a row."""
+    range: Annotated[list[Whole], Field(min_length=2, max_length=2)] | None = None
+    """The rows of `tasks_from` to take: first and last, counted from 1."""
+    graders: list[Any] = []
+    """Graders of every task."""
+    metrics: list[MetricShape] = []
+    """Numbers over the run, with thresholds that gate it."""
+    baseline: bool = False
+    """The original's second pass without the skill."""
+
+
+class FileShape(Options):
+    """One file or folder laid into the workspace."""
+
+    path: Words
+    """Where it stands in the workspace, and in the fixture folder it is copied from."""
+    content: str | None = None
+    """The text to write instead of copying a fixture."""
+
+
+class InputsShape(Options):
+    """What the agent is given."""
+
+    prompt: str | None = None
+    """What the agent is asked."""
+    prompt_file: Words | None = None
+    """A file with the prompt, beside the task file."""
+    files: list[FileShape] = []
+    """Fixtures."""
+    environment: dict[str, Scalar] = {}
+    """Environment variables of the agent."""
+    context: dict[str, Any] = {}
+    """Free values for `{{name}}` in the prompt; `fixture` names a file or folder to copy, `source` is for judges."""
+    workdir: str = ""
+    """The folder in the workspace the agent starts in."""
+    follow_up_prompts: list[Words] = []
+    """What the agent is asked next, in the same workspace."""
+
+
+class TaskShape(Options):
+    """The keys of a task."""
+
+    id: Scalar = ""
+    """The task's name in results; must be unique in the suite."""
+    name: str = ""
+    """For readers."""
+    description: str = ""
+    """For readers."""
+    tags: list[Words] = []
+    """For `--tags` and groups."""
+    enabled: bool = True
+    """Switch the task off without deleting it."""
+    golden: bool = False
+    """A task that must pass at every gate."""
+    prompt: str | None = None
+    """Short for `inputs.prompt`."""
+    inputs: InputsShape = InputsShape()
+    """What the agent is given."""
+    expected: dict[str, Any] | None = None
+    """What must be true afterwards, in short."""
+    graders: list[Any] = []
+    """Graders of this task, beside the suite's."""
+    context_dir: str | None = None
+    """The folder fixtures are copied from; `fixtures` beside the eval file if left out."""
+    timeout_seconds: Seconds | None = None
+    """How long the agent may work on this task."""
+    skill_directories: list[Words] | None = None
+    """Folders that hold skills, instead of the suite's."""
+    instruction_files: list[Words] = []
+    """Files added to the agent's instructions."""
+    mock: MockScript | None = None
+    """What the `mock` engine does on this task."""
+
+
+class PathsShape(Options):
+    """Where a project keeps things."""
+
+    skills: str = "skills"
+    """Skills."""
+    evals: str = "evals"
+    """Suites."""
+    results: str | None = None
+    """Run folders; beside each eval file if left out."""
+
+
+class DefaultsShape(Options):
+    """What holds where a suite does not say."""
+
+    engine: str | None = None
+    """The engine."""
+    model: str = ""
+    """The agent's model."""
+    judge_model: str = Field(default="", alias="judgeModel")
+    """The judge's model."""
+    timeout: Seconds | None = None
+    """Seconds an agent may work on one task."""
+    parallel: bool | None = None
+    """Run several tasks at once."""
+    workers: Annotated[int, Field(ge=0)] | None = None
+    """How many trials run at once."""
+    verbose: bool = False
+    """Show every check."""
+    session_log: bool = Field(default=False, alias="sessionLog")
+    """The original's; the journal takes its place."""
+
+
+class ProjectGradersShape(Options):
+    """Defaults of graders."""
+
+    program_timeout: Seconds | None = Field(default=None, alias="programTimeout")
+    """Seconds a `program` grader may take."""
+
+
+class ProjectShape(Options):
+    """The keys of `.waza.yaml`."""
+
+    paths: PathsShape = PathsShape()
+    """Where things are."""
+    defaults: DefaultsShape = DefaultsShape()
+    """What holds where a suite does not say."""
+    graders: ProjectGradersShape = ProjectGradersShape()
+    """Defaults of graders."""
+    files: dict[str, Any] = {}
+    """The original's; not used."""
+    cache: dict[str, Any] = {}
+    """The original's; not used."""
+    server: dict[str, Any] = {}
+    """The original's; not used."""
+    dev: dict[str, Any] = {}
+    """The original's; not used."""
+    tokens: dict[str, Any] = {}
+    """The original's; not used."""
+    storage: dict[str, Any] = {}
+    """The original's; not used."""
+    registries: list[Any] = []
+    """The original's; not used."""
+
+
+FILES: dict[str, type[BaseModel]] = {"eval": EvalShape, "task": TaskShape, "project": ProjectShape, "mock": MockFile}
+"""Each kind of file and its shape."""

@@ -1,0 +1,123 @@
+"""A checked suite: everything a run needs, nothing left to find out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from waza.engines._base import ENGINES, Engine
+from waza.engines._base import WRAPPER as ENGINE_WRAPPER
+from waza.errors import Problem, SpecError, UsageError
+from waza.graders._base import Grader
+from waza.model import JSON, Task
+from waza.sandbox.folders import SpecFolder
+from waza.spec.places import Place, keys_of, problems_of
+from waza.spec.shapes import ConfigShape, HooksShape, MetricShape, ProjectShape
+
+
+@dataclass(frozen=True)
+class EvalSpec:
+    """A suite as its author meant it: tasks, the graders of each, and how to run them."""
+
+    file: Path
+    folder: SpecFolder
+    name: str
+    config: ConfigShape
+    tasks: list[Task]
+    graders: dict[str, list[Grader]]
+    """By task id: the suite's graders, then the task's own, then what it expects."""
+    engine_options: dict[str, Any] = field(default_factory=dict)
+    """Keys of `config:` that belong to engines."""
+    description: str = ""
+    skill: str = ""
+    version: str = ""
+    hooks: HooksShape = field(default_factory=HooksShape)
+    metrics: list[MetricShape] = field(default_factory=list)
+    project: ProjectShape = field(default_factory=ProjectShape)
+    place: Place = field(default_factory=Place)
+    notes: list[Problem] = field(default_factory=list)
+    """What the author should know, though nothing is wrong."""
+
+    def engine(self, name: str | None = None) -> Engine:
+        """Return the engine to run with: `name`, else the suite's, else the project's.
+
+        Raises UsageError when none is named or known, SpecError when its options are wrong.
+        """
+        chosen = name or self.config.executor or self.project.defaults.engine
+        if not chosen:
+            known = ", ".join(ENGINES.names())
+            raise UsageError(f"no engine: name one with --engine or config.executor; known: {known}")
+        cls: type[Engine] = ENGINES.load(chosen)
+        own = {key: value for key, value in self.engine_options.items() if key in keys_of(cls)}
+        try:
+            engine = cls.model_validate(own | {"folder": self.folder})
+        except ValidationError as error:
+            locate = lambda path: self.place.at("config", *path)  # noqa: E731
+            raise SpecError(problems_of(error, cls, own, locate)) from None
+        engine.ready(self.tasks)
+        return engine
+
+    def select(self, names: Iterable[str] = (), tags: Iterable[str] = ()) -> EvalSpec:
+        """Return the suite with the tasks that fit any of the globs `names` (id or name) and any of `tags`.
+
+        Raises UsageError when that leaves none.
+        """
+        names, tags = list(names), list(tags)
+        tasks = [
+            task
+            for task in self.tasks
+            if (not names or any(fnmatchcase(word, glob) for glob in names for word in (task.id, task.name)))
+            and (not tags or any(fnmatchcase(tag, glob) for glob in tags for tag in task.tags))
+        ]
+        if not tasks:
+            asked = ", ".join([*names, *(f"tag {tag}" for tag in tags)])
+            raise UsageError(f"no task fits {asked}; tasks: {_some(task.id for task in self.tasks)}")
+        return replace(self, tasks=tasks)
+
+    def with_config(self, **changes: Any) -> EvalSpec:
+        """Return the suite with some of its `config:` replaced."""
+        return replace(self, config=self.config.model_copy(update=changes))
+
+    def as_data(self) -> dict[str, JSON]:
+        """Return the resolved suite as JSON-ready data: enough to read and grade a run again without the files."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "skill": self.skill,
+            "version": self.version,
+            "config": self.config.model_dump(mode="json", exclude_defaults=False) | self.engine_options,
+            "tasks": [msgspec.to_builtins(task) for task in self.tasks],
+            "graders": {task.id: [grader_as_data(g) for g in self.graders[task.id]] for task in self.tasks},
+            "metrics": [metric.model_dump(exclude_none=True) for metric in self.metrics if metric.enabled],
+            "hooks": self.hooks.model_dump(exclude_defaults=True),
+        }
+
+
+def grader_as_data(grader: Grader) -> dict[str, JSON]:
+    """Return a grader as the mapping it could be loaded from."""
+    config = grader.model_dump(mode="json", exclude={"name", "weight", "folder"}, exclude_defaults=True)
+    return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config}
+
+
+def fingerprint(data: JSON) -> str:
+    """Return a short name for data that changes with anything in it."""
+    return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:16]
+
+
+def engine_keys() -> dict[str, list[str]]:
+    """Return, for each of our engines, the keys of `config:` it reads."""
+    return {
+        name: [key for key in keys_of(ENGINES.load(name)) if key not in ENGINE_WRAPPER] for name in ENGINES.built_in()
+    }
+
+
+def _some(words: Iterable[str]) -> str:
+    listed = list(words)
+    return ", ".join(listed[:10]) + (f" and {len(listed) - 10} more" if len(listed) > 10 else "")

@@ -1,0 +1,353 @@
+"""The tasks of a suite: globs, task files, inline tasks and datasets in; Tasks with their graders out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from waza.engines.mock import MockFile, script_for
+from waza.errors import Problem, SpecError, did_you_mean
+from waza.graders._base import Grader
+from waza.model import InputFile, Task
+from waza.sandbox.folders import SpecFolder, inner_path
+from waza.spec.datasets import read_rows, unused_column
+from waza.spec.expected import build_expected
+from waza.spec.graders import build_grader
+from waza.spec.places import Place, parse, what
+from waza.spec.project import shown
+from waza.spec.shapes import ConfigShape, EvalShape, TaskShape
+from waza.spec.templates import fill, names_in
+from waza.spec.yaml12 import read_yaml
+
+MAX_TASKS = 100_000
+MOCK_FILE = "mock.yaml"
+_LATER = {
+    "repos": "git worktrees are not supported yet",
+    "responder": "an answering user is not supported yet; use follow_up_prompts",
+    "command_mocks": "mocked commands are not supported yet",
+    "checkpoints": "checkpoints are not supported yet",
+    "requirements": None,
+    "first_event_timeout_seconds": None,
+}
+"""Keys of the original that are refused, with the reason, or (None) left to readers."""
+
+
+class Suite(NamedTuple):
+    """What the tasks of a suite share."""
+
+    shape: EvalShape
+    config: ConfigShape
+    place: Place
+    folder: SpecFolder
+    graders: list[Grader]
+
+
+class Found(NamedTuple):
+    """A task as it was written: its keys, where they stand, the folder its paths start in, values for its prompt."""
+
+    data: Any
+    place: Place
+    folder: Path
+    values: dict[str, str]
+    default_id: str
+
+
+class Made(NamedTuple):
+    """A task with its graders, or what is wrong with it."""
+
+    task: Task | None
+    graders: list[Grader]
+    problems: list[Problem]
+
+
+def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], list[Problem]]:
+    """Return every enabled task, its graders by task id, and all problems."""
+    problems: list[Problem] = []
+    found = list(_find(suite, problems))
+    mocks = _mock_file(suite.folder, problems)
+    tasks: dict[str, Task] = {}
+    graders: dict[str, list[Grader]] = {}
+    places: dict[str, Place] = {}
+    for item in found:
+        made = _make(item, suite, mocks)
+        problems += made.problems
+        if made.task is None:
+            continue
+        if (first := places.get(made.task.id)) is not None:
+            where = first.problem("")
+            problems.append(
+                item.place.at("id").problem(
+                    f"task id '{made.task.id}' is taken by {where.file}:{where.line}; ids are unique"
+                )
+            )
+            continue
+        tasks[made.task.id], graders[made.task.id] = made.task, made.graders
+        places[made.task.id] = item.place.at("id")
+    if not tasks and not any(problem.severity == "error" for problem in problems):
+        problems.append(suite.place.at("tasks").problem("a suite needs at least one enabled task"))
+    return list(tasks.values()), graders, problems
+
+
+def _find(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
+    """Yield every task the suite names, in order."""
+    for index, entry in enumerate(suite.shape.tasks):
+        here = suite.place.at("tasks", index)
+        if isinstance(entry, str):
+            yield from _glob(entry, here, suite.folder, problems)
+        elif isinstance(entry, dict) and set(entry) == {"task_files"}:
+            patterns = entry["task_files"] if isinstance(entry["task_files"], list) else [entry["task_files"]]
+            for position, pattern in enumerate(patterns):
+                yield from _glob(pattern, here.at("task_files", position), suite.folder, problems)
+        elif isinstance(entry, dict):
+            yield Found(entry, here, suite.folder.base, {}, f"task-{index + 1}")
+        else:
+            problems.append(here.problem(f"a task is a glob, a task_files list or a mapping, found {what(entry)}"))
+    if suite.shape.tasks_from:
+        yield from _dataset(suite, problems)
+
+
+def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem]) -> Iterator[Found]:
+    """Yield the task in each file a pattern names."""
+    if not isinstance(pattern, str) or not pattern:
+        problems.append(place.problem(f"a glob of task files is needed, found {what(pattern)}"))
+        return
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        problems.append(place.problem(f"'{pattern}' leaves the eval file's folder"))
+        return
+    files = sorted(path for path in folder.base.glob(pattern) if path.is_file())
+    if not files:
+        problems.append(place.problem(f"no task file fits '{pattern}'"))
+    if len(files) > MAX_TASKS:
+        problems.append(place.problem(f"'{pattern}' names {len(files)} files; at most {MAX_TASKS} are read"))
+        return
+    for file in files:
+        try:
+            data = read_yaml(file.read_bytes(), shown(file))
+        except SpecError as error:
+            problems += error.problems
+        except OSError as error:
+            problems.append(Problem(f"cannot be read: {error.strerror}", shown(file)))
+        else:
+            yield Found(data, Place(shown(file), data), file.parent, {}, file.stem)
+
+
+def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
+    """Yield a task for each row of `tasks_from`."""
+    here = suite.place.at("tasks_from")
+    try:
+        path = suite.folder.find(suite.shape.tasks_from or "")
+        rows = read_rows(path, shown(path))
+    except ValueError as error:
+        problems.append(here.problem(str(error)))
+        return
+    except SpecError as error:
+        problems += error.problems
+        return
+    if suite.shape.range:
+        first, last = suite.shape.range
+        if first > last or last > len(rows):
+            problems.append(suite.place.at("range").problem(f"rows {first} to {last} of {len(rows)} are not there"))
+        rows = rows[first - 1 : last]
+    for row in rows:
+        problems += unused_column(row, names_in(str(row.fields)))
+        yield Found(row.fields, row.place, suite.folder.base, row.values, "")
+
+
+def _mock_file(folder: SpecFolder, problems: list[Problem]) -> MockFile | None:
+    """Return the scripts in `mock.yaml` beside the eval file, if there are any."""
+    file = folder.base / MOCK_FILE
+    if not file.is_file():
+        return None
+    try:
+        data = read_yaml(file.read_bytes(), shown(file))
+    except SpecError as error:
+        problems += error.problems
+        return None
+    scripts, wrong = parse(MockFile, data, Place(shown(file), data))
+    problems += wrong
+    return scripts
+
+
+def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
+    """Return the Task a mapping describes."""
+    problems: list[Problem] = []
+    data = _drop_later(found, problems)
+    shape, wrong = parse(TaskShape, data, found.place)
+    problems += wrong
+    if shape is None:
+        graders_wrong = _task_graders(data, found.place, suite, "") if isinstance(data, dict) else ([], [])
+        return Made(None, [], problems + graders_wrong[1])
+    if not shape.enabled:
+        return Made(None, [], problems)
+    identity = shape.id or shape.name or found.default_id
+    graders, wrong = _task_graders(data, found.place, suite, identity)
+    problems += wrong
+    prompt = _prompt(shape, found, problems)
+    values = suite.shape.inputs | {
+        k: str(v) for k, v in shape.inputs.context.items() if isinstance(v, str | int | float)
+    }
+    values |= found.values
+    script = shape.mock or (script_for(mocks, identity) if mocks else None)
+    task = Task(
+        id=identity,
+        name=shape.name,
+        description=shape.description,
+        prompt=_filled(prompt, values, found.place, problems),
+        tags=shape.tags,
+        golden=shape.golden,
+        timeout_s=shape.timeout_seconds or suite.config.timeout_seconds,
+        follow_up_prompts=[_filled(text, values, found.place, problems) for text in shape.inputs.follow_up_prompts],
+        files=_files(shape, found, suite, problems),
+        environment=shape.inputs.environment,
+        context=shape.inputs.context,
+        workdir=_workdir(shape.inputs.workdir, found.place, problems),
+        mock=script.model_dump(mode="json", exclude_unset=True) if script else None,
+    )
+    if not graders and not wrong:
+        problems.append(found.place.problem(f"task '{identity}' has no grader and no expectation: it could not fail"))
+    return Made(task, graders, problems)
+
+
+def _drop_later(found: Found, problems: list[Problem]) -> Any:
+    """Return the task's keys without those of the original that this version does not read, and say so."""
+    if not isinstance(found.data, dict):
+        return found.data
+    data = dict(found.data)
+    inputs = data.get("inputs")
+    for keys, path in ((data, ()), (dict(inputs) if isinstance(inputs, dict) else {}, ("inputs",))):
+        for key in [key for key in keys if key in _LATER]:
+            reason = _LATER[key]
+            place = found.place.at(*path, key)
+            problems.append(
+                place.problem(reason) if reason else place.warning("this key is for readers; it has no effect")
+            )
+            del keys[key]
+        if path:
+            data["inputs"] = keys if isinstance(inputs, dict) else inputs
+    if "inputs" not in found.data:
+        data.pop("inputs", None)
+    return data
+
+
+def _task_graders(data: dict[str, Any], place: Place, suite: Suite, task: str) -> tuple[list[Grader], list[Problem]]:
+    """Return the suite's graders a task gets, its own, and those of its expectations (decision 20a)."""
+    problems: list[Problem] = []
+    named: list[Grader] = []
+    own: list[Grader] = []
+    chooses = False
+    expected = data.get("expected")
+    lists: list[tuple[tuple[str, ...], Any]] = [(("graders",), data.get("graders"))]
+    if isinstance(expected, dict):
+        lists.append((("expected", "graders"), expected.get("graders")))
+    by_name = {grader.name: grader for grader in suite.graders}
+    for path, entries in lists:
+        if entries is None:
+            continue
+        if not isinstance(entries, list) or not entries:
+            problems.append(place.at(*path).problem(f"a list of graders is needed, found {what(entries)}"))
+            continue
+        for index, entry in enumerate(entries):
+            here = place.at(*path, index)
+            if isinstance(entry, str):
+                chooses = True
+                if entry in by_name:
+                    named.append(by_name[entry])
+                else:
+                    problems.append(here.problem(f"unknown grader '{entry}'; {did_you_mean(entry, list(by_name))}"))
+            else:
+                grader, wrong = build_grader(entry, here, suite.folder)
+                problems += wrong
+                own += [grader] if grader else []
+    if chooses and (dropped := [grader.name for grader in suite.graders if grader not in named]):
+        note = f"task '{task}' names its graders, so these of the suite do not apply to it: {', '.join(dropped)}"
+        problems.append(place.warning(note))
+    if expected is not None:
+        expectations, wrong = build_expected(expected, place.at("expected"), suite.folder, skill=suite.shape.skill)
+        own += expectations
+        problems += wrong
+    return (named if chooses else list(suite.graders)) + own, problems
+
+
+def _prompt(shape: TaskShape, found: Found, problems: list[Problem]) -> str:
+    given = [text for text in (shape.prompt, shape.inputs.prompt, shape.inputs.prompt_file) if text is not None]
+    if len(given) != 1:
+        fact = "give one of inputs.prompt, inputs.prompt_file and prompt" if given else "'inputs.prompt' is missing"
+        problems.append(found.place.at("inputs").problem(fact))
+        return ""
+    if shape.inputs.prompt_file is None:
+        if not given[0].strip():
+            problems.append(found.place.at("inputs", "prompt").problem("the prompt is empty"))
+        return given[0]
+    try:
+        return SpecFolder(found.folder, found.folder).find(shape.inputs.prompt_file).read_text(encoding="utf-8")
+    except (ValueError, OSError) as error:
+        problems.append(found.place.at("inputs", "prompt_file").problem(str(error)))
+        return ""
+
+
+def _filled(text: str, values: dict[str, str], place: Place, problems: list[Problem]) -> str:
+    if missing := names_in(text) - set(values):
+        listed = ", ".join(sorted(missing))
+        problems.append(
+            place.at("inputs", "prompt").problem(
+                f"no value for {listed} in the prompt; {did_you_mean(min(missing), list(values))}"
+            )
+        )
+    return fill(text, values)
+
+
+def _files(shape: TaskShape, found: Found, suite: Suite, problems: list[Problem]) -> list[InputFile]:
+    """Return what is laid into the workspace, each fixture found now."""
+    files: list[InputFile] = []
+    root = suite.folder.base / "fixtures"
+    try:
+        root = suite.folder.find(shape.context_dir) if shape.context_dir else root
+    except ValueError as error:
+        problems.append(found.place.at("context_dir").problem(str(error)))
+        return files
+    for index, file in enumerate(shape.inputs.files):
+        here = found.place.at("inputs", "files", index, "path")
+        try:
+            path = inner_path(file.path)
+            if file.content is not None:
+                files.append(InputFile(path=path, content=file.content))
+            else:
+                files.append(InputFile(path=path, source=str(_fixture(path, root))))
+        except ValueError as error:
+            problems.append(here.problem(str(error)))
+    if "fixture" in shape.inputs.context:
+        files += _context_fixture(shape.inputs.context["fixture"], found, suite.folder, problems)
+    return files
+
+
+def _fixture(path: str, root: Path) -> Path:
+    """Return the fixture at a path below the fixture folder; raise ValueError when it is not there or leaves it."""
+    source = SpecFolder(root, root).place(path)
+    if not source.exists():
+        raise ValueError(f"no fixture '{path}' in {shown(root)}")
+    return source
+
+
+def _context_fixture(value: Any, found: Found, folder: SpecFolder, problems: list[Problem]) -> list[InputFile]:
+    """Return a file, or all that a folder holds, named by `inputs.context.fixture`."""
+    here = found.place.at("inputs", "context", "fixture")
+    if not isinstance(value, str):
+        problems.append(here.problem(f"a path is needed, found {what(value)}"))
+        return []
+    try:
+        source = folder.find(value)
+    except ValueError as error:
+        problems.append(here.problem(str(error)))
+        return []
+    if source.is_dir():
+        return [InputFile(path=child.name, source=str(child)) for child in sorted(source.iterdir())]
+    return [InputFile(path=source.name, source=str(source))]
+
+
+def _workdir(path: str, place: Place, problems: list[Problem]) -> str:
+    try:
+        return inner_path(path) if path and path != "." else ""
+    except ValueError as error:
+        problems.append(place.at("inputs", "workdir").problem(str(error)))
+        return ""

@@ -1,0 +1,341 @@
+"""YAML 1.2 (core schema) in, plain data with positions out; every refusal says where, what, and what to write instead.
+
+Built on libyaml's events, never on its composer, which overflows the C stack on deep nesting. Sizes are bounded
+before anything is built. What the data means is not decided here; the sentences for broken YAML are in `_yaml_faults`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+from yaml import (
+    AliasEvent,
+    BaseLoader,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    YAMLError,
+)
+
+from waza.errors import Problem, SpecError
+from waza.spec._yaml_faults import decoded, explained
+
+_EventParser: type[BaseLoader] | type[CBaseLoader]
+try:
+    from yaml import CBaseLoader
+
+    _EventParser = CBaseLoader
+except ImportError:  # PyYAML built without libyaml gives the same events, only slower
+    _EventParser = BaseLoader
+
+MAX_BYTES = 5_000_000
+MAX_DEPTH = 64
+MAX_NODES = 100_000
+MAX_EXPANDED_NODES = 1_000_000
+MAX_DIGITS = 4_300
+MAX_PROBLEMS = 100
+
+_CONSTANTS: dict[str, bool | float | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_NUMBER_STARTS = frozenset("+-.0123456789")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_STANDARD_TAG = "tag:yaml.org,2002:"
+
+
+class Mark(NamedTuple):
+    """A place in a file, counted from 1."""
+
+    line: int
+    column: int
+
+
+class _Place(Protocol):
+    """The parser's own mark, counted from 0; kept as it is because most marks are never looked at."""
+
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> int: ...
+
+
+class YamlMap(dict[str, Any]):
+    """A dict that knows where it and each of its keys stand in the file."""
+
+    __slots__ = ("_place", "_places")
+    _place: _Place
+    _places: dict[str, _Place]
+
+    @property
+    def mark(self) -> Mark:
+        """Where the mapping begins."""
+        return _mark(self._place)
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        """Where each key stands."""
+        return {key: _mark(place) for key, place in self._places.items()}
+
+
+class YamlList(list[Any]):
+    """A list that knows where it and each of its items stand in the file."""
+
+    __slots__ = ("_place", "_places")
+    _place: _Place
+    _places: list[_Place]
+
+    @property
+    def mark(self) -> Mark:
+        """Where the list begins."""
+        return _mark(self._place)
+
+    @property
+    def marks(self) -> list[Mark]:
+        """Where each item stands."""
+        return [_mark(place) for place in self._places]
+
+
+def read_yaml(text: str | bytes, file: str, *, may_be_empty: bool = False) -> Any:
+    """Return the one document in `text` as plain data with positions; raise SpecError with all that is wrong.
+
+    Mappings are `YamlMap`, lists are `YamlList`. A file without content is refused, or None if it `may_be_empty`.
+    """
+    raw, decoded_text = decoded(text, file, MAX_BYTES)
+    reader = _Reader(file)
+    try:
+        data = reader.document(raw, may_be_empty)
+    except YAMLError as error:
+        raise SpecError([*reader.problems, explained(error, decoded_text, file)]) from None
+    if reader.problems:
+        raise SpecError(reader.problems)
+    return data
+
+
+def mark_of(data: Any, path: Sequence[str | int]) -> Mark:
+    """Return where the deepest existing place on `path` stands: a mapping's key, or a list's item."""
+    mark = data.mark if isinstance(data, YamlMap | YamlList) else Mark(1, 1)
+    for step in path:
+        try:
+            place = data._places[step]
+            data = data[step]
+        except (AttributeError, LookupError, TypeError):
+            break
+        mark = _mark(place)
+    return mark
+
+
+def _mark(place: _Place) -> Mark:
+    return Mark(place.line + 1, place.column + 1)
+
+
+class _Reader:
+    """One pass over the events of one document."""
+
+    _next: Callable[[], Any]
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._nodes = 0
+        self._expanded = 0
+        self._anchors: dict[str, Any] = {}
+        self._open: list[Any] = []
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self.problems: list[Problem] = []
+
+    def document(self, raw: bytes, may_be_empty: bool) -> Any:
+        """Return the data of the only document in `raw`."""
+        self._next = _EventParser(raw).get_event
+        self._next()
+        event: Any = self._next()
+        if type(event) is StreamEndEvent:
+            return None if may_be_empty else self._empty()
+        if event.version not in (None, (1, 2)):
+            self._report(event, "files are read as YAML 1.2; remove the %YAML line")
+        event = self._next()
+        if type(event) is ScalarEvent and not (event.value or event.style or event.tag or may_be_empty):
+            self._empty()
+        data = self._node(event)
+        self._next()
+        event = self._next()
+        if type(event) is DocumentStartEvent:
+            self._report(event, "a second document begins here; keep one document in a file and remove the '---'")
+        return data
+
+    def _empty(self) -> NoReturn:
+        raise SpecError(Problem("the file is empty; write the keys it should hold", self._file, 1, 1))
+
+    def _node(self, event: Any) -> Any:
+        """Return the value that begins with `event`."""
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            self._refuse(event, f"the file has more than {MAX_NODES:,} values; split it")
+        kind = type(event)
+        if kind is ScalarEvent:
+            if event.tag or event.anchor:
+                return self._unusual_scalar(event)
+            text: str = event.value
+            if event.style or (text not in _CONSTANTS and text[0] not in _NUMBER_STARTS):
+                return text
+            return self._plain(event, text)
+        if kind is MappingStartEvent:
+            return self._mapping(event)
+        if kind is SequenceStartEvent:
+            return self._sequence(event)
+        return self._alias(event)
+
+    def _mapping(self, start: Any) -> YamlMap:
+        found = YamlMap()
+        found._place = start.start_mark
+        places = found._places = {}
+        self._begin(start, found, "map")
+        while type(event := self._next()) is not MappingEndEvent:
+            key = self._node(event)
+            if type(key) is not str or (key == "<<" and not event.style):
+                self._bad_key(event, key)
+            elif key in places:
+                first = places[key].line + 1
+                self._report(event, f"the key '{_short(key)}' stands on line {first} already; keep one of the two")
+            else:
+                places[key] = event.start_mark
+                found[key] = self._node(self._next())
+                continue
+            self._node(self._next())
+        self._open.pop()
+        return found
+
+    def _sequence(self, start: Any) -> YamlList:
+        found = YamlList()
+        found._place = start.start_mark
+        places = found._places = []
+        self._begin(start, found, "seq")
+        while type(event := self._next()) is not SequenceEndEvent:
+            places.append(event.start_mark)
+            found.append(self._node(event))
+        self._open.pop()
+        return found
+
+    def _begin(self, start: Any, found: YamlMap | YamlList, tag: str) -> None:
+        self._open.append(found)
+        if len(self._open) > MAX_DEPTH:
+            self._refuse(start, f"the nesting is deeper than {MAX_DEPTH} levels; flatten it")
+        if start.tag and start.tag != _STANDARD_TAG + tag:
+            self._bad_tag(start)
+        if start.anchor:
+            self._anchors[start.anchor] = found
+
+    def _plain(self, event: Any, text: str) -> Any:
+        """Return what an unquoted text means in the core schema."""
+        if text in _CONSTANTS:
+            return _CONSTANTS[text]
+        if _INT.fullmatch(text):
+            return self._integer(event, text)
+        if not _FLOAT.fullmatch(text):
+            return text
+        number = float(text)
+        if number in (float("inf"), float("-inf")):
+            self._report(event, f"the number {_short(text)} is too large to hold; write a smaller one")
+        return number
+
+    def _integer(self, event: Any, text: str) -> int:
+        base = {"0x": 16, "0o": 8}.get(text[:2], 10)
+        # Beyond 4,300 decimal digits Python itself refuses to print a number; a hex digit is worth 1.2 of them.
+        if len(text) > (MAX_DIGITS if base == 10 else MAX_DIGITS * 4 // 5):
+            self._report(event, f"the number has {len(text):,} digits; write a smaller one, or quote it if it is text")
+            return 0
+        return int(text, base)
+
+    def _unusual_scalar(self, event: Any) -> Any:
+        """Return the value of a scalar with a tag or an anchor."""
+        if event.tag:
+            value = self._tagged(event)
+        else:
+            value = event.value if event.style else self._plain(event, event.value)
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        return value
+
+    def _tagged(self, event: Any) -> Any:
+        kind = event.tag.removeprefix(_STANDARD_TAG)
+        if kind == "str":
+            return event.value
+        value = self._plain(event, event.value)
+        if kind == "float" and type(value) is int:
+            return float(value)
+        wanted = {"int": int, "float": float, "bool": bool, "null": type(None)}.get(kind)
+        if type(value) is not wanted:
+            self._bad_tag(event)
+        return value
+
+    def _alias(self, event: AliasEvent) -> Any:
+        """Return the value an alias stands for, within the budget for expanded values."""
+        name = event.anchor
+        if name not in self._anchors:
+            self._report(event, f"no value above is named &{name}; put *{name} in quotes if it is text")
+            return f"*{name}"
+        value = self._anchors[name]
+        if any(value is container for container in self._open):
+            self._refuse(event, f"*{name} contains itself; write the inner value out")
+        size, height = self._size(value)
+        self._expanded += size
+        if self._nodes + self._expanded > MAX_EXPANDED_NODES:
+            self._refuse(event, f"the aliases stand for more than {MAX_EXPANDED_NODES:,} values; write fewer of them")
+        if len(self._open) + height > MAX_DEPTH:
+            self._refuse(event, f"with its aliases the nesting is deeper than {MAX_DEPTH} levels; flatten it")
+        return value
+
+    def _size(self, value: Any) -> tuple[int, int]:
+        """Return how many values this is with its aliases written out, long texts counted in pieces, and its height."""
+        if isinstance(value, str):
+            return 1 + len(value) // 100, 0
+        if not isinstance(value, YamlMap | YamlList):
+            return 1, 0
+        if id(value) not in self._sizes:
+            items = [*value.keys(), *value.values()] if isinstance(value, YamlMap) else value
+            inner = [self._size(item) for item in items]
+            height = max((height for _, height in inner), default=0)
+            self._sizes[id(value)] = 1 + sum(size for size, _ in inner), 1 + height
+        return self._sizes[id(value)]
+
+    def _bad_key(self, event: Any, key: Any) -> None:
+        if key == "<<":
+            self._report(event, "YAML 1.2 has no merge key '<<'; write the keys out here")
+        elif isinstance(key, YamlMap):
+            self._report(event, "a key must be text, not a mapping; text that begins with '{' needs quotes")
+        elif isinstance(key, YamlList):
+            self._report(event, "a key must be text, not a list; text that begins with '[' needs quotes")
+        elif key is None:
+            self._report(event, "a key must be text, and here it is empty; write a name before the ':'")
+        else:
+            written = _short(getattr(event, "value", str(key)))
+            self._report(event, f"a key must be text, and {written} is not; write it in quotes: '{written}'")
+
+    def _bad_tag(self, event: Any) -> None:
+        tag = _short(event.tag.replace(_STANDARD_TAG, "!!"))
+        self._report(event, f"the tag {tag} is not understood here; remove it and write plain data")
+
+    def _report(self, event: Any, message: str) -> None:
+        """Note a mistake and read on, so that all of them are told at once."""
+        line, column = _mark(event.start_mark)
+        self.problems.append(Problem(message, self._file, line, column))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise SpecError(self.problems)
+
+    def _refuse(self, event: Any, message: str) -> NoReturn:
+        self._report(event, message)
+        raise SpecError(self.problems)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."

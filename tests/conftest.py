@@ -1,0 +1,44 @@
+"""What several tests share: campaigns run at CI size unless WAZA_CAMPAIGN=full."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("WAZA_CAMPAIGN") == "full" or "campaign" in (config.option.markexpr or ""):
+        return
+    for item in items:
+        if item.get_closest_marker("campaign"):
+            item.add_marker(pytest.mark.skip(reason="a campaign: `make campaign` runs it at full size"))
+
+
+@pytest.fixture
+def waza(tmp_path, monkeypatch):
+    """Call the command line as a user would, in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, input_text=None, env=None):
+        environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")}
+        environment |= {"NO_COLOR": "1", "COLUMNS": "120"} | (env or {})
+        return subprocess.run(
+            [sys.executable, "-m", "waza", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            input=input_text,
+            env=environment,
+            timeout=100,
+        )
+
+    return call
+
+
+@pytest.fixture
+def examples():
+    """The folder of examples."""
+    return ROOT / "examples"
