@@ -1,10 +1,10 @@
 """waza itself, through what its users call.
 
 W2  four graders (text: seven checks, tool_called, tool_order, max_tool_calls) on every trace; the traces are rewritten once
-    as Trace JSON lines, untimed; they are decoded and graded 500 at a time, so memory does not grow with their number.
-W3  a suite with `tasks_from`, the `mock` engine, seven text checks, a run folder with its journal (synced) and results.json.
+    as Trace JSON lines, untimed; read, graded and dropped ten at a time, so memory does not grow with their number.
+W3  a suite with `tasks_from`, the `python` engine, seven text checks; a run folder with its journal (synced) and results.json.
     variant "cli": `waza run` on N task files.
-W4  the `mock` engine with `delay_s: 0.1`, 50 workers.
+W4  the same with an async function that waits 100 ms, 50 workers; variant "sync": a plain function that blocks.
 W5  the `program` grader in a pool of 4 threads.
 W6  what W3 left: every result and the summary; variant "header": the summary a listing shows.
 """
@@ -20,7 +20,7 @@ sys.path[:] = [p for p in sys.path if not p.endswith("adapters")]
 sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import common as c  # noqa: E402
 
-CHUNK = 500
+CHUNK = 10
 TEXT = {"type": "text", "config": {"contains": list(c.CONTAINS), "not_contains": list(c.NOT_CONTAINS), "regex_match": list(c.REGEX)}}
 TOOLS = [
     {"type": "tool_called", "config": {"required": list(c.TOOLS_REQUIRED)}},
@@ -69,23 +69,54 @@ def w2(n, variant):
     c.emit(n=n, passed=passed, checks=checks, checks_run=10 * n, **ph.out, **spent)
 
 
-def _suite(name, n, mock, graders):
-    """Write a suite of n tasks once; `mock` gives the script of the task with a prompt."""
-    d = c.workdir(name)
-    if not (d / "eval.yaml").exists():
-        rows = [{"id": f"case{i}", "prompt": u, "mock": mock(u)} for i, u in enumerate(c.task_inputs(n))]
-        (d / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        (d / "eval.yaml").write_text(json.dumps({"name": "s", "config": {"executor": "mock"}, "tasks_from": "tasks.jsonl", "graders": graders}))
-    return d
+AGENT = """\
+import asyncio
+import time
+
+OUTPUTS = {}
 
 
-def _conduct(d, workers):
-    from waza.runner.run import Listeners, conduct, order_for
-    from waza import load_spec
+async def answer(prompt):
+    return OUTPUTS[prompt]
 
-    ph.mark("import")
+
+async def waits(prompt):
+    await asyncio.sleep(0.1)
+    return OUTPUTS[prompt]
+
+
+def blocks(prompt):
+    time.sleep(0.1)
+    return OUTPUTS[prompt]
+"""
+
+
+def _suite(d, n, agent, graders, *, files=False):
+    """Write a suite of n tasks, as rows of one file or as task files."""
+    (d / "recorded_agent.py").write_text(AGENT + (f"\n\nimport sys\n\nsys.path.insert(0, {str(c.ROOT)!r})\nimport common\n\nOUTPUTS = common.outputs({n})\n" if files else ""))
+    spec = {"name": "s", "config": {"executor": "python", "agent": f"recorded_agent:{agent}"}, "graders": graders}
+    if files:
+        (d / "tasks").mkdir(exist_ok=True)
+        for i, u in enumerate(c.task_inputs(n)):
+            (d / "tasks" / f"case{i:05d}.yaml").write_text(f"id: case{i}\ninputs:\n  prompt: {json.dumps(u)}\n")
+        spec["tasks"] = ["tasks/*.yaml"]
+    else:
+        (d / "tasks.jsonl").write_text("".join(json.dumps({"id": f"case{i}", "prompt": u}) + "\n" for i, u in enumerate(c.task_inputs(n))))
+        spec["tasks_from"] = "tasks.jsonl"
+    (d / "eval.yaml").write_text(json.dumps(spec))
     shutil.rmtree(d / "runs", ignore_errors=True)
-    order = order_for(load_spec(d), workers=workers)
+
+
+def _conduct(d, n):
+    from waza import load_spec
+    from waza.runner.run import Listeners, conduct, order_for
+
+    sys.path.insert(0, str(d))
+    import recorded_agent
+
+    recorded_agent.OUTPUTS = c.outputs(n)
+    ph.mark("import")
+    order = order_for(load_spec(d), workers=50)
     ph.mark("build")
     run = conduct(order, Listeners())
     ph.mark("run")
@@ -93,39 +124,25 @@ def _conduct(d, workers):
 
 
 def w3(n, variant):
-    if variant == "cli":
-        return _w3_cli(n)
-    outputs = c.outputs(n)
-    d = _suite(f"ours_w3_{n}", n, lambda u: {"output": outputs[u]}, [TEXT])
+    d = c.workdir(f"ours_w3{variant}_{n}")
+    _suite(d, n, "answer", [TEXT], files=variant == "cli")
     ph.mark("prepare")
-    run = _conduct(d, 50)
+    if variant == "cli":
+        exe = os.path.join(os.path.dirname(sys.executable), "waza")
+        subprocess.run([exe, "run", "."], cwd=d, stdout=subprocess.DEVNULL)
+        ph.mark("run")
+        c.emit(n=n, log_bytes=c.du(d / "runs"), verify=False, **ph.out)
+        return
+    run = _conduct(d, n)
     passed = sum(result.status == "passed" for result in run.results)
     c.emit(n=n, text_passed=passed, checks_run=7 * n, log_bytes=c.du(d / "runs"), **ph.out)
 
 
-def _w3_cli(n):
-    d = c.workdir(f"ours_w3cli_{n}")
-    (d / "tasks").mkdir(exist_ok=True)
-    outputs = c.outputs(n)
-    for i, u in enumerate(c.task_inputs(n)):
-        p = d / "tasks" / f"case{i:05d}.yaml"
-        if not p.exists():
-            lines = "\n".join("    " + line for line in outputs[u].split("\n"))
-            p.write_text(f"id: case{i}\ninputs:\n  prompt: {json.dumps(u)}\nmock:\n  output: |-\n{lines}\n")
-    (d / "eval.yaml").write_text(json.dumps({"name": "s", "config": {"executor": "mock"}, "tasks": ["tasks/*.yaml"], "graders": [TEXT]}))
-    shutil.rmtree(d / "runs", ignore_errors=True)
-    ph.mark("build")
-    exe = os.path.join(os.path.dirname(sys.executable), "waza")
-    subprocess.run([exe, "run", "."], cwd=d, stdout=subprocess.DEVNULL)
-    ph.mark("run")
-    c.emit(n=n, log_bytes=c.du(d / "runs"), verify=False, **ph.out)
-
-
 def w4(n, variant):
-    outputs = c.outputs(n)
-    d = _suite(f"ours_w4_{n}", n, lambda u: {"output": outputs[u], "delay_s": 0.1}, [{"type": "text", "config": {"contains": ["deployed to"]}}])
+    d = c.workdir(f"ours_w4{variant}_{n}")
+    _suite(d, n, "blocks" if variant == "sync" else "waits", [{"type": "text", "config": {"contains": ["deployed to"]}}])
     ph.mark("prepare")
-    run = _conduct(d, 50)
+    run = _conduct(d, n)
     c.emit(n=n, total=len(run.results), **ph.out)
 
 

@@ -32,9 +32,9 @@ def remark(text: str, style: str = "") -> None:
 
 
 def show_problems(problems: Iterable[Problem], *, to_stderr: bool = True) -> None:
-    """Print problems in the order of their places."""
+    """Print problems, a line each."""
     target = console(stderr=to_stderr)
-    for problem in sorted(problems, key=lambda p: (p.file, p.line, p.column)):
+    for problem in problems:
         target.print(Text(visible(str(problem), lines=True), style=_STYLES.get(problem.severity, "")))
 
 

@@ -54,10 +54,9 @@ def _selected(spec: EvalSpec, tasks: tuple[str, ...]) -> EvalSpec:
 def _suite_of(folder: Path, suite: Path | None) -> tuple[Any, EvalSpec]:
     from waza.results.store import read_run
     from waza.runner.regrade import eval_of
-    from waza.sandbox.folders import project_root
 
     stored = read_run(folder)
-    return stored, load_spec(suite or eval_of(stored, project_root(folder.resolve().parent)))
+    return stored, load_spec(suite or eval_of(stored, folder))
 
 
 def _grade(

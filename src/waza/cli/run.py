@@ -11,9 +11,16 @@ import click
 from waza.cli._progress import progress_for
 from waza.cli._report import report
 from waza.cli._screen import console, remark, say, show_problems
-from waza.errors import EXIT_PASSED
+from waza.errors import EXIT_BUG, EXIT_PASSED, UsageError
+from waza.model import Run
 from waza.reports._text import plural
+from waza.reports.table import models_table
+from waza.results.store import find_run
+from waza.runner.resume import newest, resume
+from waza.runner.run import Order, conduct, order_for, runs_folder, stored_form
+from waza.runner.suite import Listeners, Stop
 from waza.spec.load import load_spec
+from waza.spec.project import shown
 from waza.spec.suite import EvalSpec
 
 
@@ -29,6 +36,20 @@ from waza.spec.suite import EvalSpec
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per task, instead of the suite's.")
 @click.option("--fail-fast", is_flag=True, help="Stop after the first task that does not pass.")
 @click.option("--skip-graders", is_flag=True, help="Only run the agent; `waza grade` grades later.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="newest",
+    metavar="[RUN]",
+    help="Go on with a stored run: the newest of this suite, or RUN.",
+)
+@click.option("--rerun-changed", is_flag=True, help="With --resume: run tasks again whose spec changed.")
+@click.option("--rerun-errors", is_flag=True, help="With --resume: run trials again whose agent could not run.")
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(0, min_open=True),
+    help="Start no further trial once this many dollars are spent.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would run.")
 @click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are.")
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
@@ -49,7 +70,17 @@ def command(path: Path, **options: Any) -> int:
     engine = "replay" if options["replay"] else options["engine"]
     if options["dry_run"]:
         return _dry_run(spec, engine, options["trials"])
-    codes = [_one_model(spec, engine, model, options) for model in options["models"] or (None,)]
+    if len(set(options["models"])) != len(options["models"]):
+        raise UsageError("each --model may be given once")
+    codes, runs = [], []
+    for model in options["models"] or (None,):
+        code, run = _one_model(spec, engine, model, options)
+        codes.append(code)
+        runs.append(run)
+        if code > EXIT_BUG:
+            break
+    if len(runs) > 1 and not options["as_json"]:
+        console().print(models_table(runs))
     return max(codes, key=_severity)
 
 
@@ -91,11 +122,8 @@ def _dry_run(spec: EvalSpec, engine: str | None, trials: int | None) -> int:
     return EXIT_PASSED
 
 
-def _one_model(spec: EvalSpec, engine: str | None, model: str | None, options: dict[str, Any]) -> int:
-    """Run the suite with one model and show the result; return its exit code."""
-    from waza.runner.run import conduct, order_for
-    from waza.runner.suite import Listeners, Stop
-
+def _one_model(spec: EvalSpec, engine: str | None, model: str | None, options: dict[str, Any]) -> tuple[int, Run]:
+    """Run the suite with one model and show the result; return its exit code and the run."""
     order = order_for(
         spec,
         engine=engine,
@@ -104,19 +132,43 @@ def _one_model(spec: EvalSpec, engine: str | None, model: str | None, options: d
         workers=options["workers"],
         keep_workspace=options["keep_workspace"],
         skip_graders=options["skip_graders"],
+        max_cost_usd=options["max_cost"],
     )
-    stop = Stop()
+    order = _resumed(order, options)
     total = sum(1 for _ in order.planned())
-    with progress_for(total, 0, console(stderr=True), quiet=options["quiet"] or options["as_json"]) as progress:
+    done = len(order.resume.done) if order.resume else 0
+    if order.resume and done >= total:
+        remark(f"run {order.resume.run.id} is complete; nothing was run")
+    stop = Stop()
+    with progress_for(total, done, console(stderr=True), quiet=options["quiet"] or options["as_json"]) as progress:
         listeners = Listeners(
             on_start=progress.on_start, on_result=progress.on_result, on_remark=progress.on_remark, stop=stop
         )
         run = conduct(order, listeners)
     code = report(run, options, suffix=run.model if len(options["models"]) > 1 else "")
-    if stop.signal:
-        remark(f"{stop.reason}; {plural(len(run.results), 'result')} kept in {run.folder}", "yellow")
-        return 128 + stop.signal
-    return code
+    if stop.reason:
+        remark(f"stopped: {stop.reason}; {plural(len(run.results), 'result')} kept", "yellow")
+    if not run.complete:
+        remark(f"go on with:  waza run {shown(spec.file)} --resume {run.id}", "yellow")
+    return (128 + stop.signal if stop.signal else code), run
+
+
+def _resumed(order: Order, options: dict[str, Any]) -> Order:
+    """Return the order with the stored run it is to go on with, if `--resume` asks for one and there is one."""
+    if not options["resume"]:
+        if options["rerun_changed"] or options["rerun_errors"]:
+            raise UsageError("--rerun-changed and --rerun-errors go with --resume")
+        return order
+    new = stored_form(order)
+    parent = runs_folder(order.spec)
+    folder = newest(parent, new) if options["resume"] == "newest" else find_run(options["resume"], [parent])
+    if folder is None:
+        remark("no run of this suite yet; starting one")
+        return order
+    found = resume(folder, new, rerun_changed=options["rerun_changed"], rerun_errors=options["rerun_errors"])
+    if found.removed:
+        remark(f"no longer in the suite, left out of the report: {', '.join(found.removed)}", "yellow")
+    return replace(order, resume=found)
 
 
 def _severity(code: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from waza.model import Task, Trace, Trial
 from waza.options import Options
@@ -28,7 +29,7 @@ class Engine(Options):
     needs_key: ClassVar[bool] = False
     """Whether a run costs money or needs a credential."""
 
-    folder: SpecFolder = Field(default_factory=SpecFolder, exclude=True)
+    folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of the suite start."""
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:

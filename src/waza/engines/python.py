@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import inspect
 import re
-import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +17,124 @@ from waza.engines._base import Engine, Room
 from waza.engines._function import find_function, told, with_context
 from waza.engines._turns import join_turns
 from waza.errors import EngineError, TraceError
-from waza.model import JSON, Task, Trace, Trial
+from waza.model import Task, Trace, Trial
 from waza.sandbox.texts import well_formed, well_formed_data
 
 _AGENT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class Context(NamedTuple):
+    """What an agent function may want to know beside its prompt."""
+
+    task_id: str
+    trial: int
+    """The trial's number, counted from 1."""
+    model: str
+    workspace: Path
+    """The folder that is graded afterwards."""
+    workdir: Path
+    """The folder to work in. The process's own current folder is somewhere else."""
+    environment: dict[str, str]
+    """The task's variables. They are not set in the process."""
+    history: list[dict[str, str]]
+    """The conversation before a follow-up prompt: `role` (user or assistant) and `content`."""
+
+
+class PythonEngine(Engine):
+    """Call a Python function as the agent: `(prompt)` or `(prompt, context)`, plain or async.
+
+    ```yaml
+    config:
+      executor: python
+      agent: my_agent:answer
+    ```
+
+    It returns the answer as a text, or a `waza.Trace` (or a mapping in its shape) with the tools it called, its usage
+    and so on. A function that raises is an agent that could not run. Follow-up prompts are further calls, with the
+    conversation so far in `context.history`. The task's time limit is for all calls together; a plain function that
+    runs out of it cannot be ended, and goes on in its thread.
+    """
+
+    agent: str
+    """The function, as `module:function`. The eval file's folder and the project's root can be imported from."""
+
+    _found: tuple[Callable[[str, Any], Any], bool] | None = PrivateAttr(default=None)
+
+    @field_validator("agent")
+    @classmethod
+    def _agent_is_a_name(cls, agent: str) -> str:
+        if not _AGENT.fullmatch(agent):
+            raise ValueError(f"'{agent}' is not of the form module:function, such as my_agent:answer")
+        return agent
+
+    def ready(self, tasks: Sequence[Task] = ()) -> None:
+        """Import the agent; refuse one that is not there or takes other arguments."""
+        self._loaded()
+
+    async def run(self, trial: Trial, room: Room) -> Trace:
+        """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
+        prompts = [trial.task.prompt, *trial.task.follow_up_prompts]
+        deadline = time.monotonic() + trial.task.timeout_s
+        history: list[dict[str, str]] = []
+        turns: list[Trace] = []
+        for prompt in prompts:
+            turns.append(await self._turn(prompt, _context(trial, room, history), deadline))
+            if turns[-1].status != "success":
+                break
+            history += [{"role": "user", "content": prompt}, {"role": "assistant", "content": turns[-1].output}]
+        trace = join_turns(prompts, turns)
+        return replace(trace, engine="python", model=trace.model or trial.model or None)
+
+    async def _turn(self, prompt: str, context: Context, deadline: float) -> Trace:
+        from waza.engines._call import call  # loads asyncio, which checking a spec does without
+
+        started = time.monotonic()
+        function, is_async = self._loaded()
+        outcome = await call(lambda: function(prompt, context), deadline - started, is_async=is_async)
+        duration_ms = (time.monotonic() - started) * 1000
+        if outcome is None:
+            error = f"'{self.agent}' was given up on after {duration_ms / 1000:.1f} s, its time limit"
+            error += "" if is_async else "; it goes on in its thread, which cannot be ended"
+            return Trace(input=prompt, output="", status="timeout", error=error, duration_ms=duration_ms)
+        if outcome.error is not None:
+            raise EngineError(f"the agent '{self.agent}' raised {told(outcome.error, self.folder)}")
+        trace = self._trace(outcome.value, prompt)
+        return trace if trace.duration_ms is not None else replace(trace, duration_ms=duration_ms)
+
+    def _loaded(self) -> tuple[Callable[[str, Context], Any], bool]:
+        """Return how to call the function and whether it is async; it is imported once."""
+        if self._found is None:
+            function = find_function(self.agent, self.folder)
+            is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+            self._found = with_context(function), is_async
+        return self._found
+
+    def _trace(self, value: Any, prompt: str) -> Trace:
+        """Return what the function gave back as a trace of our own, which later changes of the value cannot reach."""
+        if isinstance(value, str):
+            return Trace(input=prompt, output=well_formed(value))
+        tree = value.to_dict() if isinstance(value, Trace) else value
+        if not isinstance(tree, dict):
+            kind = type(value).__name__
+            raise EngineError(f"the agent '{self.agent}' returned {kind}; a text, a waza.Trace or a mapping is needed")
+        try:
+            trace = Trace.from_json(msgspec.json.encode({"input": prompt} | well_formed_data(tree)))
+        except (TypeError, ValueError, RecursionError, TraceError) as error:
+            raise EngineError(f"the agent '{self.agent}' returned something that is not a trace: {error}") from None
+        if trace.status == "error":
+            reason = trace.error or "it gives no reason"
+            raise EngineError(f"the agent '{self.agent}' says that it could not run: {reason}")
+        return trace
+
+
+def _context(trial: Trial, room: Room, history: list[dict[str, str]]) -> Context:
+    task = trial.task
+    return Context(
+        task_id=task.id,
+        trial=trial.number,
+        model=trial.model,
+        workspace=room.workspace,
+        workdir=room.workdir,
+        environment=dict(task.environment),
+        history=list(history),
+    )

@@ -7,9 +7,9 @@ take longer than assigning thousands of calls.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from itertools import chain, combinations, islice
+from itertools import accumulate, chain, combinations, islice
 from typing import Literal, NamedTuple
 
 from waza.model import JSON, Check
@@ -17,8 +17,10 @@ from waza.model import JSON, Check
 Order = Literal["any", "in_order", "exact"]
 Fits = Sequence[Sequence[int]]
 """For each expectation the calls that fit it, ascending."""
-Path = tuple[int, int, "Path"] | None
-"""A chain of (expectation, call), the last one first."""
+Steps = tuple[int, int, int, "Steps"] | None
+"""A chain of (expectation, first, end) runs of fitting calls, the last run first."""
+Way = tuple[int, Steps]
+"""What a way through the calls is worth, and its steps."""
 
 MAX_GROUPS = 2_000
 """How many sets of expectations with `count` above one are tried where not all can be satisfied."""
@@ -78,49 +80,81 @@ def certificate(order: Order, entries: list[JSON], extra: list[int], misplaced: 
 
 
 def _any_order(needs: Sequence[Need], fits: Fits) -> list[list[int]]:
-    """Satisfy as many expectations as possible, then give away what is left.
+    """Satisfy as many expectations as possible, then give away what is left."""
+    owner = _give(range(len(needs)), needs, fits)
+    if owner is None:
+        owner = _most_satisfied(needs, fits)
+        _give_rest(needs, fits, owner)
+    elif any(need.high > need.low for need in needs):
+        _give_rest(needs, fits, owner)
+    taken: list[list[int]] = [[] for _ in needs]
+    for call in sorted(owner):
+        taken[owner[call]].append(call)
+    return taken
 
-    Exact: expectations that need one call each are a matching; of those that need several, every set is tried,
-    largest first, up to MAX_GROUPS.
+
+def _most_satisfied(needs: Sequence[Need], fits: Fits) -> dict[int, int]:
+    """Return the owner of each call where not every expectation can be satisfied, but as many as possible are.
+
+    Expectations that need one call each are a matching, so augmenting is exact. Of those that need several, every
+    set is tried, largest first, up to MAX_GROUPS and until no set can be better.
     """
     single = [index for index, need in enumerate(needs) if need.low == 1]
     several = sorted((index for index, need in enumerate(needs) if need.low > 1), key=lambda index: needs[index].low)
+    ceiling = _ceiling(needs, fits)
     best: dict[int, int] = {}
     most = -1
     for group in islice(_groups(several, needs, fits), MAX_GROUPS):
-        if most >= len(group) + len(single):
+        if most >= min(len(group) + len(single), ceiling):
             break
         owner = _give(group, needs, fits)
         if owner is None:
             continue
-        held = len(group) + sum(_take_one(index, fits, owner) for index in single)
+        held = len(group) + sum(_take(index, 1, fits, owner) for index in single)
         if held > most:
             best, most = owner, held
-    _give_rest(needs, fits, best)
-    taken: list[list[int]] = [[] for _ in needs]
-    for call in sorted(best):
-        taken[best[call]].append(call)
-    return taken
+    return best
+
+
+def _ceiling(needs: Sequence[Need], fits: Fits) -> int:
+    """Return how many expectations the calls would suffice for, the modest ones first."""
+    owner: dict[int, int] = {}
+    _give_rest([Need(need.low, need.low) for need in needs], fits, owner)
+    sums = accumulate(sorted(need.low for need in needs if need.low))
+    return sum(total <= len(owner) for total in sums)
 
 
 def _groups(several: list[int], needs: Sequence[Need], fits: Fits) -> Iterator[tuple[int, ...]]:
-    """Yield all of them, those a modest first try can satisfy, then every set, largest first."""
-    yield tuple(several)
+    """Yield the expectations a modest first try can satisfy, then every set of them, largest first."""
     modest: tuple[int, ...] = ()
     for index in several:
         if _give((*modest, index), needs, fits) is not None:
             modest = (*modest, index)
-    yield from chain([modest], *(combinations(several, size) for size in range(len(several) - 1, -1, -1)))
+    yield from chain([modest], *(combinations(several, size) for size in range(len(several), -1, -1)))
 
 
 def _give(group: Sequence[int], needs: Sequence[Need], fits: Fits) -> dict[int, int] | None:
     """Return the owner of each call when every expectation of the group gets all it needs, else None."""
     owner: dict[int, int] = {}
     for index in group:
-        for _ in range(needs[index].low):
-            if not _take_one(index, fits, owner):
-                return None
+        low = needs[index].low
+        if low > len(fits[index]) or _take(index, low, fits, owner) < low:
+            return None
     return owner
+
+
+def _take(index: int, wanted: int, fits: Fits, owner: dict[int, int]) -> int:
+    """Give an expectation free calls that fit it, then calls others can do without; return how many it got."""
+    got = 0
+    for call in fits[index]:
+        if got == wanted:
+            return got
+        if call not in owner:
+            owner[call] = index
+            got += 1
+    while got < wanted and _take_one(index, fits, owner):
+        got += 1
+    return got
 
 
 def _take_one(start: int, fits: Fits, owner: dict[int, int]) -> bool:
@@ -148,12 +182,7 @@ def _give_rest(needs: Sequence[Need], fits: Fits, owner: dict[int, int]) -> None
     """Give the calls that are left to expectations that are short of calls, then to those that may take more."""
     has = Counter(owner.values())
     for index in sorted(range(len(needs)), key=lambda index: has[index] >= needs[index].low):
-        room = min(needs[index].high, len(fits[index])) - has[index]
-        free = [call for call in fits[index] if call not in owner][:room]
-        owner.update(dict.fromkeys(free, index))
-        for _ in range(room - len(free)):
-            if not _take_one(index, fits, owner):
-                break
+        _take(index, min(needs[index].high, len(fits[index])) - has[index], fits, owner)
 
 
 def _first_come(needs: Sequence[Need], fits: Fits) -> list[list[int]] | None:
@@ -170,54 +199,47 @@ def _first_come(needs: Sequence[Need], fits: Fits) -> list[list[int]] | None:
 
 
 def _in_order(needs: Sequence[Need], fits: Fits, calls: int) -> list[list[int]]:
-    """Return the in-order assignment that satisfies the most expectations and then takes the most calls.
-
-    `best[i][t]` is the best way to be at expectation i with t calls taken for it: its worth and its path.
-    Past `low` the number taken only matters where `high` can be reached.
-    """
-    bounded = [need.high < len(fit) for need, fit in zip(needs, fits, strict=True)]
-    tops = [
-        min(need.high if bound else need.low, len(fit)) for need, bound, fit in zip(needs, bounded, fits, strict=True)
-    ]
-    best: list[list[tuple[int, Path] | None]] = [[None] * (top + 1) for top in (*tops, 0)]
-    best[0][0] = (0, None)
-    wanted: list[list[int]] = [[] for _ in range(calls)]
-    for index, fit in enumerate(fits):
-        for call in fit:
-            wanted[call].append(index)
-    _move_on(best, needs, calls + 1)
-    for call, indexes in enumerate(wanted):
-        for index in indexes:
-            _take(best[index], index, call, unbounded=not bounded[index])
-        if indexes:
-            _move_on(best, needs, calls + 1)
-    taken: list[list[int]] = [[] for _ in needs]
-    path = (best[-1][0] or (0, None))[1]
-    while path is not None:
-        index, call, path = path
-        taken[index].append(call)
-    return [group[::-1] for group in taken]
-
-
-def _take(row: list[tuple[int, Path] | None], index: int, call: int, *, unbounded: bool) -> None:
-    """Let each way to be at an expectation take the call, where that is worth more."""
-    for count in range(len(row) - 1, -1, -1):
-        cell = row[count]
-        target = count + 1 if count + 1 < len(row) else count if unbounded else None
-        if cell is None or target is None:
-            continue
-        other = row[target]
-        if other is None or cell[0] + 1 > other[0]:
-            row[target] = (cell[0] + 1, (index, call, cell[1]))
-
-
-def _move_on(best: list[list[tuple[int, Path] | None]], needs: Sequence[Need], weight: int) -> None:
-    """Let each way to be at an expectation go on to the next one; a satisfied one is worth `weight`."""
+    """Return the in-order assignment that satisfies the most expectations and then takes the most calls."""
+    best: list[Way] = [(0, None)] * (calls + 1)
     for index, need in enumerate(needs):
-        for count, cell in enumerate(best[index]):
-            if cell is None:
-                continue
-            worth = cell[0] + (weight if count >= need.low else 0)
-            other = best[index + 1][0]
-            if other is None or worth > other[0]:
-                best[index + 1][0] = (worth, cell[1])
+        best = _with_expectation(best, index, need, fits[index])
+    taken: list[list[int]] = [[] for _ in needs]
+    steps = best[-1][1]
+    while steps is not None:
+        index, start, end, steps = steps
+        taken[index] = list(fits[index][start:end])
+    return taken
+
+
+def _with_expectation(best: list[Way], index: int, need: Need, fit: Sequence[int]) -> list[Way]:
+    """Return the best ways when one more expectation may take a run of the calls that fit it.
+
+    `best[n]` is the best way through the first n calls. A run from the p-th to the q-th fitting call is worth what the
+    calls before it are worth, plus its q - p calls, plus more than all calls together if the expectation is satisfied.
+    """
+    satisfied = len(best)
+    after = [(worth + satisfied, steps) for worth, steps in best] if need.low == 0 else list(best)
+    heights = [best[call][0] - place for place, call in enumerate(fit)]
+    for most, least, bonus in ((need.high, max(need.low, 1), satisfied), (need.low - 1, 1, 0)):
+        for end, start in enumerate(_highest(heights, most, least), 1):
+            worth = heights[start] + end + bonus if start >= 0 else -1
+            if worth > after[fit[end - 1] + 1][0]:
+                after[fit[end - 1] + 1] = (worth, (index, start, end, best[fit[start]][1]))
+    for place in range(1, len(after)):
+        if after[place - 1][0] > after[place][0]:
+            after[place] = after[place - 1]
+    return after
+
+
+def _highest(heights: Sequence[int], most: int, least: int) -> Iterator[int]:
+    """Yield for each end 1, 2, … the start of the highest of the runs that are `least` to `most` long, -1 for none."""
+    starts: deque[int] = deque()
+    for end in range(1, len(heights) + 1):
+        start = end - least
+        if start >= 0:
+            while starts and heights[starts[-1]] < heights[start]:
+                starts.pop()
+            starts.append(start)
+        while starts and starts[0] < end - most:
+            starts.popleft()
+        yield starts[0] if starts else -1

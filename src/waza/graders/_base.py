@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 from msgspec.structs import replace
 from pydantic import ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from waza.errors import Undecidable
 from waza.model import JSON, Check, Files, Grade, GradeStatus, ToolEvent, Trace
@@ -42,7 +43,7 @@ class Grader(Options):
     """How the grade is called in results; the type if left out."""
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Its share in the composite score; never decides passed or failed."""
-    folder: SpecFolder = Field(default_factory=SpecFolder, exclude=True)
+    folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of this grader start."""
 
     @model_validator(mode="after")

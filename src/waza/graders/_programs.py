@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from waza.errors import Undecidable
-from waza.model import Files, Trace
+from waza.model import JSON, Files, Trace
 from waza.sandbox.copies import copy_workspace
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.process import Finished, base_environment, run_program
@@ -115,6 +115,11 @@ def shown(text: str, limit: int = MAX_SHOWN_CHARS) -> str:
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-(limit // 2) :]}"
+
+
+def unusual(ran: Ran) -> dict[str, JSON]:
+    """Return what a grade's details say only where there is something: files left out, processes left behind."""
+    return {name: found for name, found in (("left_out", ran.left_out), ("leftovers", ran.finished.leftovers)) if found}
 
 
 @contextmanager

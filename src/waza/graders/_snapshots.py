@@ -39,7 +39,7 @@ def place_of(snapshot: str, folder: SpecFolder, context_dir: str | None, *, crea
 def read_snapshot(place: Path, snapshot: str) -> bytes:
     """Return a snapshot's bytes; raise ValueError when it is not a file that can be read."""
     if not place.is_file():
-        raise ValueError(f"snapshot '{snapshot}' is not a file; `--update-snapshots` writes it")
+        raise ValueError(f"snapshot '{snapshot}' is not there, or is not a file")
     try:
         return place.read_bytes()
     except OSError as error:

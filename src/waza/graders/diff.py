@@ -15,8 +15,8 @@ from waza.graders._fields import InnerPath, Text
 from waza.graders._snapshots import first_difference, lines_changed, place_of, read_snapshot, write_snapshot
 from waza.graders._text import around, excerpt
 from waza.model import JSON, Check, Files, Grade, Trace
-from waza.sandbox.workspace import live_root
 from waza.options import Options
+from waza.sandbox.workspace import live_root
 
 
 def _asked(fragment: str) -> tuple[str, bool]:
@@ -82,7 +82,7 @@ class DiffGrader(Grader):
     def _read_snapshots(self) -> Self:
         for snapshot in {entry.snapshot for entry in self.expected_files if entry.snapshot is not None}:
             place = place_of(snapshot, self.folder, self.context_dir, create=self.update_snapshots)
-            if not self.update_snapshots:
+            if not self.update_snapshots or place.exists():
                 self._snapshots[snapshot] = read_snapshot(place, snapshot)
         return self
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from waza.graders._base import Grader
 from waza.graders._fields import Text
-from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble
-from waza.model import JSON, Check, Grade, Trace
+from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
+from waza.model import JSON, Check, Grade, GradeStatus, Trace
 
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|bash|sh|zsh|dash|node|ruby|perl|pwsh", re.ASCII)
-_IMPORT_HINT = "Python imports nothing from the workspace unless the program says so: PYTHONPATH=. python -m …"
+_IMPORT_HINT = "Python does not import from the folder it is started in; say so if it should: PYTHONPATH=. python …"
 
 
 class ProgramGrader(Grader):
     """Let a program decide: it gets the output on standard input, and exit code 0 passes.
 
-    It is started without a shell, in the eval file's folder. `WAZA_WORKSPACE_DIR` is a private copy of the workspace; what
-    it changes there is thrown away. Codes 1 to 125 fail. A program that cannot be started, ends with 126 or more, is
-    ended by a signal or runs out of time decides nothing: the grade is an error.
+    It is started without a shell, in the eval file's folder. `WAZA_WORKSPACE_DIR` is a private copy of the workspace;
+    what it changes there is thrown away. Codes 1 to 125 fail. A program that cannot be started, ends with 126 or more,
+    is ended by a signal or runs out of time decides nothing: the grade is an error.
+
     Nothing of the agent's runs by accident: Python does not import from the folder it is started in, and the copy's
     `.git` has no hooks. To run the agent's code on purpose, say so: `PYTHONPATH=. python -m unittest`.
 
@@ -36,6 +37,9 @@ class ProgramGrader(Grader):
         timeout: 60
     ```
     """
+
+    all_held: ClassVar[str] = "Program exited successfully"
+    waits: ClassVar[bool] = True
 
     command: Text
     """The program: a name on the PATH, or a path in the project."""
@@ -54,23 +58,34 @@ class ProgramGrader(Grader):
     def _find_files(self) -> Self:
         self._argv = [self.command, *self.args]
         if "/" in self.command and not Path(self.command).is_absolute():
-            program = self._pin(self.command)
+            program = self._pin(self.folder.find(self.command))
             if not os.access(program, os.X_OK):
                 raise ValueError(f"'{self.command}' is not executable; `chmod +x` it, or name its interpreter")
             self._argv[0] = str(program)
-        elif (
-            (name := _INTERPRETER.fullmatch(Path(self.command).name))
-            and self.args
-            and self.args[0][:1] not in ("-", "")
-        ):
-            script = self._pin(self.args[0])
-            self._argv[1] = str(script)
-            self._import_from = script.parent if name[1] else None
+        elif interpreter := _INTERPRETER.fullmatch(Path(self.command).name):
+            script = self._script()
+            if script is not None:
+                self._argv[1] = str(self._pin(script))
+            if interpreter[1]:
+                self._import_from = self.folder.base if script is None else script.parent
         return self
 
-    def _pin(self, path: str) -> Path:
-        self._pinned.append(pin(self.folder.find(path)))
-        return self._pinned[-1].path
+    def _script(self) -> Path | None:
+        """Return the script an interpreter is given as its first argument; raise ValueError when it is missing."""
+        first = self.args[0] if self.args else ""
+        if not first or first.startswith("-") or Path(first).is_absolute():
+            return None
+        try:
+            found = self.folder.find(first)
+        except ValueError:
+            if Path(first).suffix:
+                raise
+            return None
+        return found if found.is_file() else None
+
+    def _pin(self, path: Path) -> Path:
+        self._pinned.append(pin(path))
+        return path
 
     def _grade(self, trace: Trace, judge: Any) -> Grade:
         refuse_changed(self._pinned)
@@ -84,9 +99,9 @@ class ProgramGrader(Grader):
             import_from=self._import_from,
         )
         check = self._check(ran)
-        said = shown(ran.finished.stdout.text.strip(), 2_000) or "Program exited successfully"
-        status = "passed" if check.ok else "error" if check.ok is None else "failed"
-        return self._make(status, float(check.ok is True), check.failure or said, [check], self._details(ran))  # type: ignore[arg-type]
+        status: GradeStatus = "passed" if check.ok else "error" if check.ok is None else "failed"
+        said = shown(ran.finished.stdout.text.strip(), 2_000) or self.all_held
+        return self._make(status, float(status == "passed"), check.failure or said, [check], self._details(ran))
 
     def _check(self, ran: Ran) -> Check:
         claim, code = f"{self.command} ends with code 0", ran.finished.exit_code
@@ -108,9 +123,7 @@ class ProgramGrader(Grader):
         }
         if finished.exit_code != 0:
             found["exit_error"] = trouble(finished) or f"exit status {finished.exit_code}"
-        return found | {
-            key: value for key, value in (("left_out", ran.left_out), ("leftovers", finished.leftovers)) if value
-        }
+        return found | unusual(ran)
 
 
 def _stderr(ran: Ran) -> str:

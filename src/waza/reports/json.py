@@ -29,7 +29,8 @@ class JsonReport:
 
     def tree(self, run: Run) -> dict[str, JSON]:
         """Return the run as JSON-ready data."""
-        summary = summarize(run)
+        tasks = summarize_tasks(run)
+        summary = summarize(run, tasks=tasks)
         return {
             "schemaVersion": SCHEMA_VERSION,
             "eval_id": run.id,
@@ -39,7 +40,7 @@ class JsonReport:
             "config": _config(run),
             "summary": _summary(summary),
             "metrics": {metric.name: _metric(metric) for metric in summary.metrics},
-            "tasks": _tasks(run),
+            "tasks": _tasks(run, tasks),
             "complete": run.complete,
             "metadata": {"fingerprint": run.fingerprint, "versions": run.versions},
         }
@@ -90,10 +91,10 @@ def _metric(metric: Metric) -> dict[str, JSON]:
     } | ({"details": {"reason": metric.reason}} if metric.reason else {})
 
 
-def _tasks(run: Run) -> list[dict[str, JSON]]:
+def _tasks(run: Run, tasks: list[TaskSummary]) -> list[dict[str, JSON]]:
     ordered = sorted(run.results, key=lambda result: (result.task_id, result.trial))
     results = {task_id: list(group) for task_id, group in groupby(ordered, lambda result: result.task_id)}
-    return [_task(task, results.get(task.id, [])) for task in summarize_tasks(run)]
+    return [_task(task, results.get(task.id, [])) for task in tasks]
 
 
 def _task(task: TaskSummary, results: list[Result]) -> dict[str, JSON]:

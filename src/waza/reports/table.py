@@ -165,6 +165,28 @@ def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
         yield Text("the run is not complete: some trials are missing", style="yellow")
 
 
+def models_table(runs: list[Run]) -> Table:
+    """Return several runs of one suite side by side, a line a model."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("model", "passed", "95 % interval", "score", "tokens", "cost", "time"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for run in runs:
+        summary = summarize(run)
+        interval, usage = summary.success_rate_ci, summary.usage
+        tokens = usage.total_tokens if usage else None
+        cost = usage.cost_usd if usage else None
+        table.add_row(
+            Text(visible(run.model or "–")),
+            f"{summary.succeeded} of {summary.total_tests}",
+            f"{interval.lower * 100:.0f}–{percent(interval.upper)}" if interval else "–",
+            score(summary.weighted_score),
+            f"{tokens:,}" if tokens is not None else "–",
+            f"${cost:.4f}" if cost is not None else "–",
+            seconds(summary.duration_ms),
+        )
+    return table
+
+
 def _numbers(summary: Summary) -> str:
     parts = [f"score {score(summary.weighted_score)}"]
     if summary.undecided and summary.score_low is not None:

@@ -1,4 +1,4 @@
-"""The few calls that put bytes on a disk, in one object, and the two ways results use them: a lock and a whole file.
+"""The few calls that put bytes on a disk, in one object; and a file written whole or not at all.
 
 A test hands in a `Disk` that fails; nothing else here knows about tests. The journal's own rules stand in `journal.py`.
 """
@@ -20,6 +20,7 @@ except ImportError:  # Windows has its own locks
 
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _FAR = 2**62
 
 
@@ -44,6 +45,19 @@ class Disk:
     def truncate(self, fd: int, size: int) -> None:
         """Cut the file."""
         os.ftruncate(fd, size)
+
+    def lock(self, fd: int) -> bool:
+        """Take the only lock on an open file, until it is closed or its process ends; False if the system has none.
+
+        Raises BlockingIOError when another process holds it.
+        """
+        try:
+            _lock(fd)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return False
+            raise
+        return True
 
     def links(self, fd: int) -> int:
         """Return how many names the open file has; 0 when it was deleted."""
@@ -117,25 +131,11 @@ def probe(folder: Path, disk: Disk = DISK) -> None:
             temp.unlink(missing_ok=True)
 
 
-def lock(fd: int) -> bool:
-    """Take the only lock on an open file, until it is closed or its process ends; say whether the system has locks.
-
-    Raises BlockingIOError when another process holds it.
-    """
-    try:
-        if fcntl is not None:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            _lock_far_byte(fd)
-    except OSError as error:
-        if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-            return False
-        raise
-    return True
-
-
-def _lock_far_byte(fd: int) -> None:
-    """Lock one byte beyond any real end: Windows forbids others to read what is locked."""
+def _lock(fd: int) -> None:
+    if fcntl is not None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    # One byte beyond any real end: Windows forbids others to read what is locked.
     os.lseek(fd, _FAR, os.SEEK_SET)
     try:
         msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from waza.errors import StoreError
 from waza.model import Result
-from waza.results.disk import DISK, Disk, is_full, lock, why, write_all, write_atomically
+from waza.results.disk import DISK, Disk, is_full, why, write_all, write_atomically
 from waza.results.frames import Piece, frame, pieces
 from waza.results.records import End, Header, Note, Record, is_result, read_record, refuse_newer, write_record
 
@@ -144,9 +144,9 @@ class Journal:
         self.warnings += _warnings(self.path, faults)
         if not faults:
             return
-        if not self._end and not faults[0].looks_started:
-            raise StoreError(f"{self.path}: is not a journal this version can read; it was left as it is")
         is_torn = len(faults) == 1 and faults[0].is_torn
+        if not self._end and not (is_torn and faults[0].looks_started):
+            raise StoreError(f"{self.path}: is not a journal this version can read; it was left as it is")
         self._try(self._cut_end if is_torn else self._set_aside)
 
     def _cut_end(self) -> None:
@@ -168,7 +168,7 @@ class Journal:
         temp = self.path.with_name(f".{secrets.token_hex(8)}.tmp")
         fd = self._disk.open(temp, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
         try:
-            lock(fd)
+            self._disk.lock(fd)
             lines = b"".join([*good, frame(write_record(note))])
             write_all(self._disk, fd, lines)
             self._disk.sync(fd)
@@ -245,7 +245,7 @@ def _open_locked(path: Path, disk: Disk) -> tuple[int, bool]:
     while True:
         fd = _open(path, disk)
         try:
-            is_locked = lock(fd)
+            is_locked = disk.lock(fd)
             if disk.links(fd):
                 return fd, is_locked
         except BaseException:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from waza.model import Grade, Result
+from waza.model import Grade
 
 _Z95 = 1.959963984540054
 """The two-sided 95 % point of the normal distribution."""
@@ -72,45 +73,46 @@ def wilson(successes: int, trials: int) -> Interval | None:
     return Interval(lower=max(0.0, centre - half), upper=min(1.0, centre + half), mean=share)
 
 
-def score_of_trial(result: Result) -> Score:
-    """Return the score of one trial over its decided grades."""
-    return score_of_grades(result.grades)
-
-
 def score_of_grades(grades: Iterable[Grade]) -> Score:
-    """Return the score over grades; what is no number between 0 and 1 counts as undecided."""
-    grades = list(grades)
-    if not grades:
-        return UNDECIDED
-    decided = [grade for grade in grades if grade.status != "error" and 0.0 <= grade.score <= 1.0]
-    value = mean([grade.score for grade in decided])
+    """Return the score over the grades of a trial; what is no number between 0 and 1 counts as undecided."""
+    decided: list[Grade] = []
+    undecided: list[Grade] = []
+    for grade in grades:
+        (decided if grade.status != "error" and 0.0 <= grade.score <= 1.0 else undecided).append(grade)
+    if not decided:
+        return replace(UNDECIDED, undecided=max(1, len(undecided)))
     points = math.fsum([grade.score * _weight(grade) for grade in decided])
     weight = math.fsum(map(_weight, decided))
-    weighted = _clip(points / weight, 0.0, 1.0) if decided else None
-    if len(decided) == len(grades):
-        return Score(value=value, weighted=weighted, low=weighted, high=weighted)
-    unknown = math.fsum(_weight(grade) for grade in grades if grade not in decided)
-    low = _clip(points / (weight + unknown), 0.0, 1.0 if weighted is None else weighted)
-    high = _clip((points + unknown) / (weight + unknown), low if weighted is None else weighted, 1.0)
-    return Score(value=value, weighted=weighted, low=low, high=high, undecided=len(grades) - len(decided))
+    unknown = math.fsum(map(_weight, undecided))
+    weighted = _clip(points / weight, 0.0, 1.0)
+    return Score(
+        value=mean([grade.score for grade in decided]),
+        weighted=weighted,
+        low=min(points / (weight + unknown), weighted),
+        high=_clip((points + unknown) / (weight + unknown), weighted, 1.0),
+        undecided=len(undecided),
+    )
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean of scores: of trials for a task, of tasks for a run."""
-    if len(scores) == 1:
-        return scores[0]
+    if len(scores) < 2:
+        return scores[0] if scores else Score()
+    weighted = mean([score.weighted for score in scores if score.weighted is not None])
+    low = math.fsum(score.low or 0.0 for score in scores) / len(scores)
+    high = math.fsum(score.high or 0.0 for score in scores) / len(scores)
     return Score(
         value=mean([score.value for score in scores if score.value is not None]),
-        weighted=mean([score.weighted for score in scores if score.weighted is not None]),
-        low=mean([score.low for score in scores if score.low is not None]),
-        high=mean([score.high for score in scores if score.high is not None]),
+        weighted=weighted,
+        low=low if weighted is None else min(low, weighted),
+        high=high if weighted is None else _clip(high, weighted, 1.0),
         undecided=sum(score.undecided for score in scores),
     )
 
 
 def _weight(grade: Grade) -> float:
-    """Return the grade's weight; a spec refuses others, so one that is not a number above 0 counts as 1."""
-    return grade.weight if 0.0 < grade.weight < math.inf else 1.0
+    """Return the grade's weight within what can be summed; one that is not a number above 0 counts as 1."""
+    return _clip(grade.weight, 1e-100, 1e100) if 0.0 < grade.weight < math.inf else 1.0
 
 
 def _clip(number: float, low: float, high: float) -> float:

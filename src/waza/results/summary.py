@@ -65,9 +65,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     warnings: list[str] = field(default_factory=list)
 
 
-def summarize(run: Run, measured: Mapping[str, Metric] | None = None) -> Summary:
-    """Return the run's numbers; `measured` holds metrics that were computed elsewhere, by name."""
-    tasks = summarize_tasks(run)
+def summarize(
+    run: Run, measured: Mapping[str, Metric] | None = None, tasks: Sequence[TaskSummary] | None = None
+) -> Summary:
+    """Return the run's numbers; `measured` holds metrics computed elsewhere, `tasks` what is summarized already."""
+    tasks = summarize_tasks(run) if tasks is None else tasks
     metrics, metrics_score, warnings = measure(run, tasks, measured or {})
     statuses = [task.status for task in tasks]
     score = mean_score([task.score for task in tasks if task.status != "skipped"])

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from waza.model import JSON, Result, ResultStatus, Run, Usage
-from waza.results.scores import UNDECIDED, Interval, Score, mean_score, score_of_trial, std_dev, wilson
+from waza.results.scores import UNDECIDED, Interval, Score, mean_score, score_of_grades, std_dev, wilson
 
 TOLERANCE = 1e-9
 """How far a number may stay below a threshold and still reach it: what floating point loses."""
@@ -57,13 +57,14 @@ def summarize_tasks(run: Run) -> list[TaskSummary]:
 
 
 def _summarize(task: dict[str, JSON], results: list[Result], config: dict[str, JSON]) -> TaskSummary:
-    counts = {status: sum(r.status == status for r in results) for status in ("passed", "failed", "error", "skipped")}
+    statuses = [result.status for result in results]
+    passed, failed, skipped = statuses.count("passed"), statuses.count("failed"), statuses.count("skipped")
     not_run = max(0, int(config.get("trials_per_task") or 1) - len(results))
-    errors = counts["error"] + not_run
-    status = _status(config.get("pass_rule", "all"), counts["passed"], counts["failed"], errors)
-    trials = [score_of_trial(result) for result in results if result.status != "skipped"]
+    errors = statuses.count("error") + not_run
+    status = _status(config.get("pass_rule", "all"), passed, failed, errors)
+    trials = [score_of_grades(result.grades) for result in results if result.status != "skipped"]
     scores = [score.value for score in trials if score.value is not None]
-    total = counts["passed"] + counts["failed"] + errors
+    total = passed + failed + errors
     return TaskSummary(
         id=str(task["id"]),
         name=str(task.get("name") or task["id"]),
@@ -71,13 +72,13 @@ def _summarize(task: dict[str, JSON], results: list[Result], config: dict[str, J
         golden=bool(task.get("golden")),
         status=status,
         reason=_reason(status, results, not_run),
-        passed=counts["passed"],
-        failed=counts["failed"],
+        passed=passed,
+        failed=failed,
         errors=errors,
-        skipped=counts["skipped"],
+        skipped=skipped,
         not_run=not_run,
-        pass_rate=counts["passed"] / total if total else None,
-        pass_rate_ci=wilson(counts["passed"], total),
+        pass_rate=passed / total if total else None,
+        pass_rate_ci=wilson(passed, total),
         score=mean_score(trials + [UNDECIDED] * not_run),
         min_score=min(scores, default=None),
         max_score=max(scores, default=None),
@@ -111,12 +112,15 @@ def duration_of(result: Result) -> float:
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """Return what was consumed in all; a number nobody recorded stays None, a negative one was not recorded."""
+    totals: dict[str, list[float]] = {}
     known = [usage for usage in usages if usage is not None]
-    if not known:
-        return None
+    for usage in known:
+        for name in _COUNTED:
+            number = getattr(usage, name)
+            if number is not None and 0 <= number < math.inf:
+                totals.setdefault(name, []).append(number)
+    sums = {name: math.fsum(numbers) if name == "cost_usd" else sum(numbers) for name, numbers in totals.items()}
+    return Usage(**sums) if known else None  # type: ignore[arg-type]
 
-    def total(name: str) -> float | None:
-        numbers = [number for usage in known if (number := getattr(usage, name)) is not None and 0 <= number < math.inf]
-        return (math.fsum(numbers) if name == "cost_usd" else sum(numbers)) if numbers else None
 
-    return Usage(**{name: total(name) for name in Usage.__struct_fields__ if name != "extra"})  # type: ignore[arg-type]
+_COUNTED = tuple(name for name in Usage.__struct_fields__ if name != "extra")

@@ -108,9 +108,9 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def eval_of(run: Run, root: Path) -> Path:
-    """Return the eval file a stored run was made from; raise SpecError when it is not there any more."""
-    file = root / str(run.spec.get("file", ""))
+def eval_of(run: Run, folder: Path) -> Path:
+    """Return the eval file the run in `folder` was made from; raise SpecError when it is not there any more."""
+    file = folder.resolve().parent / str(run.spec.get("file", ""))
     if not file.is_file():
         raise SpecError(f"the eval file of run {run.id} is not there any more; name one with --eval")
     return file

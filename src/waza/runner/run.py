@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,10 +16,12 @@ from msgspec.structs import replace as changed
 from waza import __version__
 from waza.model import Result, Run, Trial
 from waza.reports.json import JsonReport
+from waza.results.redact import Redactor, secrets_in
 from waza.results.store import RunFolder, read_run
 from waza.results.summary import summarize
 from waza.runner.plan import plan
 from waza.runner.regrade import Recorded, regrade, take_over_artifacts
+from waza.runner.resume import Resumed
 from waza.runner.signals import ends_cleanly
 from waza.runner.suite import Listeners, Stop, run_suite
 from waza.runner.trial import Setting
@@ -41,12 +44,32 @@ class Order:
     """Where the run folder is made; the suite's own place if None."""
     keep_workspace: bool = False
     skip_graders: bool = False
-    resume: Path | None = None
-    """A run folder to go on with."""
+    max_cost_usd: float | None = None
+    """Start no further trial once this much is spent."""
+    resume: Resumed | None = None
+    """A stored run to go on with."""
 
     def planned(self) -> Iterator[Trial]:
         """Yield every trial of the order."""
         return plan(self.spec, trials=self.trials, model=self.model)
+
+
+class Purse:
+    """What a run has cost so far."""
+
+    def __init__(self, limit: float | None, earlier: Iterable[Result] = ()) -> None:
+        self.limit = float("inf") if limit is None else limit
+        self.spent = sum(_cost(result) for result in earlier)
+
+    def spend(self, result: Result) -> bool:
+        """Count a result's cost and say whether the limit is reached."""
+        self.spent += _cost(result)
+        return self.spent >= self.limit
+
+
+def _cost(result: Result) -> float:
+    usage = result.trace.usage
+    return float(usage.cost_usd or 0) if usage else 0.0
 
 
 def run(
@@ -105,10 +128,11 @@ def conduct(order: Order, listeners: Listeners) -> Run:
     """Run an order, each result safe on the disk before the next listener hears of it, and return the stored run."""
     spec = order.spec
     engine = spec.engine(order.engine or None)
-    parent = order.runs or runs_folder(spec)
-    folder = RunFolder.open(order.resume) if order.resume else RunFolder.create(parent, _blank(order))
-    with folder:
-        done = _done(read_run(order.resume)) if order.resume else frozenset()
+    redactor, warnings = _redactor(spec)
+    for warning in warnings:
+        listeners.on_remark(warning)
+    with _folder(order, redactor) as folder:
+        done = order.resume.done if order.resume else frozenset()
         setting = Setting(
             engine=engine,
             engine_name=order.engine,
@@ -118,14 +142,41 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             max_attempts=spec.config.max_attempts,
         )
 
+        purse = Purse(order.max_cost_usd, order.resume.run.results if order.resume else ())
+
         def keep(result: Result) -> None:
+            result = redactor.tree(result)
             folder.append(result)
             listeners.on_result(result)
+            if purse.spend(result):
+                listeners.stop(f"${purse.spent:.4f} spent, the limit is ${purse.limit:.4f}")
 
-        trials = (trial for trial in order.planned() if (trial.task.id, trial.number) not in done)
-        heard = replace(listeners, on_result=keep)
-        asyncio.run(_until_done_or_stopped(spec, trials, setting, heard, order.workers))
-        return _finish(folder, sum(1 for _ in order.planned()), listeners.stop)
+        trials = [trial for trial in order.planned() if (trial.task.id, trial.number) not in done]
+        heard = replace(listeners, on_result=keep, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
+        if trials:
+            asyncio.run(_until_done_or_stopped(spec, iter(trials), setting, heard, order.workers))
+        return _finish(folder, len(trials) + len(done), listeners.stop)
+
+
+def _redactor(spec: EvalSpec) -> tuple[Redactor, list[str]]:
+    """Return what keeps secrets out of results: waza's own variables, the suite's and the tasks'."""
+    declared = spec.engine_options.get("pass_environment") or []
+    environment = dict(os.environ) | (spec.engine_options.get("environment") or {})
+    for task in spec.tasks:
+        environment |= task.environment
+    secrets, warnings = secrets_in(environment, declared)
+    return Redactor(secrets), warnings
+
+
+def _folder(order: Order, redactor: Redactor) -> RunFolder:
+    """Return the run folder to write to: a new one, or the stored one with the suite as it is now."""
+    new = stored_form(order, redactor)
+    if order.resume is None:
+        return RunFolder.create(order.runs or runs_folder(order.spec), new)
+    folder = RunFolder.open(order.resume.folder)
+    if order.resume.run.spec != new.spec:
+        folder.respec(changed(order.resume.run, spec=new.spec, fingerprint=new.fingerprint))
+    return folder
 
 
 async def _until_done_or_stopped(
@@ -163,7 +214,7 @@ def graded(
     kept = [task for task in spec.tasks if task.id in {item.task_id for item in recorded}]
     trials = max(item.trial for item in recorded)
     order = Order(spec=replace(spec, tasks=kept), engine=engine, model=model, trials=trials)
-    blank = _blank(order)
+    blank = blank_run(order)
     blank.spec["graded_from"] = source.name if source else "traces"
     with RunFolder.create(runs_folder(spec), blank) as folder:
         if source:
@@ -179,10 +230,16 @@ def _done(run: Run) -> frozenset[tuple[str, int]]:
     return frozenset((result.task_id, result.trial) for result in run.results)
 
 
-def _blank(order: Order) -> Run:
+def stored_form(order: Order, redactor: Redactor | None = None) -> Run:
+    """Return the run before anything happened, as it is written down: without secrets."""
+    return (redactor or _redactor(order.spec)[0]).tree(blank_run(order))
+
+
+def blank_run(order: Order) -> Run:
     """Return the run before anything happened."""
     spec = order.spec
-    data = spec.as_data() | {"file": spec.file.relative_to(spec.folder.root).as_posix()}
+    parent = order.runs or runs_folder(spec)
+    data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
     data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
     return Run(
         id="",

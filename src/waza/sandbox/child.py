@@ -45,7 +45,7 @@ class Child:
 
     def ask(self, question: dict[str, JSON], limit_s: float) -> JSON:
         """Return the worker's answer; raise ValueError if it refuses, NoAnswer when time or memory runs out."""
-        line = json.dumps(question | {"limit_s": limit_s}).encode("ascii") + b"\n"
+        line = json.dumps(question | {"limit_s": limit_s}, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         with self._lock:
             answer = self._ask(line, limit_s)
         if "refused" in answer:

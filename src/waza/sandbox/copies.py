@@ -27,15 +27,15 @@ _HARMLESS = {
 }
 
 
-def copy_workspace(files: Files, target: Path) -> list[str]:
+def copy_workspace(files: Files, target: Path, limit: int = MAX_COPY_BYTES) -> list[str]:
     """Copy the files into the empty folder `target` and return a sentence for each thing left out.
 
-    Raises OSError when the workspace is too large or cannot be read.
+    Raises OSError when the workspace has more than `limit` bytes or cannot be read.
     """
     source = files if isinstance(files, Workspace) else Workspace(files.root)
     left_out: list[str] = []
     links: list[str] = []
-    room = MAX_COPY_BYTES
+    room = limit
     for path, info in source.entries():
         parts = path.lower().split("/")
         if _may_start_programs(parts, info.st_mode):
@@ -63,7 +63,7 @@ def _copy_file(source: Workspace, path: str, info: os.stat_result, place: Path, 
             while chunk := file.read(_CHUNK):
                 size += len(chunk)
                 if size > room:
-                    raise OSError(errno.EFBIG, f"the workspace is larger than {MAX_COPY_BYTES} bytes", path)
+                    raise OSError(errno.EFBIG, "the workspace is too large to be copied", path)
                 copy.write(chunk)
     place.chmod(0o600 | stat.S_IMODE(info.st_mode) & 0o777)
     os.utime(place, ns=(info.st_atime_ns, info.st_mtime_ns))

@@ -4,7 +4,8 @@ A child subreaper inherits every orphan below it, so on Linux nothing below it c
 child left, no descendant is left. Other systems have no such thing; there the process group has to do, and a daemon
 that leaves its group gets away. Only the standard library: the supervisor starts without packages.
 """
-# ruff: noqa: PTH  pathlib is slow to load, and a forked process pays for every page
+# pathlib is slow to load, and every fork pays for its pages
+# ruff: noqa: PTH110, PTH112, PTH123, PTH208
 
 from __future__ import annotations
 

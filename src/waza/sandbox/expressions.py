@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import symtable
 import warnings
 from collections.abc import Iterator, Set
 from functools import lru_cache
@@ -44,7 +45,11 @@ def read_expression(source: str) -> Expression:
     try:
         tree = _parse(source)
         _refuse_bombs_and_pauses(tree, source)
+        # Some misuses of `:=` are found only when names are resolved.
+        symtable.symtable(source, "<assertion>", "eval")
         return _described(tree, source)
+    except SyntaxError as error:
+        raise ValueError(_at(error.lineno, error.offset, source, error.msg)) from None
     except (MemoryError, RecursionError):
         raise ValueError("an assertion must not be nested so deeply") from None
 
@@ -54,8 +59,10 @@ def _parse(source: str) -> ast.Expression:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source, mode="eval")
-    except SyntaxError as error:
-        raise ValueError(_statement(source) or _at(error.lineno, error.offset, source, error.msg)) from None
+    except SyntaxError:
+        if sentence := _statement(source):
+            raise ValueError(sentence) from None
+        raise
     except ValueError:
         raise ValueError("an assertion must not hold NUL or half characters") from None
 

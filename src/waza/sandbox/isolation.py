@@ -82,8 +82,9 @@ def _bwrap(argv: Sequence[str], cwd: str, visible: Sequence[str], writable: Sequ
     if network:
         command.append("--share-net")
     command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
-    for path in visible:
-        command += ["--ro-bind-try", path, path]
+    for path in dict.fromkeys(visible):
+        if not any(path.startswith(f"{other}/") for other in visible):
+            command += ["--ro-bind-try", path, path]
     for path in writable:
         command += ["--bind-try", path, path]
     return [*command, "--chdir", cwd, "--", *_EXEC, *argv]

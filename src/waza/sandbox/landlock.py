@@ -13,24 +13,26 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable
+from functools import cache
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
-_SET_NO_NEW_PRIVS = 38
+_SET_NO_NEW_PRIVS, _DROP_CAPABILITY = 38, 24
+_KEPT_CAPABILITIES = (0, 1, 3, 4)
+"""Of root's powers those over files: chown, dac_override, fowner, fsetid. Others would reach over the fence."""
 _EXECUTE, _WRITE, _READ, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 14, 1 << 15
 _ON_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
 _LOOK = _EXECUTE | _READ | _READ_DIR
 _TCP = 0b11
 _SCOPES = 0b11
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def abi() -> int:
     """Return which Landlock this kernel has; 0 is none."""
     if sys.platform != "linux":
         return 0
-    return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
+    return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
 def describe(network: bool) -> str:
@@ -51,7 +53,7 @@ def build(readable: Iterable[bytes], writable: Iterable[bytes], network: bool) -
     tcp = 0 if network or version < 4 else _TCP
     attributes = struct.pack("=3Q", files, tcp, _SCOPES if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
-    fence = _checked(_LIBC.syscall(_CREATE_RULESET, attributes, size, 0))
+    fence = _checked(_libc().syscall(_CREATE_RULESET, attributes, size, 0))
     for paths, rights in ((readable, _LOOK & files), (writable, files)):
         for path in paths:
             _allow(fence, path, rights)
@@ -60,8 +62,12 @@ def build(readable: Iterable[bytes], writable: Iterable[bytes], network: bool) -
 
 def enter(fence: int) -> None:
     """Fence this process and all it starts, for good; raise OSError when the kernel refuses."""
-    _checked(_LIBC.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    _checked(_LIBC.syscall(_RESTRICT_SELF, fence, 0))
+    if os.geteuid() == 0:
+        for capability in range(64):
+            if capability not in _KEPT_CAPABILITIES and _libc().prctl(_DROP_CAPABILITY, capability, 0, 0, 0) < 0:
+                break
+    _checked(_libc().prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _checked(_libc().syscall(_RESTRICT_SELF, fence, 0))
 
 
 def _file_rights(version: int) -> int:
@@ -79,9 +85,14 @@ def _allow(fence: int, path: bytes, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= _ON_FILES
-        _checked(_LIBC.syscall(_ADD_RULE, fence, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0))
+        _checked(_libc().syscall(_ADD_RULE, fence, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0))
     finally:
         os.close(fd)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _checked(result: int) -> int:

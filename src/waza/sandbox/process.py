@@ -4,8 +4,9 @@
     run_process     the same for engines, which have an event loop
 
 When either returns, raises or is cancelled, everything the program started is dead, and soon after waza itself was
-killed, too. On Linux nothing gets away but by killing two supervisors at once, which `landlock` and `bwrap` prevent; on
-other systems a daemon that leaves its process group does. There is no terminal, and no shell.
+killed, too. There is no terminal, and no shell. What gets away on Linux: what another service starts for the program
+(systemd, cron, a container engine), and a program that kills both its supervisors at once, which `landlock` and `bwrap`
+prevent. On other systems a daemon that leaves its process group does, too.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def _prepare(
         path = _locate(argv[0], env, folder)
     except FileNotFoundError as error:
         return Finished(error=str(error))
-    ways = plan(isolation, [path, *argv[1:]], folder, [*map(str, readable)], [*map(str, writable)], network)
+    ways = plan(isolation, [path, *argv[1:]], folder, _absolute(readable), _absolute(writable), network)
     words = ways.argv if isolation == "bwrap" else argv
     try:
         job = wire.Job(
@@ -182,6 +183,10 @@ def _prepare(
         return Finished(error=f"'{argv[0]}' could not be started: {error}")
     caps = wire.Caps(limits.memory_bytes or 0, limits.processes or 0, limits.file_bytes or 0)
     return _Run(Attendance(job, caps, stdin, limits.output_bytes), ways.applied)
+
+
+def _absolute(paths: Sequence[str | Path]) -> list[str]:
+    return [str(Path(path).absolute()) for path in paths]
 
 
 def _locate(name: str, env: Mapping[str, str], folder: str) -> str:

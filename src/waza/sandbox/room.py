@@ -129,8 +129,9 @@ class _Copy:
     def _lay_folder(self, root: int, path: str, source: str) -> None:
         make_folder(root, path)
         with opened(source) as tree:
-            for entry in walk(tree, MAX_INPUT_ENTRIES, closed=NOT_COPIED):
-                self._count(entries=1)
+            entries = list(walk(tree, MAX_INPUT_ENTRIES, closed=NOT_COPIED))
+            self._count(entries=len(entries))
+            for entry in entries:
                 place = f"{path}/{entry.path}" if path else entry.path
                 if entry.path.rpartition("/")[2] in NOT_COPIED:
                     self.left_out.append(f"{place!r} is not copied; name it as an input file to have it")

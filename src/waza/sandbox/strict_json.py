@@ -13,16 +13,22 @@ from typing import Any
 
 MAX_JSON_CHARS = 32 * 1024 * 1024
 MAX_DEPTH = 200
-MAX_SEARCH_CHARS = 50_000_000
+MAX_SEARCH_WORK = 5_000_000
 """How many characters may be read in vain while looking for a JSON value in a text."""
+_ATTEMPT_WORK = 200
+_FIRST_WINDOW = 4096
+_LONGEST_WORD = 16
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_OPENING = re.compile(r"[{\[]")
+_OPENING = re.compile(r"""\{(?=[ \t\n\r]*["}])|\[(?=[ \t\n\r]*["\[\]{0-9tfnNI-])""")
+"""A bracket with something after it that JSON allows there."""
 
 
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text, white space around it allowed; raise ValueError with the reason."""
     _refuse_size(text)
+    if text.startswith("\ufeff"):
+        raise ValueError("a byte order mark stands before the JSON")
     try:
         value = _STRICT.decode(text)
     except RecursionError:
@@ -34,26 +40,15 @@ def parse_json(text: str) -> Any:
 def extract_json(text: str) -> Any:
     """Return the one JSON object or array that stands in a text; raise ValueError if there is none or several."""
     _refuse_size(text)
-    constants: list[str] = []
-    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=constants.append)
     found: list[Any] = []
-    at, in_vain = 0, 0
+    at = work = 0
     while len(found) < 2 and (opening := _OPENING.search(text, at)):
         start = opening.start()
-        try:
-            value, end = decoder.raw_decode(text, start)
-        except json.JSONDecodeError as error:
-            end = len(text) if error.msg.startswith("Unterminated string") else error.pos
-            constants.append(error.msg)
-        except RecursionError:
-            raise _too_deep() from None
-        if not constants:
-            found.append(value)
-            at = end
-            continue
-        constants.clear()
-        at, in_vain = start + 1, in_vain + end - start
-        if in_vain > MAX_SEARCH_CHARS:
+        values, end = _decode_at(text, start)
+        found += values
+        at = end if values else start + 1
+        work += 0 if values else end - start + _ATTEMPT_WORK
+        if work > MAX_SEARCH_WORK:
             raise ValueError("too many brackets that lead to no JSON value")
     if len(found) != 1:
         raise ValueError(f"found {'multiple' if found else 'zero'} JSON object or array documents")
@@ -61,10 +56,33 @@ def extract_json(text: str) -> Any:
     return found[0]
 
 
+def _decode_at(text: str, start: int) -> tuple[list[Any], int]:
+    """Return the value that begins at `start`, if one does, and how far the text was read.
+
+    The text is read in windows that grow, because an error of the decoder costs as much as all the text before it.
+    """
+    constants: list[str] = []
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=constants.append)
+    size = _FIRST_WINDOW
+    while True:
+        window = text[start : start + size]
+        try:
+            value, end = decoder.raw_decode(window)
+            return ([] if constants else [value]), start + end
+        except json.JSONDecodeError as error:
+            cut = error.pos > size - _LONGEST_WORD or error.msg.startswith("Unterminated string")
+            if not cut or len(window) < size:
+                return [], start + (len(window) if cut else error.pos)
+        except RecursionError:
+            raise _too_deep() from None
+        constants.clear()
+        size *= 4
+
+
 def refuse_depth(value: Any) -> None:
     """Raise ValueError for a value nested deeper than MAX_DEPTH."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [
             child
             for node in level
@@ -73,7 +91,8 @@ def refuse_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise _too_deep()
+    if any(isinstance(node, dict | list) for node in level):
+        raise _too_deep()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

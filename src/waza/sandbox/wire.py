@@ -11,6 +11,7 @@ Both sides run the same Python, so marshal will do. Only the standard library: t
 from __future__ import annotations
 
 import marshal
+import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -118,4 +119,7 @@ def receive_report(line: socket.socket) -> Report | None:
 
 def _receive(line: socket.socket, size: int, most_fds: int) -> tuple[bytes, list[int]]:
     message, fds, _, _ = socket.recv_fds(line, size, most_fds, _CLOEXEC)
+    if not _CLOEXEC:
+        for fd in fds:
+            os.set_inheritable(fd, False)
     return message, fds

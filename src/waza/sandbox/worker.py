@@ -4,7 +4,8 @@ A worker is a child subreaper, so it sees the end of everything a program starte
 out, when waza says so, and when waza or the zygote is gone: its line to waza and its pipe to the zygote are lifelines.
 Only the standard library: the supervisor starts without packages.
 """
-# ruff: noqa: PTH  pathlib is slow to load, and a forked process pays for every page
+# pathlib is slow to load, and every fork pays for its pages
+# ruff: noqa: PTH110, PTH123
 
 from __future__ import annotations
 
@@ -135,7 +136,7 @@ class Run:
             self._wait(self._alone, LINGER_S)
         if self._alone():
             return 0, 0
-        leftovers = living([pid for pid in descendants() if pid != self.main])
+        leftovers = max(self.status is not None, living([pid for pid in descendants() if pid != self.main]))
         send_group(self.main, signal.SIGKILL)
         return leftovers, sweep(self._alone)
 
@@ -231,9 +232,9 @@ def _become(job: wire.Job, streams: list[int], fence: int, writing: int) -> NoRe
 
 def explain(error: OSError, job: wire.Job) -> str:
     """Return why a program could not be started."""
-    path = os.fsdecode(job.path)
+    path = os.fsdecode(job.path)[:500]
     if error.filename == job.cwd and error.filename != job.path:
-        return f"the folder '{os.fsdecode(job.cwd)}' to start in: {error.strerror}"
+        return f"the folder '{os.fsdecode(job.cwd)[:500]}' to start in: {error.strerror}"
     if error.errno == errno.ENOENT and os.path.exists(job.path):
         return f"'{path}' names an interpreter that is not there; look at its first line"
     if error.errno == errno.ENOEXEC:

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from waza.errors import Problem, SpecError, did_you_mean
+from waza.errors import Problem, SpecError, did_you_mean, nearest
 from waza.graders._base import GRADERS, WRAPPER, Grader
 from waza.sandbox.folders import SpecFolder
 from waza.spec.expected import build_expected
-from waza.spec.places import Place, keys_of, problems_of, unknown_key, what
+from waza.spec.places import Place, keys_of, problems_of, unknown_key, unmarked, what
 
 WRAPPER_KEYS = ("type", "name", "weight", "config")
 JUDGED = ("prompt", "llm", "llm_comparison", "human", "human_calibration")
@@ -45,6 +45,8 @@ def build_grader(data: Any, place: Place, folder: SpecFolder) -> tuple[Grader | 
         return None, [place.problem(f"a grader is a mapping with a type, found {what(data)}")]
     kind = data.get("type")
     if "type" not in data:
+        if slip := next((key for key in data if nearest(key, WRAPPER_KEYS) == "type"), None):
+            return None, [place.at(slip).problem(unknown_key(slip, ["type"]))]
         return None, [place.problem(f"a grader needs a 'type'; known: {', '.join(GRADERS.names())}")]
     if not isinstance(kind, str) or not GRADERS.knows(kind):
         return None, [place.at("type").problem(_unknown_type(kind))]
@@ -69,7 +71,7 @@ def _options(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the grader's keys from `config:` and from beside `type`, and the problems with keys out of place."""
     problems = []
-    options = {key: value for key, value in config.items() if key not in WRAPPER}
+    options = {key: unmarked(value) for key, value in config.items() if key not in WRAPPER}
     known = [key for key in keys_of(cls) if key not in WRAPPER]
     for key in config:
         if key == "folder":
@@ -84,7 +86,7 @@ def _options(
         elif key == "folder" or (key not in known and key not in WRAPPER_KEYS):
             problems.append(place.at(key).problem(unknown_key(key, [*WRAPPER_KEYS, *known])))
         else:
-            options[key] = value
+            options[key] = unmarked(value)
     return options, problems
 
 

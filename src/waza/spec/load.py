@@ -69,8 +69,7 @@ def read_spec(file: Path) -> tuple[EvalSpec | None, list[Problem]]:
     config, engine_options, wrong = _config(data, place, project)
     problems += wrong
     if shape is None or config is None:
-        problems += _graders_only(data, place, folder)
-        return None, problems
+        return None, _by_place(problems + _graders_only(data, place, folder))
     graders, wrong = _suite_graders(shape.graders, place, folder)
     problems += wrong
     suite = Suite(shape, config, place, folder, graders)
@@ -96,7 +95,11 @@ def read_spec(file: Path) -> tuple[EvalSpec | None, list[Problem]]:
     spec.notes.extend(problem for problem in problems if problem.severity != "error")
     advice = advise(spec, shape)
     spec.notes.extend(problem for problem in advice if problem.severity != "error")
-    return spec, problems + advice
+    return spec, _by_place(problems + advice)
+
+
+def _by_place(problems: list[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))
 
 
 def _without(data: Any, keys: dict[str, str]) -> Any:

@@ -96,6 +96,13 @@ def what(value: Any) -> str:
     return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else type(value).__name__
 
 
+def unmarked(value: Any) -> Any:
+    """Return plain dicts and lists instead of those that know their place in a file; some libraries take no others."""
+    if isinstance(value, dict):
+        return {key: unmarked(item) for key, item in value.items()}
+    return [unmarked(item) for item in value] if isinstance(value, list) else value
+
+
 _NEEDED = {
     "list_type": "a list is needed",
     "tuple_type": "a list is needed",

@@ -11,6 +11,7 @@ import inspect
 import re
 import textwrap
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -99,7 +100,7 @@ def field_texts(cls: type[BaseModel]) -> dict[str, str]:
         except (OSError, TypeError, SyntaxError):
             continue
         statements = body.body if isinstance(body, ast.ClassDef) else []
-        for field, text in zip(statements, statements[1:], strict=False):
+        for field, text in pairwise(statements):
             match field, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
                     texts[name] = inspect.cleandoc(words)

@@ -61,8 +61,17 @@ class EvalSpec:
         except ValidationError as error:
             locate = lambda path: self.place.at("config", *path)  # noqa: E731
             raise SpecError(problems_of(error, cls, own, locate)) from None
-        engine.ready(self.tasks)
+        try:
+            engine.ready(self.tasks)
+        except SpecError as error:
+            raise SpecError([self._placed(problem) for problem in error.problems]) from None
         return engine
+
+    def _placed(self, problem: Problem) -> Problem:
+        """Return an engine's problem at the place of the key it names."""
+        if problem.file:
+            return problem
+        return self.place.at(*problem.path.split(".")).problem(problem.message, problem.severity)
 
     def select(self, names: Iterable[str] = (), tags: Iterable[str] = ()) -> EvalSpec:
         """Return the suite with the tasks that fit any of the globs `names` (id or name) and any of `tags`.
@@ -93,11 +102,30 @@ class EvalSpec:
             "skill": self.skill,
             "version": self.version,
             "config": self.config.model_dump(mode="json", exclude_defaults=False) | self.engine_options,
-            "tasks": [msgspec.to_builtins(task) for task in self.tasks],
+            "tasks": [_task_as_data(task) for task in self.tasks],
             "graders": {task.id: [grader_as_data(g) for g in self.graders[task.id]] for task in self.tasks},
             "metrics": [metric.model_dump(exclude_none=True) for metric in self.metrics if metric.enabled],
             "hooks": self.hooks.model_dump(exclude_defaults=True),
         }
+
+
+def _task_as_data(task: Task) -> dict[str, JSON]:
+    """Return a task with what its fixtures hold instead of where they stand, so that a moved project is the same."""
+    data: dict[str, JSON] = msgspec.to_builtins(task)
+    for entry, file in zip(data.get("files", ()), task.files, strict=True) if task.files else ():
+        if file.source is not None:
+            entry["source"] = f"sha256:{_content(Path(file.source))}"
+    return data
+
+
+def _content(path: Path) -> str:
+    """Return a hash of a file, or of every file below a folder."""
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(child for child in path.rglob("*") if child.is_file())
+    for file in files:
+        digest.update(f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def grader_as_data(grader: Grader) -> dict[str, JSON]:

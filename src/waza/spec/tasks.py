@@ -204,7 +204,7 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
         workdir=_workdir(shape.inputs.workdir, found.place, problems),
         mock=script.model_dump(mode="json", exclude_unset=True) if script else None,
     )
-    if not graders and not wrong:
+    if not graders and not wrong and not suite.shape.graders:
         problems.append(found.place.problem(f"task '{identity}' has no grader and no expectation: it could not fail"))
     return Made(task, graders, problems)
 

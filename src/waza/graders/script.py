@@ -1,0 +1,122 @@
+"""The `script` grader: a Python file of the project gets the trace and prints a verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, ClassVar, Self
+
+import msgspec
+from msgspec import Struct, field
+from pydantic import Field, PrivateAttr, model_validator
+
+from waza.errors import Undecidable
+from waza.graders._base import Grader
+from waza.graders._fields import Text
+from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
+from waza.model import JSON, Check, Grade, ToolEvent, Trace
+from waza.sandbox.strict_json import parse_json
+
+
+class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a script prints, as one JSON object."""
+
+    score: float
+    """A number from 0 to 1."""
+    passed: bool
+    message: str = ""
+    details: dict[str, JSON] = field(default_factory=dict)
+
+
+class ScriptGrader(Grader):
+    """Let a Python script decide, with a score of its own.
+
+    It runs with the Python that runs waza, in the eval file's folder. On standard input it gets one JSON object:
+    `input`, `output`, `status`, `error`, `outcome`, `duration_ms`, `model`, `transcript`, `tool_events`, `tool_calls`
+    (each with `name`, `arguments`, `result`, `success`, `id`), `usage`, `skill_invocations` and `workspace_dir`, a
+    private copy of the workspace; null is "not recorded". It prints
+    `{"score": 0.8, "passed": true, "message": "…", "details": {}}` and ends with code 0. Anything else is an error,
+    never a verdict.
+
+    ```yaml
+    - type: script
+      name: quality
+      config:
+        script: graders/quality.py
+        timeout: 60
+    ```
+    """
+
+    all_held: ClassVar[str] = "Script passed"
+    waits: ClassVar[bool] = True
+
+    script: Text
+    """The Python file, beside the eval file or at the project's root."""
+    args: list[str] = []
+    """Its arguments."""
+    timeout: float = Field(default=30, ge=1, le=86_400)
+    """How many seconds it may take."""
+    isolation: Isolation = "none"
+    """What holds the script; all but `none` close the network and let it write only to its workspace."""
+
+    _pinned: PinnedFile = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _find_script(self) -> Self:
+        self._pinned = pin(self.folder.find(self.script))
+        return self
+
+    def _grade(self, trace: Trace, judge: Any) -> Grade:
+        refuse_changed([self._pinned])
+        path = self._pinned.path
+        ran = run_over(
+            trace,
+            [sys.executable, "-s", "-P", str(path), *self.args],
+            folder=self.folder,
+            stdin=lambda workspace: json.dumps(_context(trace, workspace)).encode(),
+            timeout_s=self.timeout,
+            isolation=self.isolation,
+            import_from=path.parent,
+        )
+        verdict = self._verdict(ran)
+        said = verdict.message or (self.all_held if verdict.passed else f"{self.script} did not pass it")
+        check = Check(verdict.passed, f"{self.script} passes it", "" if verdict.passed else said)
+        return self._make(
+            "passed" if verdict.passed else "failed", verdict.score, said, [check], verdict.details | unusual(ran)
+        )
+
+    def _verdict(self, ran: Ran) -> Verdict:
+        """Return what the script printed; raise Undecidable when that is no verdict."""
+        finished = ran.finished
+        said = shown(finished.stderr.text.strip(), 2_000)
+        why = trouble(finished) or (f"it ended with code {finished.exit_code}" if finished.exit_code else "")
+        if why:
+            raise Undecidable(f"{self.script} decided nothing: {why}" + (f"; stderr: {said}" if said else ""))
+        try:
+            verdict = msgspec.convert(parse_json(finished.stdout.text), Verdict)
+        except (ValueError, msgspec.ValidationError) as error:
+            raise Undecidable(f"{self.script} printed no verdict: {error}; it must print one JSON object") from None
+        if not 0 <= verdict.score <= 1:
+            raise Undecidable(f"{self.script} gave the score {verdict.score}, which is not between 0 and 1")
+        return verdict
+
+
+_EVENT = ("turn", "tool_name", "args", "result", "success", "duration_ms", "sequence", "tool_call_id", "error")
+
+
+def _context(trace: Trace, workspace: str) -> dict[str, JSON]:
+    known, calls = trace.to_dict(), trace.tool_events
+    names = ("input", "output", "error", "duration_ms", "model", "usage", "skill_invocations")
+    return {name: known.get(name) for name in names} | {
+        "status": trace.status,
+        "outcome": trace.outcome,
+        "transcript": trace.events,
+        "tool_events": None if calls is None else [{key: getattr(call, key) for key in _EVENT} for call in calls],
+        "tool_calls": None if calls is None else [_call(call) for call in calls],
+        "workspace_dir": workspace or None,
+    }
+
+
+def _call(event: ToolEvent) -> dict[str, JSON]:
+    known = {"name": event.tool_name, "arguments": event.args, "result": event.result}
+    return known | {"success": event.success, "id": event.tool_call_id}

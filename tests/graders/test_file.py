@@ -1,0 +1,146 @@
+import os
+
+import pytest
+from file_cases import Room, cases, check_case, lay
+
+import waza
+
+CANARY = "canary-of-the-host"
+
+
+@pytest.fixture
+def room(tmp_path):
+    return Room(tmp_path)
+
+
+@pytest.mark.parametrize("case", cases("file"))
+def test_conformance(case, tmp_path):
+    check_case(case, tmp_path)
+
+
+def test_feedback_says_what_is_wrong_with_each_file(room):
+    lay(room.work, {"a.txt": "alpha", "left.txt": ""})
+    patterns = [
+        {"path": "a.txt", "must_match": ["beta"], "must_not_match": ["alp.a"]},
+        {"path": "gone.txt", "must_match": ["x"], "must_not_match": ["y"]},
+    ]
+    grade = room.grade("file", must_exist=["b.txt"], must_not_exist=["left.txt"], content_patterns=patterns)
+    assert grade.feedback.split("; ") == [
+        "File must exist but not found: b.txt",
+        "File must not exist but found: left.txt",
+        "File a.txt missing expected pattern: beta",
+        "File a.txt contains forbidden pattern: alp.a",
+        "File not found for content check: gone.txt",
+        "File gone.txt missing expected pattern (file not found): x",
+        "File gone.txt contains forbidden pattern (file not found): y",
+    ]
+    assert grade.score == pytest.approx(1 / 8)
+    assert grade.details["failures"] == grade.feedback.split("; ")
+    assert grade.details["content_patterns"] == patterns
+    assert room.grade("file", must_exist=["a.txt"]).feedback == "All file checks passed"
+
+
+BAD_PATHS = [
+    "",
+    ".",
+    "..",
+    "../x",
+    "a/../../x",
+    "sub/..",
+    "/etc/passwd",
+    "//etc/passwd",
+    "~",
+    "~/x",
+    "~root/x",
+    "C:\\x",
+    "c:x",
+    "\\\\server\\share",
+    "a\0b",
+]
+
+
+@pytest.mark.parametrize("path", BAD_PATHS)
+@pytest.mark.parametrize("field", ["must_exist", "must_not_exist", "content_patterns"])
+def test_a_path_that_is_not_in_the_workspace_is_refused_when_loaded(room, field, path):
+    entry = {"path": path, "must_match": ["x"]} if field == "content_patterns" else path
+    assert room.refusal("file", **{field: [entry]})
+
+
+def outward(room, how):
+    """Make `work/planted` lead to a secret outside the workspace."""
+    secret = room.spec.parent / "secret"
+    secret.write_text(CANARY)
+    if how == "link":
+        (room.work / "planted").symlink_to(secret)
+    elif how == "folder":
+        (room.work / "up").symlink_to("..")
+        return "up/secret"
+    elif how == "hard link":
+        os.link(secret, room.work / "planted")
+    elif how == "chain":
+        (room.work / "one").symlink_to("../secret")
+        (room.work / "planted").symlink_to("one")
+    return "planted"
+
+
+@pytest.mark.parametrize("how", ["link", "folder", "hard link", "chain"])
+def test_what_leads_outside_neither_satisfies_nor_hides_and_its_content_reaches_no_result(room, how):
+    path = outward(room, how)
+    assert (room.work / path).read_text() == CANARY, "the planted path must work for a naive reader"
+    there = room.grade("file", must_exist=[path])
+    gone = room.grade("file", must_not_exist=[path])
+    content = room.grade("file", content_patterns=[{"path": path, "must_match": ["canary"]}])
+    hidden = room.grade("file", content_patterns=[{"path": path, "must_not_match": ["nothing"]}])
+    assert {there.status, gone.status, content.status, hidden.status} == {"failed"}
+    assert "leads outside" in there.feedback
+    assert CANARY not in repr([there, gone, content, hidden])
+
+
+def test_an_inner_link_is_as_good_as_the_file(room):
+    lay(room.work, {"real.txt": "alpha"})
+    (room.work / "link.txt").symlink_to(room.work / "real.txt")
+    patterns = [{"path": "link.txt", "must_match": ["^alpha$"]}]
+    assert room.grade("file", must_exist=["link.txt"], content_patterns=patterns).passed
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_neither_a_file_nor_absent_and_nobody_waits_for_it(room):
+    os.mkfifo(room.work / "pipe")
+    assert room.grade("file", must_exist=["pipe"]).status == "failed"
+    assert room.grade("file", must_not_exist=["pipe"]).status == "failed"
+    assert room.grade("file", content_patterns=[{"path": "pipe", "must_not_match": ["x"]}]).status == "failed"
+
+
+def test_a_link_to_nothing_counts_as_existing_where_nothing_may_exist(room):
+    (room.work / "dangling").symlink_to("nowhere")
+    assert room.grade("file", must_not_exist=["dangling"]).status == "failed"
+    assert room.grade("file", must_exist=["dangling"]).status == "failed"
+
+
+def test_a_file_too_large_to_read_decides_nothing_but_a_failure_beside_it_does(room):
+    with (room.work / "big").open("wb") as file:
+        file.truncate(1 << 40)
+    patterns = [{"path": "big", "must_not_match": ["x"]}]
+    grade = room.grade("file", content_patterns=patterns)
+    assert (grade.status, grade.score) == ("error", 0.0)
+    assert "larger than" in grade.feedback
+    assert room.grade("file", must_exist=["gone"], content_patterns=patterns).status == "failed"
+
+
+def test_without_a_workspace_nobody_can_tell(room):
+    grade = room.load("file", must_exist=["a"]).grade(waza.Trace(input="", output=""))
+    assert grade.status == "error"
+    assert "no workspace" in grade.feedback
+
+
+def test_bytes_that_are_no_text_and_byte_order_marks_do_not_get_in_the_way(room):
+    (room.work / "mixed").write_bytes(b"\xef\xbb\xbfname\xff=1\n")
+    assert room.grade("file", content_patterns=[{"path": "mixed", "must_match": ["^name", "=1$|=1\n$"]}]).passed
+
+
+@pytest.mark.timeout(20)
+def test_a_pattern_that_never_ends_decides_nothing(room):
+    lay(room.work, {"a.txt": "a" * 40 + "b"})
+    grade = room.grade("file", content_patterns=[{"path": "a.txt", "must_match": [r"(?!z)(a|a)*$"]}])
+    assert grade.status == "error"
+    assert "ran out of time" in grade.feedback

@@ -1,0 +1,106 @@
+import copy
+import json
+import pickle
+
+import pytest
+from file_cases import Room, cases, check_case, lay
+
+import waza
+from waza.sandbox.strict_json import MAX_JSON_CHARS
+
+PERSON = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "age": {"minimum": 0}}}
+
+
+@pytest.fixture
+def room(tmp_path):
+    return Room(tmp_path)
+
+
+@pytest.mark.parametrize("case", cases("json_schema"))
+def test_conformance(case, tmp_path):
+    check_case(case, tmp_path)
+
+
+def test_feedback_says_where_the_output_does_not_fit(room):
+    grade = room.grade("json_schema", '{"age": -1}', schema=PERSON)
+    assert (grade.status, grade.score) == ("failed", 0.0)
+    assert grade.feedback.startswith("Schema validation failed: ")
+    assert '"name" is a required property' in grade.details["failures"]
+    assert "/age: -1 is less than the minimum of 0" in grade.details["failures"]
+    fine = room.grade("json_schema", '{"name": "A"}', schema=PERSON)
+    assert (fine.feedback, fine.details) == ("Output matches JSON schema", {})
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "{'name': 'A'}",
+        '{"name": NaN}',
+        '{"name": "A", "name": "B"}',
+        '```json\n{"name": "A"}\n```',
+        "[" * 100_000,
+        "\ufeff{}",
+        "1e999",
+    ],
+    ids=lambda value: value[:20],
+)
+def test_what_is_not_strict_json_fails_with_a_reason(room, output):
+    grade = room.grade("json_schema", output, schema={})
+    assert (grade.status, grade.score) == ("failed", 0.0)
+    assert grade.feedback.startswith("Output is not valid JSON: ")
+    assert grade.details["error"] in grade.feedback
+
+
+@pytest.mark.parametrize(("output", "word"), [("none", "zero"), ("{} {}", "multiple")])
+def test_extraction_wants_exactly_one_value(room, output, word):
+    grade = room.grade("json_schema", output, schema={}, extract_json=True)
+    expected = f"Output must contain exactly one JSON object or array: found {word} JSON object or array documents"
+    assert grade.feedback == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({}, "give schema or schema_file"),
+        ({"schema": {}, "schema_file": "s.json"}, "not both"),
+        ({"schema": {"$ref": "http://127.0.0.1:1/x"}}, "nothing is ever fetched"),
+        ({"schema": {"$ref": "file:///etc/passwd"}}, "nothing is ever fetched"),
+        ({"schema": {"pattern": "(?=x)"}}, "linear-time"),
+        ({"schema": {"type": "strin"}}, "not a valid JSON Schema"),
+        ({"schema": "s.json"}, "mapping"),
+        ({"schema_file": "gone.json"}, "is not there"),
+        ({"schema_file": "../out.json"}, "leaves the project"),
+        ({"schema_file": "link.json"}, "leaves the project"),
+        ({"schema_file": "folder"}, "folder"),
+        ({"schema_file": "broken.json"}, "schema_file 'broken.json'"),
+        ({"schema_file": "twice.json"}, "stands twice"),
+        ({"schema_file": "list.json"}, "mapping"),
+        ({"shema": {}}, "did you mean 'schema'"),
+    ],
+)
+def test_what_is_wrong_is_refused_when_loaded(room, config, reason):
+    lay(room.spec.parent, {"out.json": "{}"})
+    lay(
+        room.spec,
+        {"s.json": "{}", "broken.json": "{", "twice.json": '{"a": 1, "a": 1}', "list.json": "[]", "folder/x": ""},
+    )
+    (room.spec / "link.json").symlink_to("../out.json")
+    assert reason in room.refusal("json_schema", **config)
+
+
+def test_an_agent_cannot_change_the_schema_it_is_held_to(room):
+    lay(room.spec, {"s.json": json.dumps(PERSON)})
+    lay(room.work, {"s.json": "{}"})
+    grader = room.load("json_schema", schema_file="s.json")
+    (room.spec / "s.json").write_text("{}")
+    assert grader.grade(waza.Trace(input="", output="{}"), workspace=room.work).status == "failed"
+
+
+def test_an_output_too_long_to_be_read_decides_nothing(room):
+    assert room.grade("json_schema", "1" * (MAX_JSON_CHARS + 1), schema={}).status == "error"
+
+
+def test_the_grader_can_be_copied_and_sent_to_another_process(room):
+    grader = room.load("json_schema", schema=PERSON)
+    for twin in (copy.deepcopy(grader), pickle.loads(pickle.dumps(grader))):
+        assert twin.grade(waza.Trace(input="", output="{}")).status == "failed"

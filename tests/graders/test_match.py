@@ -1,0 +1,209 @@
+"""Matchers for arguments: what each kind means, which mistakes are refused, and that each can say what differed."""
+
+import copy
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from tool_cases import BOMB, values
+
+from waza.graders._match import ArgMatcher, CallMatcher
+from waza.graders._values import parse_path, same, text_of
+
+
+def accepts(matcher, value):
+    return CallMatcher(name="t", args={"v": matcher}).accepts({"v": value})
+
+
+@pytest.mark.parametrize(
+    ("matcher", "good", "bad"),
+    [
+        (10, [10, 10.0], [11, "10", True, None, [10]]),
+        ("x", ["x"], ["X", "x ", 1]),
+        (True, [True], [1, "true", 1.0]),
+        (1, [1, 1.0], [True]),
+        (None, [None], ["", 0, False]),
+        ([1, 2], [[1, 2], [1.0, 2]], [[2, 1], [1, 2, 3], "[1,2]", [True, 2]]),
+        ({"equals": {"a": 1, "b": [True]}}, [{"b": [True], "a": 1.0}], [{"a": 1}, {"a": 1, "b": [1]}]),
+        ({"equals": 10, "tolerance": 0.5}, [9.5, 10, 10.5], [9.49, 10.51, "10", True]),
+        ({"equals": 1, "tolerance": 0.1}, [1.1, 0.9], [1.11]),
+        ({"equals": [1, {"x": 2}], "tolerance": 1}, [[2, {"x": 1}]], [[3, {"x": 2}]]),
+        ({"regex": "^auth"}, ["auth-login"], ["login", "Auth", {"auth": 1}]),
+        ({"regex": "^$"}, [None, ""], ["x", 0]),
+        ({"regex": r'^\{"a":\[1,2\.5\],"b":"\\u003c"\}$'}, [{"b": "<", "a": [1.0, 2.5]}], [{"a": [1], "b": "<"}]),
+        ({"contains": "x"}, ["axb", ["x", "y"], {"k": "x"}], ["AXB", ["xx"], ["y"]]),
+        ({"contains": 5}, [[1, 5.0], "15", 50], [["5"], [True], "1"]),
+        ({"contains": True}, [[True], {"on": True}], [[1], "True"]),
+        ({"range": {"gte": 1, "lt": 5}}, [1, 4.999], [0.999, 5, "3", True, None, [2]]),
+        ({"range": {"gt": 0, "lte": 5}}, [5, 0.001], [0, 5.001]),
+        ({"json_schema": {"type": "integer", "minimum": 0}}, [3, 3.0], [-1, "3", 1.5]),
+        ({"regex": "^a", "contains": "z"}, ["abz"], ["ab", "zz"]),
+        ({"range": {"gte": 1}, "equals": 3}, [3], [2, 0]),
+    ],
+)
+def test_a_matcher_takes_what_it_says_and_nothing_else(matcher, good, bad):
+    assert [value for value in good if not accepts(matcher, value)] == []
+    assert [value for value in bad if accepts(matcher, value)] == []
+
+
+@pytest.mark.parametrize(
+    ("matcher", "says"),
+    [
+        ({}, "needs at least one of"),
+        ({"wat": 1}, "Extra inputs"),
+        ({"tolerance": 1}, "needs at least one of"),
+        ({"equals": "a", "tolerance": 1}, "needs a number"),
+        ({"equals": 1, "tolerance": -1}, "greater than or equal to 0"),
+        ({"regex": ""}, "empty pattern"),
+        ({"regex": "("}, "'('"),
+        ({"regex": 5}, "a pattern is a text"),
+        ({"regex": None}, "must not be empty"),
+        ({"contains": ""}, "must not be empty"),
+        ({"contains": None}, "must not be empty"),
+        ({"range": {}}, "at least one of: gte"),
+        ({"range": "bad"}, "valid dictionary"),
+        ({"range": {"gte": "1"}}, "valid number"),
+        ({"range": {"gte": True}}, "valid number"),
+        ({"range": {"min": 1}}, "Extra inputs"),
+        ({"range": {"gte": 5, "lte": 4}}, "no number lies"),
+        ({"range": {"gt": 5, "lte": 5}}, "no number lies"),
+        ({"json_schema": {}}, "at least 1 item"),
+        ({"json_schema": {"type": "nonsense"}}, "nonsense"),
+        ({"json_schema": {"$ref": "https://example.com/s.json"}}, "nothing is ever fetched"),
+    ],
+)
+def test_a_matcher_that_could_not_fail_or_not_work_is_refused_at_its_place(matcher, says):
+    with pytest.raises(ValidationError) as caught:
+        CallMatcher.model_validate({"name": "t", "args": {"v": matcher}})
+    (mistake,) = caught.value.errors()
+    assert says in mistake["msg"]
+    assert mistake["loc"][:2] == ("args", "v")
+
+
+@pytest.mark.parametrize(
+    ("key", "args", "expected"),
+    [
+        ("user.address.city", {"user": {"address": {"city": 7}}}, True),
+        ("user.address.city", {"user": {"address": "city"}}, False),
+        ("items[0].id", {"items": [{"id": 7}, {"id": 8}]}, True),
+        ("items[1].id", {"items": [{"id": 7}]}, False),
+        ("items[-1].id", {"items": [{"id": 1}, {"id": 7}]}, True),
+        ("items[*].id", {"items": [{"id": 1}, {"id": 7}]}, True),
+        ("items[*].id", {"items": []}, False),
+        ("grid[1][0]", {"grid": [[1], [7]]}, True),
+        ("a.b", {"a.b": 7, "a": {"b": 1}}, True),
+        ("a.b", {"a.b": 1, "a": {"b": 7}}, False),
+        ("filter[name]", {"filter[name]": 7}, True),
+        ("filter[name]", {"filter": {"name": 7}}, False),
+        ("a..b", {"a": {"": {"b": 7}}}, False),
+        ("v", {}, False),
+        ("v", None, False),
+        ("v", [7], False),
+        ("v", "v", False),
+    ],
+)
+def test_a_key_may_be_a_path_and_a_literal_key_wins(key, args, expected):
+    assert CallMatcher(name="t", args={key: 7}).accepts(args) is expected
+
+
+def test_one_element_must_satisfy_all_matchers_of_a_path_with_a_star():
+    matcher = CallMatcher(name="t", args={"items[*]": {"range": {"gte": 1}, "equals": 5}})
+    assert matcher.accepts({"items": [0, 5]})
+    assert not matcher.accepts({"items": [1, 0]})
+
+
+def test_a_missing_argument_never_matches_not_even_null():
+    assert not CallMatcher(name="t", args={"x": {"equals": None}}).accepts({})
+    assert not CallMatcher(name="t", args={"x": {"json_schema": {"type": ["null", "string"]}}}).accepts({})
+
+
+def test_every_difference_names_path_expected_and_actual():
+    matcher = CallMatcher(name="t", args={"q": {"regex": "^a", "contains": "z"}, "n": 10, "gone": 1, "i[*]": 3})
+    differences = [each.as_json() for each in matcher.differences({"q": "abc", "n": "10", "i": [1, 2]})]
+    assert differences == [
+        {"path": "q", "expected": {"contains": "z"}, "actual": "abc"},
+        {"path": "n", "expected": {"equals": 10}, "actual": "10"},
+        {"path": "gone", "expected": {"equals": 1}, "missing": True},
+        {"path": "i[*]", "expected": {"equals": 3}, "actual": [1, 2]},
+    ]
+
+
+def test_a_schema_says_what_is_wrong_with_the_argument():
+    matcher = CallMatcher(name="t", args={"user": {"json_schema": {"required": ["age"]}}})
+    (difference,) = matcher.differences({"user": {"name": "x"}})
+    assert '"age" is a required property' in str(difference)
+
+
+def test_huge_arguments_are_shown_as_head_and_tail():
+    (difference,) = CallMatcher(name="t", args={"q": "x"}).differences({"q": "y" * 1_000_000})
+    assert len(json.dumps(difference.as_json())) < 500
+    assert len(str(difference)) < 500
+
+
+def test_arguments_nested_to_the_limit_of_the_parser_are_undecided_at_worst():
+    depth = 900
+    args = msgspec.json.decode('{"v":' + "[" * depth + "]" * depth + "}")
+    lists = {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}
+    for matcher in ({"regex": "x"}, {"contains": "x"}, {"json_schema": lists}, 1):
+        assert CallMatcher(name="t", args={"v": matcher}).accepts(args) in (True, False, None)
+
+
+def test_a_pattern_that_runs_out_of_time_leaves_the_call_undecided():
+    matcher = CallMatcher(name="t", args={"q": {"regex": BOMB}})
+    assert matcher.accepts({"q": "aab"}) is True
+    assert matcher.accepts({"q": "a" * 200}) is None
+    assert matcher.told_apart({"q": "a" * 200}) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", "a"),
+        (None, ""),
+        (3.0, "3"),
+        (1e20, "100000000000000000000"),
+        (2.5, "2.5"),
+        (True, "true"),
+        ([], "[]"),
+        ({"b": 1, "a": ["<&>", 2.0]}, '{"a":["\\u003c\\u0026\\u003e",2],"b":1}'),
+    ],
+)
+def test_values_read_as_compact_json(value, text):
+    assert text_of(value) == text
+
+
+def test_paths_have_keys_indexes_and_stars():
+    assert parse_path("items[*].id") == ("items", None, "id")
+    assert parse_path("a[0][-1]") == ("a", 0, -1)
+    assert [parse_path(key) for key in ("plain", "filter[name]", "a[", "a]", ".a", "a.", "[0]")] == [None] * 7
+
+
+@given(values)
+def test_a_value_equals_its_copy_and_survives_json(value):
+    assert same(value, copy.deepcopy(value))
+    assert same(value, json.loads(json.dumps(value)))
+
+
+@given(values, values)
+def test_equality_agrees_with_compact_json(one, other):
+    assert same(one, other) == (text_of([one]) == text_of([other]))
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), values, min_size=1), st.data())
+def test_a_mutated_argument_always_breaks_the_match(args, data):
+    matcher = CallMatcher(name="t", args={key: {"equals": value} for key, value in args.items()})
+    assert matcher.accepts(args)
+    key = data.draw(st.sampled_from(sorted(args)))
+    mutated = args | {key: data.draw(values.filter(lambda value: not same(value, args[key])))}
+    assert matcher.accepts(mutated) is False
+    assert [difference.path for difference in matcher.differences(mutated)] == [key]
+
+
+def test_the_schema_for_editors_takes_a_bare_value_and_a_mapping():
+    schema = ArgMatcher.model_json_schema()
+    mapping, bare = schema["anyOf"]
+    assert set(mapping["properties"]) == {"equals", "tolerance", "regex", "contains", "range", "json_schema"}
+    assert "array" in bare["type"] and "object" not in bare["type"]

@@ -1,0 +1,274 @@
+"""Run folders: for their owner alone, read without what made them, listed when damaged, found by a short name."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from results_made import a_result, a_run
+
+from waza.errors import StoreError, UsageError
+from waza.results.journal import Note
+from waza.results.store import (
+    RunFolder,
+    find_run,
+    list_runs,
+    newest_run,
+    probe,
+    read_run,
+    read_run_and_warnings,
+    summary_of,
+)
+from waza.results.summary import summarize
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return tmp_path / "runs"
+
+
+def stored(runs, results=("a", "b"), finished=True, **more):
+    with RunFolder.create(runs, a_run(tasks=["a", "b"], **more)) as folder:
+        for task in results:
+            folder.append(a_result(task))
+        if finished:
+            folder.finish(summarize(read_run(folder.path)))
+    return folder.path
+
+
+def test_a_stored_run_is_read_back_as_it_was(runs):
+    made_from = {"model": "m", "skill": "s", "fingerprint": "f", "versions": {"waza": "1"}}
+    run = a_run(tasks=["a", "b"], spec={"file": "eval.yaml"}, **made_from)
+    with RunFolder.create(runs, run) as folder:
+        folder.append(a_result("b"))
+        folder.append(a_result("a", trial=2))
+        folder.append(a_result("a"))
+        folder.append(Note(text="careful"))
+        folder.finish(summarize(run))
+    again, warnings = read_run_and_warnings(folder.path)
+    assert [(result.task_id, result.trial) for result in again.results] == [("a", 1), ("a", 2), ("b", 1)]
+    assert (again.name, again.model, again.skill, again.fingerprint) == ("suite", "m", "s", "f")
+    assert again.spec == run.spec
+    assert again.id == folder.path.name
+    assert again.complete
+    assert warnings == ["careful"]
+
+
+def test_a_run_is_read_without_the_plug_ins_that_made_it(runs):
+    path = stored(runs)
+    code = (
+        "import sys; from waza.results.store import read_run; run = read_run(sys.argv[1]); print(len(run.results)); "
+        "rooms = ('graders', 'engines', 'judges', 'spec', 'runner', 'sandbox'); "
+        "print([name for name in sys.modules if name.startswith(tuple('waza.' + room for room in rooms))])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.splitlines() == ["2", "[]"], ended.stderr
+
+
+def test_a_run_that_did_not_end_is_read_as_incomplete(runs):
+    path = stored(runs, ["a"], finished=False)
+    run = read_run(path)
+    assert not run.complete
+    assert [result.task_id for result in run.results] == ["a"]
+    entry = summary_of(path)
+    assert not entry.is_complete
+    assert (entry.summary.succeeded, entry.summary.errors, entry.summary.not_run) == (1, 1, 1)
+    assert entry.summary.exit_code == 3
+
+
+def test_a_run_with_an_unfinished_record_is_read_up_to_it(runs):
+    path = stored(runs, finished=False)
+    journal = path / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-10])
+    run, warnings = read_run_and_warnings(path)
+    assert [result.task_id for result in run.results] == ["a"]
+    assert "unfinished" in warnings[0]
+
+
+def test_a_run_that_goes_on_after_its_end_is_not_complete_until_it_ends_again(runs):
+    path = stored(runs)
+    with RunFolder.open(path) as folder:
+        assert read_run(path).complete
+        folder.append(a_result("a", trial=2))
+        assert not read_run(path).complete
+        assert not summary_of(path).is_complete
+
+
+def test_a_run_that_was_stopped_says_so(runs):
+    with RunFolder.create(runs, a_run(tasks=["a", "b"])) as folder:
+        folder.append(a_result("a"))
+        folder.finish(summarize(read_run(folder.path)), complete=False, reason="interrupted")
+    assert not read_run(folder.path).complete
+    assert not summary_of(folder.path).is_complete
+
+
+def test_the_later_of_two_results_of_one_trial_counts(runs):
+    with RunFolder.create(runs, a_run(tasks=["a"])) as folder:
+        folder.append(a_result("a", status="error"))
+        folder.append(a_result("a", status="passed"))
+    assert [result.status for result in read_run(folder.path).results] == ["passed"]
+
+
+def test_results_of_tasks_that_left_the_spec_are_left_out_and_counted(runs):
+    with RunFolder.create(runs, a_run(tasks=["a", "b"])) as folder:
+        folder.append(a_result("a"))
+        folder.append(a_result("b"))
+        folder.respec(a_run(tasks=["a"]))
+    run, warnings = read_run_and_warnings(folder.path)
+    assert [result.task_id for result in run.results] == ["a"]
+    assert "results of 1 trials of tasks that are not in the spec are left out" in warnings[0]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_only_the_owner_can_read_what_is_written(runs, umask):
+    before = os.umask(umask)
+    try:
+        path = stored(runs)
+        with RunFolder.open(path) as folder:
+            folder.write("results.json", "{}")
+    finally:
+        os.umask(before)
+    for entry in [runs, *runs.rglob("*")]:
+        mode = stat.S_IMODE(entry.stat().st_mode)
+        assert mode == (0o700 if entry.is_dir() else 0o600), entry
+
+
+def test_git_ignores_runs_and_a_person_may_change_that(runs):
+    stored(runs)
+    assert (runs / ".gitignore").read_text() == "*\n"
+    (runs / ".gitignore").write_text("")
+    stored(runs)
+    assert (runs / ".gitignore").read_text() == ""
+
+
+def test_ids_sort_by_time_and_never_meet(runs):
+    paths = []
+    threads = [threading.Thread(target=lambda: paths.append(stored(runs, finished=False))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({path.name for path in paths}) == 8
+    assert stored(runs).name > max(path.name for path in paths)
+
+
+def test_an_id_that_is_taken_is_refused(runs):
+    stored(runs, id="mine")
+    with pytest.raises(StoreError, match="nothing was run"):
+        stored(runs, id="mine")
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=40, deadline=None)
+def test_a_task_id_never_becomes_a_path(tmp_path_factory, task):
+    parent = tmp_path_factory.mktemp("ids")
+    with RunFolder.create(parent, a_run(tasks=[task])) as folder:
+        folder.append(a_result(task))
+    assert read_run(folder.path).results[0].task_id == task
+    assert {entry.name for entry in parent.rglob("*")} == {
+        ".gitignore",
+        folder.path.name,
+        "run.json",
+        "journal.jsonl",
+        "artifacts",
+    }
+
+
+def test_a_listing_shows_the_newest_first_and_hides_no_damage(runs):
+    good = stored(runs)
+    no_run = stored(runs)
+    (no_run / "run.json").unlink()
+    (no_run / "journal.jsonl").write_bytes(b"")
+    bad_run = stored(runs, finished=False)
+    (bad_run / "run.json").write_bytes(b'{"id": 1')
+    newer = stored(runs, finished=False)
+    payload = b'{"kind":"header","version":9}'
+    from waza.results.frames import frame
+
+    (newer / "journal.jsonl").write_bytes(frame(payload))
+    listed = list_runs(runs)
+    assert [entry.run.id for entry in listed] == [newer.name, bad_run.name, no_run.name, good.name]
+    assert [bool(entry.problem) for entry in listed] == [True, True, True, False]
+    assert "newer waza" in listed[0].problem
+    assert "is damaged" in listed[1].problem
+    assert "has no run.json" in listed[2].problem
+    assert listed[3].summary.succeeded == 2
+    assert listed[3].run.name == "suite"
+
+
+def test_a_listing_of_a_folder_that_is_not_there_is_empty(runs):
+    assert list_runs(runs) == []
+
+
+def test_a_finished_run_is_listed_from_the_end_of_its_journal_alone(runs):
+    path = stored(runs)
+    (path / "run.json").write_text("not looked at")
+    assert summary_of(path).summary.succeeded == 2
+
+
+def test_a_run_without_a_journal_never_began(runs):
+    path = stored(runs)
+    (path / "journal.jsonl").unlink()
+    run, warnings = read_run_and_warnings(path)
+    assert run.results == []
+    assert "ended before it began" in warnings[0]
+
+
+def test_the_newest_run_of_an_eval_is_found(runs):
+    one = stored(runs, name="one", spec={"file": "a/eval.yaml"})
+    two = stored(runs, name="one", model="big", spec={"file": "b/eval.yaml"})
+    other = stored(runs, name="other")
+    shutil.copytree(other, runs / "99999999-damaged")
+    (runs / "99999999-damaged" / "run.json").write_text("{")
+    assert newest_run(runs) == other
+    assert newest_run(runs, "one") == two
+    assert newest_run(runs, "one", file="a/eval.yaml") == one
+    assert newest_run(runs, model="big") == two
+    assert newest_run(runs, "none") is None
+    assert newest_run(runs / "nowhere") is None
+
+
+def test_a_run_is_found_by_folder_file_id_prefix_or_latest(runs):
+    one, two = stored(runs, id="20260101-a"), stored(runs, id="20260202-b")
+    (one / "results.json").write_text("{}")
+    assert find_run(str(one)) == one
+    assert find_run(str(one / "results.json")) == one
+    assert find_run("20260101-a", [runs]) == one
+    assert find_run("20260202", [runs]) == two
+    assert find_run("latest", [runs]) == two
+    with pytest.raises(UsageError, match="is the start of 2 runs: 20260101-a, 20260202-b"):
+        find_run("2026", [runs])
+    with pytest.raises(UsageError, match="no run '20260101-x'; did you mean '20260101-a'"):
+        find_run("20260101-x", [runs])
+    for nothing in ("", "../runs/20260101-a", "nowhere/results.json"):
+        with pytest.raises(UsageError, match="no run"):
+            find_run(nothing, [runs])
+    with pytest.raises(UsageError, match="there are no runs"):
+        find_run("latest", [runs / "nowhere"])
+
+
+def test_a_probe_leaves_nothing_and_tells_what_is_wrong(tmp_path):
+    probe(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreError, match="nothing was run"):
+        probe(tmp_path / "nowhere")
+
+
+def test_a_second_run_on_one_folder_is_refused(runs):
+    path = stored(runs)
+    with RunFolder.open(path), pytest.raises(StoreError, match="another run is writing it"):
+        RunFolder.open(path)
+
+
+def test_a_run_that_is_copied_while_it_goes_on_can_be_read(runs, tmp_path):
+    with RunFolder.create(runs, a_run(tasks=["a"])) as folder:
+        folder.append(a_result("a"))
+        shutil.copytree(folder.path, tmp_path / "copy")
+    run = read_run(tmp_path / "copy")
+    assert len(run.results) == 1
+    assert not run.complete

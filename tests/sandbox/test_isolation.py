@@ -1,0 +1,184 @@
+"""A program behind a fence sees and reaches only what it was given; what holds it is recorded, never assumed."""
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from waza.sandbox import landlock
+from waza.sandbox.process import available_isolation, base_environment, run_program
+
+HERE = available_isolation()
+CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5); print('connected')"
+fenced = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.skipif(kind not in HERE, reason=f"{kind} is not available here"))
+        for kind in ("landlock", "bwrap")
+    ],
+)
+
+
+def needs_landlock(version):
+    return pytest.mark.skipif(landlock.abi() < version, reason=f"the kernel has Landlock {landlock.abi()}")
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (folder / "given.txt").write_text("given")
+    (tmp_path / "secret.txt").write_text("secret")
+    return folder
+
+
+@pytest.fixture
+def listener():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        yield sock.getsockname()[1]
+
+
+def run(kind, *argv, workspace, **options):
+    env = base_environment({}, home=workspace)
+    options = {"writable": [workspace], "timeout_s": 60, **options}
+    return run_program([*map(str, argv)], cwd=workspace, env=env, isolation=kind, **options)
+
+
+def python(kind, script, *argv, **options):
+    return run(kind, sys.executable, "-I", "-c", textwrap.dedent(script), *argv, **options)
+
+
+def test_without_isolation_everything_is_in_reach(workspace, listener):
+    assert run("none", "cat", "../secret.txt", workspace=workspace).stdout.text == "secret"
+    assert python("none", CONNECT, listener, workspace=workspace).stdout.text == "connected\n"
+    assert run("none", "true", workspace=workspace).isolation == "none"
+
+
+@fenced
+def test_the_workspace_can_be_read_and_changed(kind, workspace):
+    script = "cat given.txt; echo new > made.txt; mkdir -p a/b; mv made.txt a/b/; rm given.txt; ln -s a l"
+    done = run(kind, "sh", "-c", script, workspace=workspace)
+    assert done.ok, done
+    assert done.stdout.text == "given"
+    assert (workspace / "a/b/made.txt").read_text() == "new\n"
+    assert not (workspace / "given.txt").exists()
+
+
+@fenced
+def test_what_lies_outside_is_out_of_reach(kind, workspace, tmp_path):
+    (workspace / "link").symlink_to(tmp_path / "secret.txt")
+    for path in ("../secret.txt", tmp_path / "secret.txt", "link", f"/proc/self/root{tmp_path}/secret.txt"):
+        done = run(kind, "cat", path, workspace=workspace)
+        assert (done.exit_code, done.stdout.text) == (1, "")
+    run(kind, "sh", "-c", "echo x > ../planted.txt; echo x > ../secret.txt; rm ../secret.txt", workspace=workspace)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.txt", "workspace"]
+    assert (tmp_path / "secret.txt").read_text() == "secret"
+
+
+@fenced
+def test_a_readable_folder_can_be_read_and_not_changed(kind, workspace, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("data")
+    options = {"workspace": workspace, "readable": [tmp_path / "data"]}
+    assert run(kind, "cat", "../data/file", **options).stdout.text == "data"
+    assert not run(kind, "sh", "-c", "echo x > ../data/file", **options).ok
+    assert (tmp_path / "data" / "file").read_text() == "data"
+
+
+@fenced
+def test_the_folder_it_starts_in_can_be_read_and_not_changed(kind, workspace):
+    assert run(kind, "cat", "given.txt", workspace=workspace, writable=[]).stdout.text == "given"
+    assert not run(kind, "sh", "-c", "echo x > given.txt", workspace=workspace, writable=[]).ok
+
+
+@fenced
+def test_ordinary_programs_run(kind, workspace):
+    assert python(kind, "import json, ssl, sqlite3; print('ran')", workspace=workspace).stdout.text == "ran\n"
+    script = "head -c 9 /dev/zero | wc -c > /dev/null; mktemp > /dev/null; env | grep -q HOME"
+    assert run(kind, "bash", "-c", script, workspace=workspace).ok
+
+
+@fenced
+def test_how_a_program_ends_is_told_as_without_it(kind, workspace):
+    assert run(kind, "sh", "-c", "exit 3", workspace=workspace).exit_code == 3
+    assert run(kind, "sh", "-c", "kill -SEGV $$", workspace=workspace).signal == 11
+    assert run(kind, "sh", "-c", "sleep 60", workspace=workspace, timeout_s=0.5).timed_out
+    assert "not found" in run(kind, "no-such-program", workspace=workspace).error
+    script = workspace / "lost"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    assert run(kind, script, workspace=workspace).trouble
+
+
+@fenced
+def test_what_holds_a_program_is_recorded(kind, workspace):
+    done = run(kind, "true", workspace=workspace)
+    assert done.isolation.startswith(kind)
+    assert done.isolation != run(kind, "true", workspace=workspace, network=True).isolation
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("landlock", marks=needs_landlock(4)),
+        pytest.param("bwrap", marks=pytest.mark.skipif("bwrap" not in HERE, reason="bwrap is not available here")),
+    ],
+)
+def test_the_network_is_closed_unless_asked_for(kind, workspace, listener):
+    closed = python(kind, CONNECT, listener, workspace=workspace)
+    assert closed.exit_code == 1
+    assert "Error" in closed.stderr.text
+    assert python(kind, CONNECT, listener, workspace=workspace, network=True).stdout.text == "connected\n"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("landlock", marks=needs_landlock(6)),
+        pytest.param("bwrap", marks=pytest.mark.skipif("bwrap" not in HERE, reason="bwrap is not available here")),
+    ],
+)
+def test_processes_outside_cannot_be_signalled_or_read(kind, workspace):
+    other = subprocess.Popen(["sleep", "60"], env={"SECRET": "canary"})
+    try:
+        attack = f"kill -0 {other.pid} && echo signalled; cat /proc/{other.pid}/environ"
+        assert run("none", "sh", "-c", attack, workspace=workspace).stdout.text == "signalled\nSECRET=canary\0"
+        assert run(kind, "sh", "-c", attack, workspace=workspace).stdout.text == ""
+    finally:
+        other.kill()
+        other.wait()
+    done = run(kind, "sh", "-c", "kill -9 $PPID; echo still here", workspace=workspace)
+    assert (done.stdout.text, done.ok) == ("still here\n", True)
+
+
+@fenced
+def test_nothing_is_left_behind_a_fence_either(kind, workspace):
+    daemon = f"setsid sh -c 'while :; do date > {workspace}/mark; sleep 0.02; done' >/dev/null 2>&1 &"
+    assert run(kind, "sh", "-c", f"{daemon} sleep 0.3", workspace=workspace).ok
+    before = (workspace / "mark").stat().st_mtime_ns
+    subprocess.run(["sleep", "0.2"])
+    assert (workspace / "mark").stat().st_mtime_ns == before
+
+
+def test_an_isolation_that_is_not_known_is_refused(workspace):
+    with pytest.raises(ValueError, match="'docker' is unknown; known: none, landlock, bwrap"):
+        run("docker", "true", workspace=workspace)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ("landlock", "bwrap") if kind not in HERE] or ["all are here"])
+def test_an_isolation_that_cannot_be_had_is_refused_and_never_left_out(kind, workspace):
+    if len(HERE) == 3:
+        pytest.skip("every kind is available here")
+    with pytest.raises(ValueError, match=f"'{kind}' is not available.*here: none"):
+        run(kind, "touch", "it-ran", workspace=workspace)
+    assert not (workspace / "it-ran").exists()
+
+
+def test_no_isolation_is_always_available():
+    assert HERE[0] == "none"
+    assert os.name == "posix" or HERE == ("none",)

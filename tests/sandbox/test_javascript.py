@@ -1,0 +1,225 @@
+import json
+import random
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from canaries import SECRET, Canaries
+from test_patterns import gone
+
+from waza.sandbox.child import NoAnswer
+from waza.sandbox.javascript import CHILD, check_assertion, evaluate
+
+HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
+CONTEXT = HOSTILE["context"]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+ESCAPES = [
+    "require('fs').readFileSync({file}, 'utf8').includes({secret})",
+    "process.env.WAZA_CANARY === {secret}",
+    "Object.constructor('return process')().env.WAZA_CANARY === {secret}",
+    "(() => {{}}).constructor('return this')().process.mainModule.require('child_process').execSync('true')",
+    "globalThis.std.open({file}, 'r').readAsString().includes({secret})",
+    "std.getenv('WAZA_CANARY') === {secret}",
+    "os.exec(['sleep', '61.5'])",
+    "import('os').then(os => os.exec(['sleep', '61.5']))",
+    "import('{file}')",
+    "new XMLHttpRequest()",
+    "fetch('http://127.0.0.1:{port}/')",
+    "new WebSocket('ws://127.0.0.1:{port}/')",
+    "new Worker({file})",
+    "Bun.file({file})",
+    "Deno.readTextFileSync({file})",
+    "scriptArgs.length > 0",
+    "load({file})",
+    "print(1) === undefined",
+    "this.constructor.constructor('return process')()",
+    "eval('process')",
+    "Reflect.ownKeys(globalThis).some(key => /^(std|os|bjson|process|require|console|print)$/.test(key))",
+]
+BOMBS = [
+    "(() => { while (true); })()",
+    "(() => { try { while (true); } catch { return true } })()",
+    "/(a+)+$/.test('a'.repeat(50000) + 'b')",
+    "new Proxy({}, {get() { while (true); }}).x",
+    "[3, 2, 1].sort(() => { while (true); })",
+    "JSON.stringify({toJSON() { while (true); }})",
+    "(() => { throw {toString() { while (true); }} })()",
+    "'a'.repeat(2 ** 30).length > 0",
+    "(() => { const all = []; for (;;) all.push('x'.repeat(1e5)) })()",
+    "[...Array(1e9)].length > 0",
+    "new Uint8Array(2e9).length > 0",
+    "Array(2 ** 32 - 1).fill(0).length > 0",
+    "(() => { let s = 'x'; for (;;) s += s })()",
+]
+
+
+def outcome(source, missing=None):
+    return evaluate([source], CONTEXT, missing)[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "ok"),
+    [
+        ("output.length > 50", True),
+        ("output.includes('world')", True),
+        ("outcome['status'] === 'ok' && outcome.n === 3", True),
+        ("tool_calls.some(call => call.name === 'bash')", True),
+        ("errors.length === 0", True),
+        ("duration_ms < 60000", True),
+        ("/def \\w+/.test(output)", True),
+        ("typeof require === 'undefined' && typeof process === 'undefined'", True),
+        ("{a: 1}", True),
+        ("[]", True),
+        ("True && !False", True),
+        ("10n", True),
+        ("1 // one", True),
+        ("(() => {\n  return true\n})()", True),
+        ("0", False),
+        ("''", False),
+        ("NaN", False),
+        ("null", False),
+        ("undefined", False),
+        ("0n", False),
+        ("-0", False),
+    ],
+)
+def test_truth_is_javascripts(source, ok):
+    check_assertion(source)
+    assert outcome(source) == (ok, "")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("what language is this, anyways?", "column 6: Unexpected identifier 'language'"),
+        ("1 +", "column 4: the expression ends too early"),
+        ("(1", "column 3: the expression ends too early"),
+        ("(1 +\n+", "line 2, column 2: the expression ends too early"),
+        ("var x = 1", "column 1: unexpected token in expression: 'var'"),
+        ("a; b", "column 2"),
+        ("1); globalThis.x = 1; (1", "column 2: Unexpected token ')'"),
+        ("1]; [1", "column 2"),
+        ("...output", "column 1"),
+        ("await output", "column"),
+        ("yield 1", "column"),
+        ("1 /* never closed", "comment"),
+        ("", "blank"),
+        ("\n ", "blank"),
+        ("// nothing", "too early"),
+        ("1" * 10_001, "at most 10000 characters"),
+        ("'\0'", "NUL"),
+        ("'\ud800'", "half characters"),
+        ("(" * 4000 + "1" + ")" * 4000, ""),
+    ],
+)
+def test_what_is_not_one_expression_is_refused_with_its_place(source, words):
+    with pytest.raises(ValueError) as refusal:
+        check_assertion(source)
+    assert words in str(refusal.value)
+
+
+def test_looking_whether_an_assertion_compiles_does_not_run_it():
+    check_assertion("(() => { while (true); })()")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("null.x", "raised TypeError: cannot read property 'x' of null"),
+        ("ouput.length", "raised ReferenceError: ouput is not defined; did you mean 'output'?"),
+        ("output = 1", "raised TypeError: 'output' is read-only"),
+        ("outcome.n = 5", "raised TypeError: 'n' is read-only"),
+        ("fresh = 1", "raised ReferenceError"),
+        ("(() => { throw 'plain' })()", "raised plain"),
+        ("(f => f(f))(f => f(f))", "raised RangeError"),
+        ("() => true", "the result is a function, which is always true; did you forget to call it?"),
+        ("output.trim", "did you forget to call it?"),
+        ("(async () => false)()", "a promise"),
+    ],
+)
+def test_what_gives_no_value_does_not_hold_and_says_why(source, words):
+    ended = outcome(source)
+    assert ended.ok is False
+    assert words in ended.message
+
+
+@linux
+def test_no_escape_reaches_a_file_a_variable_a_process_or_a_socket(tmp_path, monkeypatch):
+    monkeypatch.setenv("WAZA_CANARY", SECRET)
+    CHILD.close()
+    evaluate(["1"], {})
+    canaries = Canaries(tmp_path)
+    blanks = {"file": json.dumps(str(canaries.file)), "secret": json.dumps(SECRET), "port": canaries.port}
+    for source in ESCAPES:
+        assert outcome(source.format(**blanks)).ok is False, source
+    assert canaries.reached() == []
+
+
+def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ends = {source: outcome(source) for source in BOMBS}
+    grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert {source: ended for source, ended in ends.items() if ended.ok} == {}
+    undecided = [ended.message for ended in ends.values() if ended.ok is None]
+    assert len(undecided) >= 10
+    assert all(message.startswith(("ran out of time", "ran out of memory")) for message in undecided)
+    assert grown_kb < 50_000
+    assert outcome("1").ok
+
+
+@linux
+def test_a_child_that_does_not_come_back_is_killed():
+    evaluate(["1"], {})
+    pid = CHILD.pid
+    assert not gone(pid, within_s=0.1)
+    with pytest.raises(NoAnswer, match=r"ran out of time \(0.2 s\)"):
+        CHILD.ask({"source": "(() => { while (true); })()", "context": "{}", "missing": [], "limit_s": 60}, 0.2)
+    assert gone(pid)
+    assert outcome("1").ok
+
+
+def test_the_order_of_assertions_never_matters():
+    sources = ["globalThis.x = 1", "typeof x === 'undefined'", "Array.prototype.some = 1", "[1].some(n => n)", "output"]
+    expected = {source: outcome(source) for source in sources}
+    assert expected["typeof x === 'undefined'"].ok
+    for seed in range(10):
+        shuffled = random.Random(seed).sample(sources, len(sources))
+        assert dict(zip(shuffled, evaluate(shuffled, CONTEXT), strict=True)) == expected
+
+
+def test_a_name_without_evidence_makes_undecided_only_what_reads_it():
+    missing = {"tool_calls": "nobody looked"}
+    for source in (
+        "tool_calls.length === 0",
+        "typeof tool_calls",
+        "(() => { try { tool_calls } catch {} return 1 })()",
+    ):
+        assert outcome(source, missing) == (None, "nobody looked")
+    assert outcome("output !== 'tool_calls'", missing) == (True, "")
+
+
+def test_odd_data_is_no_trouble():
+    dirty = {"output": "a\ud800\0\u2028", "outcome": {"__proto__": 1, "nan": float("nan"), "\udfff": 2**70}}
+    sources = ["output === 'a\\ufffd\\0\\u2028'", "outcome.nan === null", "outcome['\\ufffd'] > 1e21"]
+    assert evaluate(sources, dirty) == [(True, "")] * 3
+
+
+def test_large_data_is_no_trouble():
+    events = [{"type": "tool", "content": "x" * 100, "number": number} for number in range(20_000)]
+    big = {"output": "x" * 10_000_000, "transcript": events}
+    assert evaluate(["output.length === 1e7 && transcript.at(-1).number === 19999"], big) == [(True, "")]
+
+
+def test_a_machine_without_the_engine_is_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "quickjs", None)
+    with pytest.raises(ValueError, match=r"pip install 'waza\[js\]'"):
+        check_assertion("1")
+
+
+def test_a_process_that_used_assertions_ends_by_itself_and_says_nothing():
+    script = "from waza.sandbox.javascript import evaluate; assert evaluate(['1'], {})[0].ok"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

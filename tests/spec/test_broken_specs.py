@@ -1,0 +1,120 @@
+"""Whatever is written, the answer is a list of problems with places; never a traceback."""
+
+import copy
+import json
+import os
+import random
+
+import pytest
+
+from waza.spec.load import read_spec
+from waza.spec.yaml12 import read_yaml
+
+BASE = """
+name: suite
+description: text
+skill: s
+version: "1"
+config: {executor: mock, trials_per_task: 2, timeout_seconds: 5, workers: 2, model: m, group_by: tags, pass_rule: 0.5}
+hooks: {before_run: [{command: "echo 'a b'", exit_codes: [0], error_on_fail: true}]}
+inputs: {who: Ada}
+metrics: [{name: task_completion, threshold: 0.5, weight: 2}]
+graders:
+  - {type: text, name: t, weight: 2, config: {contains: [a], regex_match: ["a+"]}}
+  - {type: code, name: c, assertions: ["len(output) > 1"]}
+  - {type: file, name: f, config: {must_exist: [a.txt], content_patterns: [{path: b, must_match: [x]}]}}
+  - {type: tool_calls, name: tc, config: {expect: [{tool: bash, args: {command: {regex: ls}}, count: {min: 1}}]}}
+  - {type: json_schema, name: j, config: {schema: {type: object}}}
+tasks:
+  - id: one
+    tags: [x]
+    inputs: {prompt: "hi {{who}}", files: [{path: a, content: b}], environment: {A: b}, follow_up_prompts: [more]}
+    expected: {output_contains: [a], behavior: {max_tokens: 5}, outcomes: [{type: task_completed}], max_steps: 3}
+    mock: {output: x, tool_events: [{tool_name: bash, args: {}}], trials: [{output: y}]}
+  - {id: two, prompt: x, graders: [t], timeout_seconds: 3, golden: true}
+"""
+NASTY = [None, True, 0, -1, 1e308, float("nan"), "", " ", "\x00", "💥", "../../x", "a" * 300, [], {}, [[]], [None]]
+NASTY += [{"a": {"b": []}}, "{{", "(", "[a", "*", 10**30, "__class__", ["x", 1], {"type": "text"}, "~", ".inf"]
+
+
+def places(tree, path=()):
+    yield path
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from places(value, (*path, key))
+    elif isinstance(tree, list):
+        for index, value in enumerate(tree):
+            yield from places(value, (*path, index))
+
+
+def plain(tree):
+    if isinstance(tree, dict):
+        return {key: plain(value) for key, value in tree.items()}
+    return [plain(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def broken(rng, base):
+    """One broken spec: values replaced, keys renamed, parts removed or doubled, or the text itself damaged."""
+    tree = copy.deepcopy(base)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        path = rng.choice([path for path in places(tree) if path])
+        parent = tree
+        for step in path[:-1]:
+            parent = parent[step]
+        last = path[-1]
+        match rng.randrange(4):
+            case 0:
+                parent[last] = copy.deepcopy(rng.choice(NASTY))
+            case 1 if isinstance(parent, dict):
+                parent[rng.choice(["x", "", "type", "config", str(last)[1:], str(last) + "s", "é"])] = parent.pop(last)
+            case 2:
+                del parent[last]
+            case _:
+                parent[last] = [parent[last], copy.deepcopy(rng.choice(NASTY))]
+        if not tree:
+            break
+    text = json.dumps(tree, indent=1)
+    if rng.random() < 0.3:
+        at = rng.randrange(len(text))
+        text = (
+            text[:at]
+            + rng.choice(["\t", "'", '"', "{", "]", ": ", "\n- ", "&a ", "*a", "!!x ", "\x01", "%", "#"])
+            + text[at:]
+        )
+    return text
+
+
+def run_campaign(tmp_path, count):
+    base = plain(read_yaml(BASE, "base"))
+    (tmp_path / ".waza.yaml").touch()
+    file = tmp_path / "eval.yaml"
+    rng = random.Random(11)
+    refused = 0
+    for number in range(count):
+        text = broken(rng, base)
+        file.write_text(text)
+        _, problems = read_spec(file)
+        errors = [problem for problem in problems if problem.severity == "error"]
+        refused += bool(errors)
+        for problem in errors:
+            assert problem.file and problem.line >= 1 and problem.column >= 1, f"#{number} {problem!r}\n{text}"
+            assert problem.message, text
+    return refused
+
+
+@pytest.mark.timeout(300)
+def test_broken_specs_give_messages_with_places(tmp_path):
+    count = int(os.environ.get("WAZA_BROKEN_SPECS", "1500"))
+    assert run_campaign(tmp_path, count) > count * 0.7
+
+
+@pytest.mark.campaign
+def test_10_000_broken_specs_give_messages_with_places(tmp_path):
+    assert run_campaign(tmp_path, 10_000) > 7_000
+
+
+def test_the_unbroken_spec_is_accepted(tmp_path):
+    (tmp_path / ".waza.yaml").touch()
+    (tmp_path / "eval.yaml").write_text(BASE)
+    _, problems = read_spec(tmp_path / "eval.yaml")
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []

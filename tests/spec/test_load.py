@@ -1,0 +1,246 @@
+"""A suite means what its author wrote."""
+
+import json
+import textwrap
+
+import pytest
+
+from waza.errors import UsageError
+from waza.spec.load import load_spec
+
+
+def suite(tmp_path, text, **files):
+    (tmp_path / ".waza.yaml").touch()
+    for name, content in files.items():
+        path = tmp_path / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(content))
+    (tmp_path / "eval.yaml").write_text(textwrap.dedent(text))
+    return load_spec(tmp_path)
+
+
+def names(spec, task):
+    return [grader.name for grader in spec.graders[task]]
+
+
+def test_a_task_gets_all_suite_graders_and_its_own(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        graders:
+          - {type: text, name: one, config: {contains: [a]}}
+          - {type: text, name: two, config: {contains: [b]}}
+        tasks:
+          - {id: plain, prompt: x}
+          - id: more
+            prompt: x
+            graders: [{type: text, name: own, config: {contains: [c]}}]
+            expected: {output_contains: [d]}
+        """,
+    )
+    assert names(spec, "plain") == ["one", "two"]
+    assert names(spec, "more") == ["one", "two", "own", "output_contains"]
+
+
+def test_a_task_that_names_graders_gets_just_those_and_check_says_so(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        graders:
+          - {type: text, name: one, config: {contains: [a]}}
+          - {type: text, name: two, config: {contains: [b]}}
+        tasks:
+          - id: chooses
+            prompt: x
+            expected:
+              graders: [two, {type: text, name: inline, config: {contains: [c]}}]
+        """,
+    )
+    assert names(spec, "chooses") == ["two", "inline"]
+    assert any("do not apply to it: one" in str(note) for note in spec.notes)
+
+
+def test_tasks_come_from_globs_lists_inline_and_datasets(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        graders: [{type: text, config: {contains: [a]}}]
+        tasks:
+          - "tasks/**/*.yaml"
+          - task_files: ["more/*.yaml"]
+          - {id: inline, prompt: x}
+        tasks_from: rows.csv
+        """,
+        tasks__deep__a_dot_yaml="{id: a, prompt: x}",
+        more__b_dot_yaml="{name: B, prompt: x}",
+        rows_dot_csv='id,prompt,expected.output_contains\nc,"Up, or down?",up\n',
+    )
+    assert [task.id for task in spec.tasks] == ["a", "B", "inline", "c"]
+    assert names(spec, "c") == ["text", "output_contains"]
+
+
+def test_a_dataset_row_may_hold_any_field_and_values_for_the_prompt(tmp_path):
+    row = {
+        "prompt": "Capital of {{country}}?",
+        "country": "France",
+        "tags": ["geo"],
+        "timeout_seconds": 5,
+        "expected": {"output_contains": ["Paris"]},
+    }
+    spec = suite(tmp_path, "tasks_from: rows.jsonl", rows_dot_jsonl=json.dumps(row) + "\n")
+    [task] = spec.tasks
+    assert (task.id, task.prompt, task.tags, task.timeout_s) == ("row-1", "Capital of France?", ["geo"], 5)
+
+
+def test_rows_outside_the_range_are_left_out(tmp_path):
+    rows = "".join(
+        json.dumps({"id": f"r{n}", "prompt": "x", "expected.output_contains": ["x"]}) + "\n" for n in range(1, 6)
+    )
+    spec = suite(tmp_path, "tasks_from: rows.jsonl\nrange: [2, 3]", rows_dot_jsonl=rows)
+    assert [task.id for task in spec.tasks] == ["r2", "r3"]
+
+
+def test_a_misspelt_column_is_refused_not_ignored(tmp_path):
+    with pytest.raises(Exception, match=r"did you mean 'expected\.output_contains'"):
+        suite(
+            tmp_path,
+            "graders: [{type: text, config: {contains: [a]}}]\ntasks_from: rows.csv",
+            rows_dot_csv="prompt,expcted.output_contains\nhi,x\n",
+        )
+
+
+def test_inputs_of_the_suite_fill_prompts_and_stay_data(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        inputs: {city: Oslo, trick: "{{city}}"}
+        graders: [{type: text, config: {contains: [a]}}]
+        tasks:
+          - id: a
+            inputs: {prompt: "In {{city}}: {{trick}} and ${{ github.sha }}", follow_up_prompts: ["And {{city}}?"]}
+        """,
+    )
+    assert spec.tasks[0].prompt == "In Oslo: {{city}} and ${{ github.sha }}"
+    assert spec.tasks[0].follow_up_prompts == ["And Oslo?"]
+
+
+def test_fixtures_prompt_files_and_context_folders_are_found_when_the_suite_is_loaded(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        graders: [{type: text, config: {contains: [a]}}]
+        tasks: ["tasks/*.yaml"]
+        """,
+        tasks__a_dot_yaml="""
+                id: a
+                inputs:
+                  prompt_file: ask.md
+                  files: [{path: data/in.csv}, {path: new.txt, content: hello}]
+                  context: {fixture: seeds}
+                """,
+        tasks__ask_dot_md="Please.",
+        fixtures__data__in_dot_csv="1",
+        seeds__one_dot_txt="1",
+    )
+    [task] = spec.tasks
+    assert task.prompt == "Please."
+    assert [file.path for file in task.files] == ["data/in.csv", "new.txt", "one.txt"]
+
+
+def test_a_disabled_task_is_left_out(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        graders: [{type: text, config: {contains: [a]}}]
+        tasks: [{id: a, prompt: x}, {id: b, prompt: x, enabled: false}]
+        """,
+    )
+    assert [task.id for task in spec.tasks] == ["a"]
+
+
+def test_the_project_fills_in_what_a_suite_does_not_say(tmp_path):
+    (tmp_path / ".waza.yaml").write_text("defaults: {engine: mock, model: m1, timeout: 7, workers: 3}\n")
+    (tmp_path / "eval.yaml").write_text(
+        "config: {model: m2}\ngraders: [{type: text, config: {contains: [a]}}]\ntasks: [{id: a, prompt: x}]\n"
+    )
+    spec = load_spec(tmp_path)
+    assert (spec.config.model, spec.config.workers, spec.tasks[0].timeout_s) == ("m2", 3, 7)
+    assert type(spec.engine()).__name__ == "MockEngine"
+
+
+def test_a_suite_without_an_engine_loads_and_run_says_which_there_are(tmp_path):
+    spec = suite(tmp_path, "graders: [{type: text, config: {contains: [a]}}]\ntasks: [{id: a, prompt: x}]")
+    with pytest.raises(UsageError, match=r"no engine: name one with --engine or config.executor; known: .*mock"):
+        spec.engine()
+
+
+def test_files_written_for_the_original_load_with_notes(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        name: old
+        schemaVersion: "1.2"
+        version: 1.0
+        skill: my-skill
+        baseline: true
+        config: {trials_per_task: 1, timeout_seconds: 300, executor: copilot-sdk, model: m, max_attempts: 2}
+        metrics: [{name: quality, weight: 1.0, threshold: 0.8}]
+        tasks:
+          - id: a
+            inputs: {prompt: x}
+            expected: {outcomes: [{type: task_completed}], should_trigger: true}
+            requirements: []
+        """,
+    )
+    notes = "\n".join(map(str, spec.notes))
+    for expected in (
+        "this version has no engine 'copilot-sdk'",
+        "'quality' names no grader and no tag; it is computed as task_completion",
+        "enforced here, ignored by the original: expected.outcomes, expected.should_trigger, metrics: quality",
+        "only infrastructure errors are tried again",
+        "skill 'my-skill' was not found in this project",
+        "this version runs one pass",
+    ):
+        assert expected in notes
+
+
+def test_a_doubled_backslash_is_named(tmp_path):
+    spec = suite(tmp_path, "graders: [{type: text, config: {regex_match: ['a\\\\s*b']}}]\ntasks: [{id: a, prompt: x}]")
+    assert any("looks for a backslash" in str(note) for note in spec.notes)
+
+
+def test_two_graders_with_one_name_are_named(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        graders: [{type: text, name: same, config: {contains: [a]}}]
+        tasks: [{id: a, prompt: x, graders: [{type: text, name: same, config: {contains: [b]}}]}]
+        """,
+    )
+    assert any("the second shows as 'same#2'" in str(note) for note in spec.notes)
+
+
+def test_mock_yaml_beside_the_suite_scripts_its_tasks(tmp_path):
+    spec = suite(
+        tmp_path,
+        "graders: [{type: text, config: {contains: [a]}}]\ntasks: [{id: greet-1, prompt: x}, {id: other, prompt: x}]",
+        mock_dot_yaml="default: {output: dunno}\ntasks: {'greet-*': {output: hello}}\n",
+    )
+    assert [task.mock for task in spec.tasks] == [{"output": "hello"}, {"output": "dunno"}]
+
+
+def test_select_takes_globs_on_ids_and_tags(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        graders: [{type: text, config: {contains: [a]}}]
+        tasks:
+          - {id: greet-1, prompt: x, tags: [smoke]}
+          - {id: greet-2, prompt: x}
+          - {id: other, prompt: x, tags: [smoke]}
+        """,
+    )
+    assert [task.id for task in spec.select(["greet-*"]).tasks] == ["greet-1", "greet-2"]
+    assert [task.id for task in spec.select(["greet-*"], ["smoke"]).tasks] == ["greet-1"]
+    with pytest.raises(UsageError, match="no task fits nothing; tasks: greet-1, greet-2, other"):
+        spec.select(["nothing"])
