@@ -25,6 +25,7 @@ class Folder:
     def __init__(self, kind: str, suffix: str) -> None:
         self.kind = kind
         self.suffix = suffix
+        self._loaded: dict[str, Any] = {}
 
     def built_in(self) -> list[str]:
         """Return the names of the files in the folder, sorted."""
@@ -40,10 +41,13 @@ class Folder:
 
     def load(self, name: str) -> Any:
         """Return the class called `name`; raise UsageError with the nearest name if there is none."""
+        if name in self._loaded:
+            return self._loaded[name]
         folded = _folded(name)
         if folded in self.built_in():
             module = importlib.import_module(f"waza.{self.kind}.{folded}")
-            return getattr(module, _class_name(folded, self.suffix))
+            self._loaded[name] = getattr(module, _class_name(folded, self.suffix))
+            return self._loaded[name]
         if entry := _entries(self.kind).get(name):
             return entry.load()
         noun = self.kind.removesuffix("s")

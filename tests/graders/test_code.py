@@ -74,7 +74,7 @@ def test_an_assertion_that_raises_is_a_failed_check_that_says_so():
     assert "did you mean 'output'?" in verdict.feedback
 
 
-@pytest.mark.parametrize(("language", "bomb"), [("python", "10 ** 10 ** 10"), ("javascript", "'a'.repeat(2 ** 30)")])
+@pytest.mark.parametrize(("language", "bomb"), [("python", "10 ** 10 ** 10"), ("javascript", "'a'.repeat(5e8)")])
 def test_an_assertion_that_runs_out_of_memory_is_undecided(language, bomb):
     verdict = grade(bomb, language=language)
     assert (verdict.status, verdict.score) == ("error", 0.0)
@@ -102,10 +102,10 @@ def test_observed_and_none_is_not_the_same_as_not_recorded():
 
 def test_every_assertion_that_cannot_be_read_is_refused_with_its_place():
     with pytest.raises(ValidationError) as refusal:
-        CodeGrader(assertions=["1 == 1", "a b", "output = 1", " "])
+        CodeGrader(assertions=["1 == 1", "len(", "output = 1", " "])
     errors = [(error["loc"][:2], error["msg"]) for error in refusal.value.errors()]
     assert errors == [
-        (("assertions", 1), "Value error, column 1: invalid syntax"),
+        (("assertions", 1), "Value error, column 4: '(' was never closed"),
         (("assertions", 2), "Value error, column 1: an assignment cannot be checked; did you mean '=='?"),
         (("assertions", 3), "Value error, an assertion must not be blank"),
     ]

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from results_made import a_grade, a_result, a_run
 
+from results_made import a_grade, a_result, a_run
 from waza.model import Check, SkillInvocation, ToolEvent, Trace, Usage
 from waza.reports.json import JsonReport
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from results_made import FailingDisk, a_result, a_run
 
+from results_made import FailingDisk, a_result, a_run
 from waza.errors import StoreError
 from waza.model import Result
 from waza.results.disk import write_atomically

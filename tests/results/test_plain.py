@@ -5,8 +5,8 @@ import json
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from results_made import a_result
 
+from results_made import a_result
 from waza.model import Trace
 from waza.results.plain import MAX_DEPTH, encode, encode_shallow, plain
 

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote_to_bytes
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from results_made import a_grade, a_result, a_run
 
+from results_made import a_grade, a_result, a_run
 from waza.model import Check, Trace
 from waza.results.journal import Note
 from waza.results.redact import Redactor, forms_of, secrets_in

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from results_made import a_grade, a_result, a_run
 
+from results_made import a_grade, a_result, a_run
 from waza.model import Trace, Usage
 from waza.results.scores import std_dev, wilson
 from waza.results.summary import shown_names, summarize, summarize_tasks

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from pathlib import Path
 
 SECRET = "canary-5f2c"
@@ -53,3 +54,16 @@ class Canaries:
             if int(fields[1]) == os.getpid() and fields[0] != "Z":
                 children.add(int(stat.parent.name))
         return children
+
+
+def gone(pid: int, within_s: float = 10) -> bool:
+    """Say whether a process has ended (a zombie has)."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from canaries import SECRET, Canaries
-from test_patterns import gone
+from canaries import SECRET, Canaries, gone
 
 from waza.sandbox.child import NoAnswer
 from waza.sandbox.javascript import CHILD, check_assertion, evaluate
@@ -40,20 +39,18 @@ ESCAPES = [
     "Reflect.ownKeys(globalThis).some(key => /^(std|os|bjson|process|require|console|print)$/.test(key))",
 ]
 BOMBS = [
-    "(() => { while (true); })()",
     "(() => { try { while (true); } catch { return true } })()",
     "/(a+)+$/.test('a'.repeat(50000) + 'b')",
     "new Proxy({}, {get() { while (true); }}).x",
-    "[3, 2, 1].sort(() => { while (true); })",
-    "JSON.stringify({toJSON() { while (true); }})",
     "(() => { throw {toString() { while (true); }} })()",
-    "'a'.repeat(2 ** 30).length > 0",
-    "(() => { const all = []; for (;;) all.push('x'.repeat(1e5)) })()",
-    "[...Array(1e9)].length > 0",
+    "'a'.repeat(5e8).length > 0",
+    "(() => { const all = []; for (;;) all.push('x'.repeat(1e6)) })()",
+    "(() => { let s = 'x'; for (;;) s += s })()",
     "new Uint8Array(2e9).length > 0",
     "Array(2 ** 32 - 1).fill(0).length > 0",
-    "(() => { let s = 'x'; for (;;) s += s })()",
 ]
+UNSTOPPABLE = "String(3n ** 600000n).length > 0"
+"""One native operation of many seconds, in which the engine does not look at its clock."""
 
 
 def outcome(source, missing=None):
@@ -162,10 +159,8 @@ def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     ends = {source: outcome(source) for source in BOMBS}
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert {source: ended for source, ended in ends.items() if ended.ok} == {}
-    undecided = [ended.message for ended in ends.values() if ended.ok is None]
-    assert len(undecided) >= 10
-    assert all(message.startswith(("ran out of time", "ran out of memory")) for message in undecided)
+    assert {source: ended for source, ended in ends.items() if ended.ok is not None} == {}
+    assert all(ended.message.startswith(("ran out of time", "ran out of memory")) for ended in ends.values())
     assert grown_kb < 50_000
     assert outcome("1").ok
 
@@ -175,8 +170,8 @@ def test_a_child_that_does_not_come_back_is_killed():
     evaluate(["1"], {})
     pid = CHILD.pid
     assert not gone(pid, within_s=0.1)
-    with pytest.raises(NoAnswer, match=r"ran out of time \(0.2 s\)"):
-        CHILD.ask({"source": "(() => { while (true); })()", "context": "{}", "missing": [], "limit_s": 60}, 0.2)
+    with pytest.raises(NoAnswer, match=r"ran out of time \(0\.5 s\)"):
+        CHILD.ask({"source": UNSTOPPABLE, "context": "{}", "missing": []}, 0.5)
     assert gone(pid)
     assert outcome("1").ok
 

@@ -5,13 +5,13 @@ import pickle
 import re
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import re2
 import regex
+from canaries import gone
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -23,19 +23,6 @@ HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "asser
 BOMBS = [(bomb["pattern"], eval(bomb["text_python"])) for bomb in HOSTILE["regex_bomb"]]
 LOOKAROUND_BOMB = r"(?!z)(a|a)*$", "a" * 40 + "b"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-
-
-def gone(pid: int, within_s: float = 10) -> bool:
-    """Say whether a process has ended (a zombie has)."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def run_script(script: str, **how) -> subprocess.CompletedProcess:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,11 @@ import click
 
 from waza.cli import COMMANDS, cli
 from waza.engines._base import ENGINES
-from waza.errors import SpecError
+from waza.engines.mock import MockFile
+from waza.errors import Problem, SpecError
 from waza.graders._base import GRADERS
-from waza.sandbox.folders import SpecFolder
-from waza.spec.graders import build_grader
-from waza.spec.places import Place
+from waza.spec.load import read_spec
+from waza.spec.places import Place, parse, unmarked
 from waza.spec.reference import Page, engine_page, grader_page, page_of
 from waza.spec.shapes import (
     AgentShape,
@@ -37,7 +39,8 @@ _FILES = {
     ".waza.yaml": (ProjectShape,),
 }
 _YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.S | re.M)
-_NOT_THERE = ("is not there", "looked beside", "was not found")
+_GRADER = {"type": "text", "name": "polite", "config": {"contains": ["x"]}}
+_NOT_THERE = ("is not there", "no fixture", "was not found", "no task file fits")
 """An example may name a file that only the reader has."""
 
 
@@ -127,16 +130,32 @@ def _field_faults(page: Page) -> Iterator[str]:
 
 
 def _example_faults(example: str) -> Iterator[str]:
+    """Yield what is wrong with a YAML example: a list of graders, a suite, a task, or mock scripts, or part of one."""
     try:
         data: Any = read_yaml(example, "example")
     except SpecError as error:
         yield from map(str, error.problems)
         return
-    entries = data if isinstance(data, list) else data.get("graders", []) if isinstance(data, dict) else []
-    for index, entry in enumerate(entries):
-        if isinstance(entry, dict) and "type" in entry:
-            _, problems = build_grader(entry, Place("example", data, (index,)), SpecFolder("."))
-            yield from (str(p) for p in problems if not any(words in p.message for words in _NOT_THERE))
+    if isinstance(data, dict) and "default" in data:
+        problems = parse(MockFile, data, Place("example", data))[1]
+    else:
+        problems = _suite_problems(unmarked(data))
+    yield from (problem.message for problem in problems if not any(words in problem.message for words in _NOT_THERE))
+
+
+def _suite_problems(data: Any) -> list[Problem]:
+    """Return the mistakes in an example, made a whole suite by what it leaves out."""
+    suite: dict[str, Any] = {"graders": [_GRADER], "tasks": [{"id": "example", "prompt": "x"}]}
+    if isinstance(data, list):
+        suite["graders"] = data
+    elif isinstance(data, dict) and ("id" in data or "inputs" in data):
+        suite["tasks"] = [data]
+    elif isinstance(data, dict):
+        suite |= data
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "eval.yaml"
+        file.write_text(json.dumps(suite), encoding="utf-8")
+        return [problem for problem in read_spec(file)[1] if problem.severity == "error"]
 
 
 def _guide_faults(page: Path) -> Iterator[str]:

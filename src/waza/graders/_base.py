@@ -6,8 +6,10 @@ overrides `verdict`. Nothing here knows YAML: `waza.spec.graders` builds graders
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -54,9 +56,8 @@ class Grader(Options):
 
     @classmethod
     def type_name(cls) -> str:
-        """Return the YAML `type:`; the file's name for our own graders."""
-        module = cls.__module__
-        return module.rsplit(".", 1)[-1] if module.startswith("waza.graders.") else cls.__name__
+        """Return the YAML `type:`, which is the class's name in another dress: ToolCallsGrader is `tool_calls`."""
+        return _type_name(cls.__name__)
 
     def checks(self, trace: Trace) -> Iterable[Check]:
         """Yield one check per claim this grader makes about the trace."""
@@ -128,6 +129,11 @@ class Grader(Options):
             checks=checks or [],
             details=details or {},
         )
+
+
+@cache
+def _type_name(class_name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Grader")).lower()
 
 
 def tool_events(trace: Trace) -> list[ToolEvent]:

@@ -12,6 +12,7 @@ from waza.graders._text import excerpt
 from waza.results.disk import write_atomically
 from waza.sandbox.folders import SpecFolder
 
+_HOW_TO_WRITE = "`update_snapshots: true` writes it"
 Status = Literal["updated", "created", "unchanged"]
 
 
@@ -29,9 +30,11 @@ def place_of(snapshot: str, folder: SpecFolder, context_dir: str | None, *, crea
         return place
     try:
         return folder.find(snapshot)
-    except ValueError:
+    except ValueError as error:
         place = folder.place(snapshot)
-        if not create or not place.is_relative_to(folder.base):
+        if not create:
+            raise ValueError(f"{error}; {_HOW_TO_WRITE}") from None
+        if not place.is_relative_to(folder.base):
             raise
         return place
 
@@ -39,7 +42,7 @@ def place_of(snapshot: str, folder: SpecFolder, context_dir: str | None, *, crea
 def read_snapshot(place: Path, snapshot: str) -> bytes:
     """Return a snapshot's bytes; raise ValueError when it is not a file that can be read."""
     if not place.is_file():
-        raise ValueError(f"snapshot '{snapshot}' is not there, or is not a file")
+        raise ValueError(f"snapshot '{snapshot}' is not there or not a file; {_HOW_TO_WRITE}")
     try:
         return place.read_bytes()
     except OSError as error:

@@ -18,6 +18,8 @@ from pathlib import Path
 from waza.model import JSON
 
 START_LIMIT_S = 30.0
+HANDED_OVER_BYTES_PER_S = 10_000_000
+"""How fast a question reaches the worker even on a busy machine; the limit counts from then."""
 _PROGRAM = Path(__file__).with_name("child_program.py")
 _KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What Python may need to start at all; nothing else of our environment reaches the worker."""
@@ -71,7 +73,7 @@ class Child:
             for process in (self._process, None):
                 fresh = process is None
                 process = process or self._start()
-                answer, late = _exchange(process, line, limit_s)
+                answer, late = _exchange(process, line, limit_s + len(line) / HANDED_OVER_BYTES_PER_S)
                 if answer:
                     return json.loads(answer)  # type: ignore[no-any-return]
                 self.close()

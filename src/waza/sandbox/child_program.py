@@ -36,6 +36,7 @@ _RUN_JS = r"""(source, context, missing) => {
     if (value instanceof Promise) return answer("a promise");
     return answer(value ? "true" : "false");
   } catch (error) {
+    if (error === null) return answer("raised", "InternalError: no memory left to say what was thrown");
     return answer("raised", error instanceof Error ? `${error.name}: ${error.message}` : String(error));
   }
 }"""

@@ -55,6 +55,8 @@ def copy_workspace(files: Files, target: Path, limit: int = MAX_COPY_BYTES) -> l
 
 def _copy_file(source: Workspace, path: str, info: os.stat_result, place: Path, room: int) -> int:
     """Copy one file, at most `room` bytes, and return how many bytes it has."""
+    if info.st_size > room:
+        raise OSError(errno.EFBIG, "the workspace is too large to be copied", path)
     with source.open(f"./{path}") as file, place.open("xb") as copy:
         if _is_git_settings(path.lower().split("/")):
             size = copy.write(_harmless_settings(file))

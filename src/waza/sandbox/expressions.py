@@ -43,10 +43,12 @@ def read_expression(source: str) -> Expression:
     if len(source) > MAX_CHARS:
         raise ValueError(f"an assertion has at most {MAX_CHARS} characters, this one has {len(source)}")
     try:
-        tree = _parse(source)
-        _refuse_bombs_and_pauses(tree, source)
-        # Some misuses of `:=` are found only when names are resolved.
-        symtable.symtable(source, "<assertion>", "eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = _parse(source)
+            _refuse_bombs_and_pauses(tree, source)
+            # Some misuses of `:=` are found only when names are resolved.
+            symtable.symtable(source, "<assertion>", "eval")
         return _described(tree, source)
     except SyntaxError as error:
         raise ValueError(_at(error.lineno, error.offset, source, error.msg)) from None
@@ -56,9 +58,7 @@ def read_expression(source: str) -> Expression:
 
 def _parse(source: str) -> ast.Expression:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source, mode="eval")
+        return ast.parse(source, mode="eval")
     except SyntaxError:
         if sentence := _statement(source):
             raise ValueError(sentence) from None

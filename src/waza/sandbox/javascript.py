@@ -59,8 +59,8 @@ def _evaluate(source: str, context: str, missing: Mapping[str, str]) -> Outcome:
         return Outcome(None, str(reason))
     if kind == "missing":
         return Outcome(None, missing[text])
-    if text == "InternalError: out of memory":
-        return Outcome(None, "ran out of memory")
+    if text.startswith("InternalError: "):
+        return Outcome(None, f"ran out of memory ({text})")
     if kind == "raised":
         return raised(text + _suggestion(text))
     if kind == "a promise":

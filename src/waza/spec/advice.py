@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+from pydantic import BaseModel
+
 from waza.errors import Problem
-from waza.graders._base import Grader
+from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
 from waza.spec.project import unused_keys
 from waza.spec.shapes import EvalShape
@@ -93,22 +96,34 @@ def _names(spec: EvalSpec) -> Iterator[Problem]:
 
 
 def _patterns(spec: EvalSpec) -> Iterator[Problem]:
+    """Yield a note per pattern that looks for a backslash because its author doubled one too many."""
+    distinct = {id(grader): grader for graders in spec.graders.values() for grader in graders}
     seen: set[str] = set()
-    for graders in spec.graders.values():
-        for grader in graders:
-            for source in _sources(grader):
-                if _DOUBLED.search(source) and source not in seen:
-                    seen.add(source)
-                    fact = f"grader '{grader.name}': the pattern {source} looks for a backslash itself"
-                    yield spec.place.warning(f"{fact}; in single quotes write \\s, not \\\\s")
+    for grader in distinct.values():
+        for source in _sources(grader):
+            if _DOUBLED.search(source) and source not in seen:
+                seen.add(source)
+                fact = f"grader '{grader.name}': the pattern {source} looks for a backslash itself"
+                yield spec.place.warning(f"{fact}; in single quotes write \\s, not \\\\s")
 
 
 def _sources(value: Any) -> Iterator[str]:
+    """Yield the source of every pattern in a grader's options."""
     if isinstance(value, Pattern):
         yield value.source
-    elif isinstance(value, Grader) or hasattr(type(value), "model_fields"):
-        for name in type(value).model_fields:
+    elif isinstance(value, BaseModel):
+        for name in _holders(type(value)):
             yield from _sources(getattr(value, name))
     elif isinstance(value, list):
         for item in value:
             yield from _sources(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _sources(item)
+
+
+@cache
+def _holders(cls: type[BaseModel]) -> list[str]:
+    """Return the fields of a model that may hold patterns: not plain texts, numbers and truths."""
+    plain = (str, int, float, bool, list[str], SpecFolder)
+    return [name for name, info in cls.model_fields.items() if info.annotation not in plain]

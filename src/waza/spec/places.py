@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -78,6 +79,7 @@ def unknown_key(key: str, known: list[str]) -> str:
     return f"unknown key '{key}'; {did_you_mean(key, known)}"
 
 
+@cache
 def keys_of(model: type[BaseModel]) -> list[str]:
     """Return the keys an author may write for a model."""
     return [info.alias or name for name, info in model.model_fields.items()]

@@ -122,14 +122,15 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
         problems.append(place.problem(f"'{pattern}' names {len(files)} files; at most {MAX_TASKS} are read"))
         return
     for file in files:
+        name = shown(file)
         try:
-            data = read_yaml(file.read_bytes(), shown(file))
+            data = read_yaml(file.read_bytes(), name)
         except SpecError as error:
             problems += error.problems
         except OSError as error:
-            problems.append(Problem(f"cannot be read: {error.strerror}", shown(file)))
+            problems.append(Problem(f"cannot be read: {error.strerror}", name))
         else:
-            yield Found(data, Place(shown(file), data), file.parent, {}, file.stem)
+            yield Found(data, Place(name, data), file.parent, {}, file.stem)
 
 
 def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[Found]:

@@ -1,0 +1,162 @@
+import json
+
+import pytest
+from file_cases import Room, lay
+
+import waza
+
+ECHO = """
+import json, sys
+context = json.load(sys.stdin)
+print(json.dumps({"score": 1.0, "passed": True, "details": {"context": context, "argv": sys.argv[1:], "path": sys.path}}))
+"""
+
+
+@pytest.fixture
+def room(tmp_path):
+    return Room(tmp_path)
+
+
+def printing(room, text, **config):
+    """The grade of a script that prints `text`."""
+    lay(room.spec, {"judge.py": f"import sys\nsys.stdin.read()\nprint({text!r})"})
+    return room.grade("script", script="judge.py", **config)
+
+
+def test_a_script_gives_score_verdict_message_and_details(room):
+    verdict = {"score": 0.75, "passed": False, "message": "nearly", "details": {"missing": ["x"]}}
+    grade = printing(room, json.dumps(verdict))
+    assert (grade.status, grade.score, grade.feedback) == ("failed", 0.75, "nearly")
+    assert grade.details == {"missing": ["x"]}
+    passed = printing(room, '{"score": 1, "passed": true}')
+    assert (passed.status, passed.score, passed.feedback) == ("passed", 1.0, "Script passed")
+    assert printing(room, '{"score": 0, "passed": false}').feedback == "judge.py did not pass it"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "passed",
+        "[]",
+        "{}",
+        '{"score": 1}',
+        '{"passed": true}',
+        '{"score": 1.5, "passed": true}',
+        '{"score": -0.1, "passed": true}',
+        '{"score": NaN, "passed": true}',
+        '{"score": 1e999, "passed": true}',
+        '{"score": true, "passed": true}',
+        '{"score": "1", "passed": true}',
+        '{"score": null, "passed": true}',
+        '{"score": 1, "passed": 1}',
+        '{"score": 1, "passed": "yes"}',
+        '{"score": 1, "passed": true, "message": 5}',
+        '{"score": 1, "passed": true, "details": []}',
+        '{"score": 1, "passed": true, "verdict": "x"}',
+        '{"score": 0, "score": 1, "passed": true}',
+        'log line\n{"score": 1, "passed": true}',
+        '{"score": 1, "passed": true}\n{"score": 1, "passed": true}',
+    ],
+)
+def test_anything_else_is_an_error_and_never_a_verdict(room, text):
+    grade = printing(room, text)
+    assert (grade.status, grade.score) == ("error", 0.0)
+    assert "judge.py" in grade.feedback
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("raise ValueError('broken')", "ValueError: broken"),
+        ("raise SystemExit(1)", "code 1"),
+        ("import os; os.kill(os.getpid(), 9)", "signal 9"),
+        ("import time; time.sleep(20)", "time limit"),
+        ("syntax error(", "SyntaxError"),
+    ],
+)
+def test_a_script_that_breaks_decides_nothing_even_after_it_printed_a_verdict(room, code, reason):
+    printed = """print('{"score": 1, "passed": true}', flush=True)\n"""
+    lay(room.spec, {"judge.py": (printed if "(" in code and "syntax" not in code else "") + code})
+    grade = room.grade("script", script="judge.py", timeout=1)
+    assert grade.status == "error"
+    assert reason in grade.feedback
+
+
+def test_the_script_sees_the_trace_and_what_was_not_recorded_is_null(room):
+    lay(room.spec, {"judge.py": ECHO})
+    lay(room.work, {"a.txt": "inner"})
+    events = [{"type": "assistant_message", "content": "hi"}]
+    calls = [waza.ToolEvent(tool_name="bash", args={"command": "ls"}, result="a.txt", tool_call_id="1")]
+    trace = waza.Trace(
+        input="do", output="dön\ud800", outcome={"ok": 1}, duration_ms=5, events=events, tool_events=calls, steps=2
+    )
+    grader = room.load("script", script="judge.py", args=["--strict"])
+    details = grader.grade(trace, workspace=room.work).details
+    context = details["context"]
+    assert (context["input"], context["outcome"], context["duration_ms"]) == ("do", {"ok": 1}, 5)
+    assert context["transcript"] == events
+    call = {"name": "bash", "arguments": {"command": "ls"}, "result": "a.txt", "success": True, "id": "1"}
+    assert context["tool_calls"] == [call]
+    assert context["tool_events"][0]["tool_name"] == "bash"
+    assert context["workspace_dir"] not in ("", str(room.work))
+    assert details["argv"] == ["--strict"]
+    empty = grader.grade(waza.Trace(input="", output="")).details["context"]
+    assert [empty[name] for name in ("transcript", "tool_events", "tool_calls", "usage", "workspace_dir")] == [None] * 5
+    assert empty["status"] == "success"
+
+
+def test_the_script_reads_the_workspace_and_cannot_change_it(room):
+    code = """
+import json, pathlib, sys
+place = pathlib.Path(json.load(sys.stdin)["workspace_dir"]) / "a.txt"
+text = place.read_text()
+place.write_text("changed")
+print(json.dumps({"score": 1.0, "passed": text == "inner"}))
+"""
+    lay(room.spec, {"judge.py": code})
+    lay(room.work, {"a.txt": "inner"})
+    assert room.grade("script", script="judge.py").passed
+    assert room.grade("script", script="judge.py").passed
+    assert (room.work / "a.txt").read_text() == "inner"
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({}, "'script' is missing"),
+        ({"script": "gone.py"}, "is not there"),
+        ({"script": "../out.py"}, "leaves the project"),
+        ({"script": "folder"}, "is not a file"),
+        ({"script": "link.py"}, "leaves the project"),
+        ({"script": "judge.py", "timeout": 0}, "at least 1"),
+        ({"script": ""}, "empty"),
+    ],
+)
+def test_what_is_wrong_is_refused_when_loaded(room, config, reason):
+    lay(room.spec.parent, {"out.py": ""})
+    lay(room.spec, {"judge.py": "", "folder/x": ""})
+    (room.spec / "link.py").symlink_to("../out.py")
+    assert reason in room.refusal("script", **config)
+
+
+def test_the_agent_can_neither_replace_the_script_nor_its_imports(room):
+    lay(room.spec, {"judge.py": "import helper, json\nprint(json.dumps(helper.VERDICT))"})
+    lay(room.spec, {"helper.py": 'VERDICT = {"score": 0.0, "passed": False}'})
+    forged = 'print(\'{"score": 1, "passed": true}\')\nimport os; os._exit(0)\n'
+    lay(room.work, {"judge.py": forged, "helper.py": forged, "json.py": forged, "sitecustomize.py": forged})
+    assert room.grade("script", script="judge.py").status == "failed"
+    grader = room.load("script", script="judge.py")
+    (room.spec / "judge.py").write_text(forged)
+    grade = grader.grade(waza.Trace(input="", output=""), workspace=room.work)
+    assert grade.status == "error"
+    assert "changed after the spec was loaded" in grade.feedback
+
+
+def test_the_key_may_stand_beside_the_type(room):
+    lay(room.spec, {"judge.py": 'print(\'{"score": 1, "passed": true}\')'})
+    assert (
+        waza.load_grader({"type": "script", "script": "judge.py"}, base_dir=room.spec)
+        .grade(waza.Trace(input="", output=""))
+        .passed
+    )
