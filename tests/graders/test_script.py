@@ -8,7 +8,7 @@ import waza
 ECHO = """
 import json, sys
 context = json.load(sys.stdin)
-print(json.dumps({"score": 1.0, "passed": True, "details": {"context": context, "argv": sys.argv[1:], "path": sys.path}}))
+print(json.dumps({"score": 1.0, "passed": True, "details": {"context": context, "argv": sys.argv[1:]}}))
 """
 
 
@@ -94,6 +94,7 @@ def test_the_script_sees_the_trace_and_what_was_not_recorded_is_null(room):
     grader = room.load("script", script="judge.py", args=["--strict"])
     details = grader.grade(trace, workspace=room.work).details
     context = details["context"]
+    assert context["output"] == "dön?"
     assert (context["input"], context["outcome"], context["duration_ms"]) == ("do", {"ok": 1}, 5)
     assert context["transcript"] == events
     call = {"name": "bash", "arguments": {"command": "ls"}, "result": "a.txt", "success": True, "id": "1"}

@@ -50,9 +50,11 @@ def test_a_folder_stands_for_the_skill_file_in_it(tmp_path):
     [
         (None, "is not there"),
         ("---\nname: x\n", "never closed"),
-        ("---\n- a\n---\nbody", "not a mapping"),
+        ("---\n- a\n---\nbody", "not a plain mapping"),
+        ("---\nword\n---\nbody", "not a plain mapping"),
         ("---\nname: [\n---\nbody", "not YAML"),
-        ("---\nname: " + "[" * 5000 + "\n---\nbody", "not YAML"),
+        ("---\nname: " + "[" * 500_000 + "\n---\nbody", "not a plain mapping"),
+        ("word " * 300_000, "more than 1000000 bytes"),
         ("---\nname: ab\n---\nto it", "no words"),
         ("", "no words"),
     ],
@@ -102,6 +104,15 @@ def test_a_right_silence_scores_for_the_composite(tmp_path):
 def test_names_that_look_like_other_yaml_types_stay_texts():
     skill = parse_skill("---\nname: no\ndescription: 12:30\n---\nbody\n---\nmore")
     assert (skill.name, skill.description, skill.body) == ("no", "12:30", "body\n---\nmore")
+
+
+def test_keys_of_other_shapes_do_not_disturb_name_and_description():
+    matter = (
+        "tags: [a, {b: c}]\n? [x, y]\n: z\nname: n\nmeta:\n  name: inner\n? k\n: [v]\ndescription: >\n  two\n  lines"
+    )
+    skill = parse_skill(f"---\n{matter}\n---\n")
+    assert (skill.name, skill.description) == ("n", "two lines")
+    assert parse_skill("---\n---\nbody").body == "body"
 
 
 def test_words_split_at_everything_but_letters_and_digits_and_count_bytes():

@@ -3,6 +3,7 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -218,9 +219,21 @@ def test_a_search_that_takes_too_long_is_killed_and_the_next_one_works():
 
 
 @linux
+@pytest.mark.timeout(30)
+def test_a_worker_that_hangs_altogether_is_killed_from_outside():
+    pattern = Pattern("foo(?=bar)")
+    pid = CHILD.pid
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(PatternTimeout, match=r"ran out of time \(1 s\)"):
+        pattern.search("foobar")
+    assert gone(pid)
+    assert pattern.search("foobar")
+
+
+@linux
 def test_a_worker_that_died_in_between_is_replaced():
     pattern = Pattern("foo(?=bar)")
-    os.kill(CHILD.pid, 9)
+    os.kill(CHILD.pid, signal.SIGKILL)
     assert pattern.search("foobar")
 
 

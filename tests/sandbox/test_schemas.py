@@ -196,6 +196,12 @@ def test_problems_are_sentences_with_a_path_and_only_the_first_ones_are_told():
     assert many[-1] == "and more"
 
 
+@pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, {1, 2}, {1: 2}, object()], ids=repr)
+def test_a_value_that_is_not_json_fits_no_schema(value):
+    (problem,) = compile_schema({"pattern": "x", "propertyNames": {"pattern": "x"}}).problems(value)
+    assert problem.startswith("not a JSON value")
+
+
 def test_a_schema_can_be_copied_and_sent_to_another_process():
     schema = compile_schema({"type": "integer"})
     for twin in (copy.deepcopy(schema), pickle.loads(pickle.dumps(schema))):

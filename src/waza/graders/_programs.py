@@ -82,20 +82,22 @@ def run_over(
 
     Raises Undecidable when the workspace cannot be copied or the isolation cannot be had.
     """
-    with _private_copy(trace.files) as (workspace, left_out):
+    with _private_room() as room:
+        workspace, left_out = _copied(trace.files, room / "workspace")
         extra = {"WAZA_WORKSPACE_DIR": workspace, **_CAREFUL}
         if import_from is not None:
             extra["PYTHONPATH"] = str(import_from)
+        home = None if isolation == "none" else room / "home"
         try:
             finished = run_program(
                 argv,
                 cwd=folder.base,
-                env=base_environment(extra, home=None),
+                env=base_environment(extra, home=home),
                 stdin=stdin(workspace),
                 timeout_s=timeout_s,
                 isolation=isolation,
                 readable=[folder.root],
-                writable=[workspace] if workspace else [],
+                writable=[path for path in (workspace, home) if path],
             )
         except ValueError as error:
             raise Undecidable(str(error)) from None
@@ -123,19 +125,22 @@ def unusual(ran: Ran) -> dict[str, JSON]:
 
 
 @contextmanager
-def _private_copy(files: Files | None) -> Iterator[tuple[str, list[str]]]:
-    """Give the folder of a private copy of the workspace and what it lacks; an empty name without a workspace."""
-    if files is None:
-        yield "", []
-        return
+def _private_room() -> Iterator[Path]:
+    """Give a folder for one run with a home in it, and remove it afterwards, whatever was done to it."""
     room = Path(tempfile.mkdtemp(prefix="waza-")).resolve()
     try:
-        workspace = room / "workspace"
-        workspace.mkdir()
-        try:
-            left_out = copy_workspace(files, workspace)
-        except OSError as error:
-            raise Undecidable(f"the workspace cannot be copied: {error.strerror or error}") from None
-        yield str(workspace), left_out
+        (room / "home").mkdir()
+        yield room
     finally:
         remove(room)
+
+
+def _copied(files: Files | None, place: Path) -> tuple[str, list[str]]:
+    """Return the folder of a private copy of the workspace and what it lacks; an empty name without a workspace."""
+    if files is None:
+        return "", []
+    try:
+        place.mkdir()
+        return str(place), copy_workspace(files, place)
+    except OSError as error:
+        raise Undecidable(f"the workspace cannot be copied: {error.strerror or error}") from None

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import yaml
 
 MAX_SKILL_BYTES = 1_000_000
-MAX_FRONT_MATTER_CHARS = 65_536
+MAX_DEPTH = 32
+_EVENTS = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _COMMON = """
 the and for with this that from into your you are was were what where how why not can should using about have has had
 but all any too out get let
@@ -125,13 +126,29 @@ def parse_skill(text: str) -> Skill:
 
 
 def _front_matter(text: str) -> dict[str, str]:
-    """Return the texts of a front matter; every scalar is a text, so that `no` stays a name."""
-    if len(text) > MAX_FRONT_MATTER_CHARS:
-        raise ValueError(f"the front matter has more than {MAX_FRONT_MATTER_CHARS} characters")
+    """Return the texts of a front matter by key; every scalar is a text, so that `no` stays a name.
+
+    Built on events: nothing is composed, and a nesting bomb ends at MAX_DEPTH.
+    """
+    texts: dict[str, str] = {}
+    key: str | None = None
+    depth = 0
     try:
-        tree = yaml.load(text, Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        for event in yaml.parse(text, Loader=_EVENTS):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > MAX_DEPTH or (depth == 1 and not isinstance(event, yaml.MappingStartEvent)):
+                    raise ValueError("the front matter is not a plain mapping of keys")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+                key = "" if depth == 1 and key is None else key if depth > 1 else None
+            elif isinstance(event, yaml.NodeEvent) and depth <= 1:
+                value = getattr(event, "value", "")
+                if depth == 0 and value:
+                    raise ValueError("the front matter is not a plain mapping of keys")
+                if key is not None:
+                    texts[key] = value
+                key = value if key is None else None
+    except yaml.YAMLError as error:
         raise ValueError(f"the front matter is not YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(tree, dict | None):
-        raise ValueError("the front matter is not a mapping of keys")
-    return {key: value for key, value in (tree or {}).items() if isinstance(key, str) and isinstance(value, str)}
+    return texts

@@ -73,7 +73,7 @@ class ScriptGrader(Grader):
             trace,
             [sys.executable, "-s", "-P", str(path), *self.args],
             folder=self.folder,
-            stdin=lambda workspace: json.dumps(_context(trace, workspace)).encode(),
+            stdin=lambda workspace: _written(_context(trace, workspace)),
             timeout_s=self.timeout,
             isolation=self.isolation,
             import_from=path.parent,
@@ -115,6 +115,11 @@ def _context(trace: Trace, workspace: str) -> dict[str, JSON]:
         "tool_calls": None if calls is None else [_call(call) for call in calls],
         "workspace_dir": workspace or None,
     }
+
+
+def _written(context: dict[str, JSON]) -> bytes:
+    """Return the context as ASCII JSON; half a surrogate pair, which is no character, becomes a question mark."""
+    return json.dumps(json.loads(json.dumps(context, ensure_ascii=False).encode("utf-8", "replace"))).encode()
 
 
 def _call(event: ToolEvent) -> dict[str, JSON]:

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from waza.sandbox.tree import OPEN_FOLDER, opened
+from waza.sandbox.tree import OPEN_FOLDER
 
 
 def clear(folder: Path) -> list[str]:
     """Remove all that stands in a folder; return a sentence for each thing that could not be removed."""
     try:
-        with opened(folder.parent.resolve()) as above, _unlocked(above, folder.name) as root:
+        with _parent(folder) as above, _unlocked(above, folder.name) as root:
             return list(_strip_all(root))
     except OSError as error:
         return [_sentence(folder.name, error)]
@@ -29,7 +29,7 @@ def remove(folder: Path) -> list[str]:
     """Remove a folder with all that stands in it; return a sentence for each thing that could not be removed."""
     troubles: list[str] = []
     try:
-        with opened(folder.parent.resolve()) as above:
+        with _parent(folder) as above:
             if _is_folder(above, folder.name):
                 with _unlocked(above, folder.name) as root:
                     troubles += _strip_all(root)
@@ -43,12 +43,21 @@ def remove(folder: Path) -> list[str]:
     return troubles
 
 
+@contextmanager
+def _parent(folder: Path) -> Iterator[int]:
+    above = os.open(folder.parent, os.O_RDONLY)
+    try:
+        yield above
+    finally:
+        os.close(above)
+
+
 def _is_folder(above: int, name: str) -> bool:
     return stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
 
 
 def _strip_all(root: int) -> Iterator[str]:
-    """Empty an open folder. Every inner folder is first moved up into it, so that depth never matters."""
+    """Empty an open folder. Every deeper folder is first moved up into it, so that depth never matters."""
     token = secrets.token_hex(8)
     waiting: list[tuple[str, str]] = []
     made = 0
@@ -59,12 +68,14 @@ def _strip_all(root: int) -> Iterator[str]:
             entries = [(item.name, item.is_dir(follow_symlinks=False)) for item in found]
         for name, is_folder in entries:
             try:
-                if is_folder:
+                if not is_folder:
+                    os.unlink(name, dir_fd=folder)
+                elif folder == root:
+                    waiting.append((name, name))
+                elif not _is_gone(name, folder):
                     made += 1
                     _move(name, folder, f".{token}-{made}", root)
                     waiting.append((f".{token}-{made}", name))
-                else:
-                    os.unlink(name, dir_fd=folder)
             except OSError as error:
                 yield _sentence(name, error)
 
@@ -72,11 +83,21 @@ def _strip_all(root: int) -> Iterator[str]:
     while waiting:
         name, called = waiting.pop()
         try:
-            with _unlocked(root, name) as folder:
-                yield from strip(folder)
-            os.rmdir(name, dir_fd=root)
+            if not _is_gone(name, root):
+                with _unlocked(root, name) as folder:
+                    yield from strip(folder)
+                os.rmdir(name, dir_fd=root)
         except OSError as error:
             yield _sentence(called, error)
+
+
+def _is_gone(name: str, above: int) -> bool:
+    """Remove a folder if it is empty, the common case, and say whether that was so."""
+    try:
+        os.rmdir(name, dir_fd=above)
+    except OSError:
+        return False
+    return True
 
 
 def _move(name: str, folder: int, new: str, root: int) -> None:

@@ -38,8 +38,11 @@ class Schema:
 
     def problems(self, value: Any) -> list[str]:
         """Return a short sentence for each thing wrong with `value`, the first ones only; empty when it fits."""
-        if self._validator.is_valid(value):
-            return []
+        try:
+            if self._validator.is_valid(value):
+                return []
+        except ValueError as error:
+            return [f"not a JSON value: {error}"]
         errors = self._validator.iter_errors(value) if _is_small(value) else self._first(value)
         found = [_sentence(error) for error in islice(errors, MAX_PROBLEMS + 1)]
         return found if len(found) <= MAX_PROBLEMS else [*found[:MAX_PROBLEMS], "and more"]

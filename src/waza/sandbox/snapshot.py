@@ -67,14 +67,14 @@ def take(workspace: Path, store: Path) -> str:
     try:
         with tree.opened(workspace) as root:
             entries = list(tree.walk(root, MAX_ENTRIES))
+            if not entries:
+                return EMPTY
             taking = _Taking(workspace, root, store)
             items = sorted(map(taking.item, entries[:MAX_ENTRIES]), key=lambda item: item.path)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return EMPTY
         raise StoreError(f"the workspace cannot be copied: {error.strerror}") from error
-    if not items:
-        return EMPTY
     more = f"the workspace holds more than {MAX_ENTRIES} files and folders" if len(entries) > MAX_ENTRIES else ""
     manifest = msgspec.to_builtins(Manifest(items=items, left_out=more))
     return keep_bytes(json.dumps(manifest, separators=(",", ":")).encode(), store)

@@ -137,7 +137,8 @@ class Run:
         if self._alone():
             return 0, 0
         leftovers = max(self.status is not None, living([pid for pid in descendants() if pid != self.main]))
-        send_group(self.main, signal.SIGKILL)
+        if sys.platform != "linux":
+            send_group(self.main, signal.SIGKILL)
         return leftovers, sweep(self._alone)
 
     def _wait(self, done: Callable[[], bool], seconds: float) -> Wake:

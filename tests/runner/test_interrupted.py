@@ -1,0 +1,205 @@
+"""A run that is interrupted: clean on the first signal, at once on the second, nothing lost on kill -9."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
+ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
+
+
+def start(folder, *arguments):
+    command = [sys.executable, "-m", "waza", "run", str(folder), *arguments]
+    return subprocess.Popen(
+        command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.01)
+    raise AssertionError("it did not happen in time")
+
+
+def results_of(folder):
+    """The (task, trial) pairs that are safe in the newest journal."""
+    journals = sorted((folder / "runs").glob("*/journal.jsonl"))
+    found = []
+    for line in journals[-1].read_bytes().split(b"\n") if journals else []:
+        if b'"kind":"result"' in line:
+            try:
+                result = json.loads(line[9:])["result"]
+            except ValueError:
+                continue
+            found.append((result["task_id"], result["trial"]))
+    return found
+
+
+@pytest.fixture
+def slow(suite):
+    return suite(
+        """
+        config: {executor: command, command: [sh, -c, "touch started; sleep 30"]}
+        graders: [{type: text, config: {contains: ['yes']}}]
+        tasks: [{id: quick, prompt: x, timeout_seconds: 0.3}, {id: slow, prompt: x}, {id: never, prompt: x}]
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=lambda v: str(v)
+)
+def test_the_second_signal_ends_at_once_keeps_results_and_says_how_to_go_on(slow, number, code):
+    process = start(slow)
+    wait_for(lambda: results_of(slow) == [("quick", 1)])
+    time.sleep(0.3)
+    process.send_signal(number)
+    time.sleep(0.3)
+    assert process.poll() is None, "the first signal lets running trials go on for a while"
+    began = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == code, err
+    assert time.monotonic() - began < 10
+    assert "--resume" in err and "1 result kept" in err
+    assert results_of(slow) == [("quick", 1)]
+    assert json.loads(next((slow / "runs").glob("*/results.json")).read_text())["complete"] is False
+
+
+def test_the_first_signal_lets_a_running_trial_end_and_starts_no_other(suite):
+    folder = suite(
+        """
+        config: {executor: command, command: [sh, -c, "sleep 1; echo yes"]}
+        graders: [{type: text, config: {contains: ['yes']}}]
+        tasks: [{id: a, prompt: x}, {id: b, prompt: x}]
+        """
+    )
+    process = start(folder)
+    wait_for(lambda: list((folder / "runs").glob("*/journal.jsonl")))
+    time.sleep(0.4)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert results_of(folder) == [("a", 1)]
+    again = start(folder, "--resume")
+    again.communicate(timeout=20)
+    assert again.returncode == 0
+    assert results_of(folder) == [("a", 1), ("b", 1)]
+
+
+def normal(tree):
+    """A results file without times and ids."""
+    if isinstance(tree, dict):
+        loose = ("duration", "timestamp", "eval_id", "started_at")
+        return {key: normal(value) for key, value in tree.items() if not any(word in key for word in loose)}
+    return [normal(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def kill_campaign(folder, kills, seed):
+    """Kill -9 a run at random moments and resume it until it is complete; return how often trials were executed."""
+    rng = random.Random(seed)
+    acknowledged, ledger = set(), folder / "ledger"
+    done = 0
+    while True:
+        process = start(folder, "--resume", "--workers", "4")
+        if done < kills:
+            time.sleep(0.35 + rng.random() * 0.8)
+            process.kill()
+            done += process.poll() is None or process.wait() == -9
+        process.communicate(timeout=100)
+        now = results_of(folder)
+        assert acknowledged <= set(now), f"lost: {acknowledged - set(now)}"
+        assert len(now) == len(set(now)), "a result was written twice"
+        acknowledged = set(now)
+        if process.returncode == 0:
+            return done, [line for line in ledger.read_text().split("\n") if line]
+
+
+AGENT = """
+    import os, time
+    def answer(prompt):
+        with open(os.environ["LEDGER"], "a") as ledger:
+            ledger.write(prompt + "\\n")
+        time.sleep(0.01)
+        return "yes " + prompt
+    """
+
+
+@pytest.mark.timeout(900)
+def test_kill_9_at_random_moments_loses_nothing_and_repeats_only_what_was_in_flight(suite, tmp_path):
+    count, kills = (300, 50) if FULL else (60, 6)
+    folder = suite(
+        "config: {executor: python, agent: 'ledger_agent:answer'}\n"
+        "graders: [{type: text, config: {contains: ['yes']}}]\n"
+        "tasks:\n" + "".join(f"  - {{id: t{n:03}, prompt: t{n:03}}}\n" for n in range(count)),
+        ledger_agent__py=AGENT,
+    )
+    ENVIRONMENT["LEDGER"] = str(folder / "ledger")
+    done, executed = kill_campaign(folder, kills, seed=count)
+    assert set(executed) == {f"t{n:03}" for n in range(count)}
+    assert len(executed) - count <= 4 * done, "more than the trials in flight were run again"
+    interrupted = json.loads(next((folder / "runs").glob("*/results.json")).read_text())
+    calm = start(folder)
+    calm.communicate(timeout=200)
+    straight = json.loads(sorted((folder / "runs").glob("*/results.json"))[-1].read_text())
+    assert normal(interrupted) == normal(straight)
+    assert interrupted["summary"]["succeeded"] == count
+
+
+def test_agents_die_with_waza(suite, tmp_path):
+    folder = suite(
+        f"""
+        config: {{executor: command, command: [sh, -c, "while :; do date +%s%N > {tmp_path}/alive; sleep 0.05; done"]}}
+        graders: [{{type: text, config: {{contains: ['yes']}}}}]
+        tasks: [{{id: a, prompt: x}}]
+        """
+    )
+    process = start(folder)
+    alive = tmp_path / "alive"
+    wait_for(alive.exists)
+    before = alive.read_text()
+    wait_for(lambda: alive.read_text() not in ("", before))
+    process.kill()
+    process.communicate(timeout=20)
+    time.sleep(1.0)
+    last = alive.read_text()
+    time.sleep(0.3)
+    assert alive.read_text() == last
+
+
+def test_two_runs_on_one_folder_get_one_sentence(slow):
+    process = start(slow)
+    try:
+        wait_for(lambda: results_of(slow))
+        second = start(slow, "--resume")
+        _, err = second.communicate(timeout=20)
+        assert second.returncode == 3
+        assert len(err.strip().split("\n")) == 1, err
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
+def test_the_run_folder_vanishing_is_one_sentence(slow):
+    import shutil
+
+    process = start(slow)
+    wait_for(lambda: results_of(slow))
+    shutil.rmtree(slow / "runs")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode in (3, 130), err
+    assert "Traceback" not in err and not list(Path(slow).glob("crash-*"))

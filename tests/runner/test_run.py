@@ -1,0 +1,232 @@
+"""A run: trials in order under one limit, three outcomes never mixed, one broken part never ends it."""
+
+import asyncio
+import json
+import threading
+import time
+
+import pytest
+
+import waza
+from waza.runner.run import runs_folder
+from waza.spec.load import load_spec
+
+GRADERS = "graders: [{type: text, name: says_yes, config: {contains: ['yes']}}]\n"
+
+
+def statuses(run):
+    return {result.task_id: (result.status, result.reason) for result in run.results}
+
+
+def test_passed_failed_and_undecided_are_kept_apart(suite):
+    folder = suite(
+        GRADERS
+        + """
+config: {executor: mock}
+tasks:
+  - {id: good, prompt: x, mock: {output: "yes"}}
+  - {id: bad, prompt: x, mock: {output: "no"}}
+  - {id: broken, prompt: x, mock: {error: "no credit left"}}
+  - {id: late, prompt: x, timeout_seconds: 0.05, mock: {output: "yes", delay_s: 5}}
+  - {id: unknown, prompt: x, mock: {output: "yes"}, expected: {behavior: {max_tokens: 5}}}
+"""
+    )
+    assert statuses(waza.run(folder)) == {
+        "good": ("passed", ""),
+        "bad": ("failed", ""),
+        "broken": ("error", "no credit left"),
+        "late": ("failed", "timeout"),
+        "unknown": ("error", ""),
+    }
+
+
+def test_an_agent_that_could_not_run_is_not_graded(suite):
+    folder = suite(GRADERS + "config: {executor: mock}\ntasks: [{id: a, prompt: x, mock: {error: down}}]")
+    [result] = waza.run(folder).results
+    assert (result.grades, result.trace.status) == ([], "error")
+
+
+def test_only_infrastructure_errors_are_tried_again_and_attempts_are_recorded(suite):
+    folder = suite(
+        GRADERS
+        + """
+config: {executor: python, agent: "flaky:answer", max_attempts: 3}
+tasks: [{id: wobbly, prompt: wobbly}, {id: wrong, prompt: wrong}]
+""",
+        flaky__py="""
+        CALLS = {}
+        def answer(prompt):
+            CALLS[prompt] = CALLS.get(prompt, 0) + 1
+            if prompt == "wobbly" and CALLS[prompt] < 3:
+                raise ConnectionError("reset")
+            return "yes" if prompt == "wobbly" else "no"
+        """,
+    )
+    by_task = {result.task_id: result for result in waza.run(folder).results}
+    assert (by_task["wobbly"].status, by_task["wobbly"].attempts) == ("passed", 3)
+    assert (by_task["wrong"].status, by_task["wrong"].attempts) == ("failed", 1)
+
+
+def test_a_broken_grader_does_not_discard_the_others(suite):
+    folder = suite(
+        """
+        config: {executor: mock}
+        graders:
+          - {type: text, name: fine, config: {contains: ['yes']}}
+          - {type: code, name: hangs, config: {assertions: ["all(True for a in range(10**12))"]}}
+        tasks: [{id: a, prompt: x, mock: {output: "yes"}}]
+        """
+    )
+    [result] = waza.run(folder).results
+    assert [(grade.name, grade.status) for grade in result.grades] == [("fine", "passed"), ("hangs", "error")]
+
+
+AGENT = """
+    import asyncio, threading, time
+    RUNNING = 0
+    MOST = 0
+    STARTED = []
+    LOCK = threading.Lock()
+
+    def _enter(prompt):
+        global RUNNING, MOST
+        with LOCK:
+            STARTED.append(prompt)
+            RUNNING += 1
+            MOST = max(MOST, RUNNING)
+
+    def _leave():
+        global RUNNING
+        with LOCK:
+            RUNNING -= 1
+
+    def blocking(prompt):
+        _enter(prompt)
+        time.sleep(0.2)
+        _leave()
+        return "yes"
+
+    async def waiting(prompt):
+        _enter(prompt)
+        await asyncio.sleep(0.05)
+        _leave()
+        return "yes"
+    """
+
+
+@pytest.mark.parametrize("function", ["blocking", "waiting"])
+def test_trials_run_at_once_under_one_limit_and_start_in_order(suite, function):
+    module = f"agent_{function}"
+    folder = suite(
+        GRADERS
+        + f"config: {{executor: python, agent: '{module}:{function}', trials_per_task: 2}}\n"
+        + "tasks: ["
+        + ", ".join(f"{{id: t{n:02}, prompt: 't{n:02}'}}" for n in range(12))
+        + "]",
+        **{f"{module}__py": AGENT},
+    )
+    run = waza.run(folder, workers=24)
+    assert all(result.status == "passed" for result in run.results)
+    import sys
+
+    agent = sys.modules[module]
+    assert agent.MOST == 24, "a blocking agent needs a thread for each trial"
+    assert sorted(agent.STARTED) == agent.STARTED
+    agent.MOST = 0
+    waza.run(folder, workers=3)
+    assert agent.MOST == 3
+
+
+def test_each_result_is_stored_before_anyone_hears_of_it(suite):
+    folder = suite(GRADERS + "config: {executor: mock}\ntasks: [{id: a, prompt: x}, {id: b, prompt: x}]")
+    stored = []
+
+    def listen(result):
+        [journal] = runs_folder(load_spec(folder)).glob("*/journal.jsonl")
+        stored.append(result.task_id in journal.read_text())
+
+    waza.run(folder, on_result=listen)
+    assert stored == [True, True]
+
+
+def test_files_of_the_agent_are_graded_from_a_copy_and_can_be_graded_again(suite):
+    folder = suite(
+        """
+        config: {executor: mock}
+        graders: [{type: file, name: wrote, config: {must_exist: [out/report.md]}}]
+        tasks: [{id: a, prompt: x, mock: {output: done, files: {out/report.md: "# hi"}}}]
+        """
+    )
+    run = waza.run(folder)
+    assert run.results[0].status == "passed"
+    from waza.runner.regrade import from_run, regrade
+
+    spec = load_spec(folder)
+    from pathlib import Path
+
+    [again] = [regrade(item, spec) for item in from_run(Path(run.folder), spec)]
+    assert again.status == "passed"
+
+
+def test_hooks_run_around_the_run_and_each_task(suite):
+    folder = suite(
+        GRADERS
+        + """
+config: {executor: mock}
+hooks:
+  before_run: [{command: "sh -c 'echo before >> log'"}]
+  after_run: [{command: "sh -c 'echo after >> log'"}]
+  before_task: [{command: "sh -c 'echo task $WAZA_TASK_ID >> log'"}]
+  after_task: [{command: "false"}]
+tasks: [{id: a, prompt: x, mock: {output: "yes"}}, {id: b, prompt: x, mock: {output: "yes"}}]
+"""
+    )
+    assert all(result.status == "passed" for result in waza.run(folder).results)
+    assert (folder / "log").read_text().split("\n") == ["before", "task a", "task b", "after", ""]
+
+
+def test_a_failing_hook_with_error_on_fail_makes_the_task_an_error(suite):
+    folder = suite(
+        GRADERS
+        + """
+config: {executor: mock}
+hooks: {before_task: [{command: "sh -c 'echo no luck >&2; exit 4'", error_on_fail: true}]}
+tasks: [{id: a, prompt: x, mock: {output: "yes"}}]
+"""
+    )
+    [result] = waza.run(folder).results
+    assert result.status == "error"
+    assert "exit code 4" in result.reason and "no luck" in result.reason
+
+
+def test_the_results_file_can_be_made_again_from_the_journal(suite):
+    folder = suite(GRADERS + "config: {executor: mock}\ntasks: [{id: a, prompt: x, mock: {output: 'yes'}}]")
+    run = waza.run(folder)
+    from pathlib import Path
+
+    from waza.reports.json import JsonReport
+    from waza.results.store import read_run
+
+    written = (Path(run.folder) / "results.json").read_text()
+    assert JsonReport().text(read_run(run.folder)) == written
+    assert json.loads(written)["tasks"][0]["status"] == "passed"
+
+
+def test_waza_run_works_beside_a_running_event_loop(suite):
+    folder = suite(GRADERS + "config: {executor: mock}\ntasks: [{id: a, prompt: x, mock: {output: 'yes'}}]")
+
+    async def main():
+        return await asyncio.to_thread(waza.run, folder)
+
+    assert asyncio.run(main()).results[0].status == "passed"
+
+
+def test_no_thread_or_process_is_left_after_a_run(suite):
+    folder = suite(
+        GRADERS
+        + "config: {executor: command, command: ['echo', 'yes']}\ntasks: [{id: a, prompt: x}, {id: b, prompt: x}]"
+    )
+    before = threading.active_count()
+    waza.run(folder)
+    time.sleep(0.2)
+    assert threading.active_count() <= before + 2
