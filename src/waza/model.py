@@ -39,10 +39,14 @@ class Files(Protocol):
         """The folder the files stand in, for programs that need a real path."""
 
 
+_EXTRA = "__extra__"
+"""Where fields we do not know are kept; a foreign trace that has such a field itself is read with care."""
+
+
 class _Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record of a foreign stream: what we do not know is kept in `extra` and written back."""
 
-    extra: dict[str, JSON] = field(default_factory=dict, name="__extra__")
+    extra: dict[str, JSON] = field(default_factory=dict, name=_EXTRA)
 
 
 class ToolEvent(_Record, frozen=True, kw_only=True):
@@ -113,18 +117,23 @@ class Trace(_Record, frozen=True, kw_only=True):
     def from_json(cls, source: str | bytes | dict[str, JSON]) -> Self:
         """Return the trace written in JSON text or a dict; our own shape, or evaldeck's (`steps` is a list)."""
         try:
-            if isinstance(source, dict):
-                return msgspec.convert(source, cls)
-            return msgspec.json.decode(source, type=cls)
-        except msgspec.ValidationError:
-            return cls._from_foreign(source)
+            if not _has_extra(source):
+                return (
+                    msgspec.convert(source, cls) if isinstance(source, dict) else msgspec.json.decode(source, type=cls)
+                )
+        except (msgspec.ValidationError, TypeError):
+            pass  # fields we do not know, another shape, or no trace at all
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise TraceError(f"not a trace: {error}") from None
+        return cls._from_foreign(source)
 
     @classmethod
     def _from_foreign(cls, source: str | bytes | dict[str, JSON]) -> Self:
         """Read a trace that has fields we do not know, or evaldeck's shape."""
-        tree = source if isinstance(source, dict) else msgspec.json.decode(source)
+        try:
+            tree = source if isinstance(source, dict) else msgspec.json.decode(source)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TraceError(f"not a trace: {error}") from None
         if not isinstance(tree, dict):
             raise TraceError(f"not a trace: a JSON object is needed, found {type(tree).__name__}")
         if isinstance(tree.get("steps"), list):
@@ -147,9 +156,19 @@ class Trace(_Record, frozen=True, kw_only=True):
 _NESTED: dict[str, type[_Record]] = {"tool_events": ToolEvent, "skill_invocations": SkillInvocation, "usage": Usage}
 
 
+def _has_extra(source: str | bytes | dict[str, JSON]) -> bool:
+    """Say whether a foreign trace itself uses the name under which we keep unknown fields."""
+    if isinstance(source, bytes):
+        return _EXTRA.encode() in source
+    if isinstance(source, str):
+        return _EXTRA in source
+    nested = [source, *(item for key in _NESTED if (value := source.get(key)) for item in value if key != "usage")]
+    return any(isinstance(item, dict) and _EXTRA in item for item in [*nested, source.get("usage")])
+
+
 def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]:
     """Return `tree` with the fields `record` does not know moved under `__extra__`, at every level."""
-    known = {info.encode_name for info in msgspec.structs.fields(record)} - {"files"}
+    known = {info.encode_name for info in msgspec.structs.fields(record)} - {"files", _EXTRA}
     out: dict[str, JSON] = {}
     extra: dict[str, JSON] = {}
     for key, value in tree.items():
@@ -161,15 +180,15 @@ def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]
             out[key] = [_with_extra(item, nested) if isinstance(item, dict) else item for item in value]
         elif value is not None or key in ("input", "output"):
             out[key] = value
-    return out | ({"__extra__": extra} if extra else {})
+    return out | ({_EXTRA: extra} if extra else {})
 
 
 def _without_extra(tree: JSON) -> JSON:
     if isinstance(tree, list):
         return [_without_extra(item) for item in tree]
     if isinstance(tree, dict):
-        extra = tree.get("__extra__", {})
-        return {key: _without_extra(value) for key, value in tree.items() if key != "__extra__"} | extra
+        extra = tree.get(_EXTRA, {})
+        return {key: _without_extra(value) for key, value in tree.items() if key != _EXTRA} | extra
     return tree
 
 

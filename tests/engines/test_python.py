@@ -1,4 +1,4 @@
-"""A Python function is an agent: how it is found, what it gets, what it may give back, and that it cannot harm the run."""
+"""A Python function is an agent: how it is found, what it gets, what it gives back, and that it cannot end the run."""
 
 import asyncio
 import os
@@ -96,7 +96,10 @@ def test_a_function_of_a_prompt_and_a_context(base, signature):
 
 
 def test_follow_up_prompts_see_the_conversation(base):
-    code = "def agent(prompt, context): return prompt + ':' + ','.join(m['role'][0] + m['content'] for m in context.history)"
+    code = """
+        def agent(prompt, context):
+            return prompt + ":" + ",".join(said["role"][0] + said["content"] for said in context.history)
+    """
     task = Task(id="t", prompt="a", follow_up_prompts=["b", "c"], timeout_s=30)
     trace = play(base, code, task=task)
     assert trace.output == "c:ua,aa:,ub,ab:ua,aa:"
@@ -176,9 +179,16 @@ def test_a_value_that_holds_itself_is_no_trace(base):
 # When it breaks
 
 
-@pytest.mark.parametrize("kind", ["def", "async def"])
 @pytest.mark.parametrize(
-    "raised", ["ValueError('boom')", "SystemExit('boom')", "StopIteration('boom')", "KeyError('boom')"]
+    ("kind", "raised"),
+    [
+        ("def", "ValueError('boom')"),
+        ("def", "SystemExit('boom')"),
+        ("def", "StopIteration('boom')"),
+        ("def", "KeyboardInterrupt('boom')"),
+        ("async def", "ValueError('boom')"),
+        ("async def", "SystemExit('boom')"),
+    ],
 )
 def test_an_exception_names_itself_and_the_last_line_of_the_agent(base, kind, raised):
     code = f"""
@@ -341,9 +351,7 @@ def test_an_agent_that_can_be_called_is_ready_and_imported_once(base):
     assert (base / "count").read_text() == "x"
 
 
-@pytest.mark.parametrize(
-    "agent", ["", "bot", "bot:", ":agent", "bot.py:agent:x", "a b:c", "../bot:agent", "bot:agent()"]
-)
+@pytest.mark.parametrize("agent", ["", "bot", "bot:", ":agent", "bot.py:agent:x", "a b:c", "../bot:agent", "bot:run()"])
 def test_an_agent_is_named_by_module_and_function(agent):
     with pytest.raises(ValidationError, match="module:function"):
         PythonEngine(agent=agent)

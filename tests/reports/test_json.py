@@ -136,6 +136,11 @@ def test_metrics_and_groups_are_written():
     assert tree["summary"]["metrics_score"] == 0.5
 
 
+def test_tool_use_over_the_suite_is_told_where_it_was_observed(trace):
+    assert tree_of(a_run([a_result(trace=trace)]))["summary"]["tool_metrics"]["success_rate"] == 0.5
+    assert "tool_metrics" not in tree_of(a_run([a_result(trace=Trace(input="", output=""))]))["summary"]
+
+
 def test_several_trials_have_an_interval():
     results = [a_result(trial=1), a_result(trial=2, status="failed"), a_result(trial=3)]
     stats = tree_of(a_run(results, config={"trials_per_task": 3}))["tasks"][0]["stats"]

@@ -10,8 +10,8 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from results_made import FailingDisk, ShortDisk, a_grade, a_result, a_run
 
+from results_made import FailingDisk, ShortDisk, a_grade, a_result, a_run
 from waza.errors import StoreError
 from waza.model import Result, Trace
 from waza.results.disk import Disk
@@ -181,6 +181,23 @@ def test_a_file_system_without_locks_is_named(path):
 
     with Journal.open(path, NoLocks()) as journal:
         assert "has no locks" in journal.warnings[0]
+
+
+def test_a_file_that_was_replaced_before_it_could_be_locked_is_opened_again(path, tmp_path):
+    with Journal.open(path) as journal:
+        journal.append(a_result("a"))
+    repaired = tmp_path / "repaired"
+    repaired.write_bytes(path.read_bytes())
+
+    class Replaced(Disk):
+        def lock(self, fd):
+            if repaired.exists():
+                repaired.replace(path)
+            return super().lock(fd)
+
+    with Journal.open(path, Replaced()) as journal:
+        journal.append(a_result("b"))
+    assert [result.task_id for result in results_in(path)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 1.7, -3.0])

@@ -93,6 +93,29 @@ def test_what_is_half_written_is_taken_out_before_the_next_record(tmp_path):
     assert not warnings
 
 
+def test_an_interrupt_in_the_middle_of_a_write_costs_only_that_record(tmp_path):
+    class Interrupted(FailingDisk):
+        def sync(self, fd):
+            if self._count("sync"):
+                raise KeyboardInterrupt
+            super(FailingDisk, self).sync(fd)
+
+        def write(self, fd, data):
+            if self.fired and b'"task_id":"full"' in bytes(data):
+                raise OSError(errno.ENOSPC, "no space left on device")
+            return super(FailingDisk, self).write(fd, data)
+
+    path = tmp_path / "journal.jsonl"
+    with Journal.open(path, Interrupted({"sync"}, 3)) as journal:
+        journal.append(a_result("a"))
+        with pytest.raises(KeyboardInterrupt):
+            journal.append(a_result("interrupted"))
+        journal.append(a_result("b"))
+        with pytest.raises(StoreError, match="2 results are safe"):
+            journal.append(a_result("full"))
+    assert [record.task_id for record in read_journal(path)[0] if isinstance(record, Result)] == ["a", "b"]
+
+
 def test_a_journal_that_cannot_be_cut_back_takes_no_more(tmp_path):
     class Dead(FailingDisk):
         def truncate(self, fd, size):
@@ -214,6 +237,12 @@ def test_a_run_folder_that_is_deleted_under_a_run_comes_back_with_its_results(tm
     with RunFolder.open(folder.path) as again:
         again.append(a_result(TASKS[4]))
     assert len(read_run(folder.path).results) == 5
+
+
+def test_a_file_in_the_place_of_a_derived_file_s_folder_is_told(tmp_path):
+    (tmp_path / "reports").write_text("in the way")
+    with pytest.raises(StoreError, match="cannot be written: not a directory"):
+        write_atomically(tmp_path / "reports" / "results.json", "new")
 
 
 def test_a_file_in_the_place_of_the_folder_is_told_before_anything_runs(tmp_path):

@@ -1,8 +1,8 @@
 """Declared metrics: what each name means, and gates that are met or missed only when that is certain."""
 
 import pytest
-from results_made import a_grade, a_result, a_run
 
+from results_made import a_grade, a_result, a_run
 from waza.model import Check
 from waza.results.metrics import Metric
 from waza.results.summary import summarize
@@ -109,6 +109,13 @@ def test_a_gate_is_decided_when_no_undecided_task_could_change_it(statuses, thre
     summary = measured(results, {"name": "task_completion", "threshold": threshold})
     assert summary.metrics[0].status == status
     assert summary.exit_code == code
+
+
+def test_a_gate_that_only_the_decided_grades_meet_is_undecided():
+    results = [a_result("a", grades=[a_grade(1.0, name="style")]), a_result("b", grades=[a_grade(0, "error", "style")])]
+    metric = only(results, {"name": "style", "threshold": 0.8})
+    assert (metric.value, metric.low, metric.status) == (1.0, 0.5, "error")
+    assert metric.reason == "between 0.5 and 1 over what is undecided; 0.8 is needed"
 
 
 def test_a_missed_gate_fails_a_run_in_which_everything_passed():

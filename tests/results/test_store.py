@@ -6,12 +6,13 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from results_made import a_result, a_run
 
+from results_made import a_result, a_run
 from waza.errors import StoreError, UsageError
 from waza.results.journal import Note
 from waza.results.store import (
@@ -154,6 +155,7 @@ def test_ids_sort_by_time_and_never_meet(runs):
     for thread in threads:
         thread.join()
     assert len({path.name for path in paths}) == 8
+    time.sleep(0.002)
     assert stored(runs).name > max(path.name for path in paths)
 
 

@@ -284,6 +284,19 @@ def test_a_store_is_private(work, store):
     assert modes == {0o700, 0o600}
 
 
+def test_what_takes_secrets_out_reaches_contents_and_names_and_links(work, store, tmp_path):
+    (work / "my-s3cret.txt").write_bytes(b"\xffkey=s3cret\n")
+    (work / "link").symlink_to("my-s3cret.txt")
+    (work / "to-s3cret").mkdir()
+    name = take(work, store, lambda raw: raw.replace(b"s3cret", b"***"))
+    assert b"s3cret" not in stored_bytes(store)
+    files = SnapshotFiles(store, name)
+    assert list(files.paths()) == ["my-***.txt"]
+    assert files.read("link") == b"\xffkey=***\n"
+    restore(store, name, tmp_path / "again")
+    assert sorted(os.listdir(tmp_path / "again")) == ["link", "my-***.txt", "to-***"]
+
+
 # What is not held is said
 
 

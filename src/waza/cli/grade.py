@@ -69,5 +69,13 @@ def _grade(
         raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
     quiet = options["quiet"] or options["as_json"] or len(recorded) < 50
     with progress_for(len(recorded), 0, console(stderr=True), quiet=quiet) as progress:
-        run = graded(spec, recorded, source=source, engine=engine, model=model, on_result=progress.on_result)
+        run = graded(
+            spec,
+            recorded,
+            source=source,
+            engine=engine,
+            model=model,
+            on_result=progress.on_result,
+            on_remark=progress.on_remark,
+        )
     return report(run, options)

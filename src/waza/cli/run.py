@@ -11,7 +11,7 @@ import click
 from waza.cli._progress import progress_for
 from waza.cli._report import report
 from waza.cli._screen import console, remark, say, show_problems
-from waza.errors import EXIT_BUG, EXIT_PASSED, UsageError
+from waza.errors import EXIT_BUG, EXIT_PASSED, StoreError, UsageError
 from waza.model import Run
 from waza.reports._text import plural
 from waza.reports.table import models_table
@@ -86,7 +86,7 @@ def command(path: Path, **options: Any) -> int:
 
 def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     """Return the suite with what the command line changes in it."""
-    spec = load_spec(path)
+    spec = load_spec(path, update_snapshots=options["update_snapshots"])
     if options["tasks"] or options["tags"]:
         spec = spec.select(options["tasks"], options["tags"])
     if options["fail_fast"]:
@@ -97,17 +97,7 @@ def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
         spec = replace(spec, tasks=[changed(task, timeout_s=options["timeout"]) for task in spec.tasks])
     if options["replay"]:
         spec = replace(spec, engine_options=spec.engine_options | {"replay": str(options["replay"].resolve())})
-    if options["update_snapshots"]:
-        spec = replace(spec, graders={task: [_updating(g) for g in graders] for task, graders in spec.graders.items()})
     return spec
-
-
-def _updating(grader: Any) -> Any:
-    return (
-        grader.model_copy(update={"update_snapshots": True})
-        if "update_snapshots" in type(grader).model_fields
-        else grader
-    )
 
 
 def _dry_run(spec: EvalSpec, engine: str | None, trials: int | None) -> int:
@@ -144,7 +134,12 @@ def _one_model(spec: EvalSpec, engine: str | None, model: str | None, options: d
         listeners = Listeners(
             on_start=progress.on_start, on_result=progress.on_result, on_remark=progress.on_remark, stop=stop
         )
-        run = conduct(order, listeners)
+        try:
+            run = conduct(order, listeners)
+        except StoreError as error:
+            if "nothing was run" not in str(error):
+                progress.on_remark(f"go on with:  waza run {shown(spec.file)} --resume")
+            raise
     code = report(run, options, suffix=run.model if len(options["models"]) > 1 else "")
     if stop.reason:
         remark(f"stopped: {stop.reason}; {plural(len(run.results), 'result')} kept", "yellow")

@@ -6,9 +6,10 @@ The certificate says which calls an expectation took, or the nearest call and wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple, Self
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import model_validator
 
 from waza.graders._align import AlignedChecks, Alignment, Need, Order, align, certificate
 from waza.graders._fields import Bound
@@ -42,23 +43,17 @@ class Expectation(CallMatcher):
     count: Count | None = None
     """How many such calls: `{min, max}`; one if left out."""
 
-    _need: Need = PrivateAttr(default=Need())
-
-    @model_validator(mode="after")
-    def _set_need(self) -> Self:
-        if self.count is not None:
-            low, high = self.count.min, self.count.max
-            if low is None:
-                low = 0 if high == 0 else 1
-            self._need = Need(low, _NO_LIMIT if high is None else high)
-        return self
-
-    @property
+    @cached_property
     def need(self) -> Need:
         """How many calls it needs, and may take."""
-        return self._need
+        if self.count is None:
+            return Need()
+        low, high = self.count.min, self.count.max
+        if low is None:
+            low = 0 if high == 0 else 1
+        return Need(low, _NO_LIMIT if high is None else high)
 
-    @property
+    @cached_property
     def most(self) -> int | None:
         """How many calls may fit it, or None."""
         return None if self.count is None else self.count.max
@@ -121,8 +116,10 @@ def _nearest(
     misplaced: dict[int, int],
 ) -> dict[int, int]:
     """Return for expectations short of calls the free call of that tool that differs least, each its own."""
-    free = set(sure.extra).difference(misplaced.values())
     short = [i for i, entry in enumerate(expect) if len(sure.taken[i]) < entry.need.low and i not in misplaced]
+    if not short:
+        return {}
+    free = set(sure.extra).difference(misplaced.values())
     candidates = [[call for call in found[i].named if call in free and call not in found[i].maybe] for i in short]
     for i, calls in zip(short, candidates, strict=True):
         calls.sort(key=lambda call, entry=expect[i]: len(entry.told_apart(events[call].args)))  # type: ignore[misc]

@@ -24,7 +24,10 @@ def at_least(noun: str, actual: float | None, bound: float) -> Check:
 
 
 def steps_of(trace: Trace) -> int | None:
-    """Return everything the agent did: the recorded number of steps, else the number of events."""
+    """Return everything the agent did: the recorded number of steps, else the number of events.
+
+    None where tools were not observed: the events then hold only part of what happened.
+    """
     if trace.steps is not None:
         return trace.steps
-    return None if trace.events is None else len(trace.events)
+    return None if trace.events is None or trace.tool_events is None else len(trace.events)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler, PrivateAttr, field_validator, model_validator
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -25,6 +25,7 @@ from waza.sandbox.schemas import Schema, compile_schema
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 _MISSING = object()
+_USUAL_NAME_CHARS = 100
 
 
 class Difference(NamedTuple):
@@ -110,9 +111,6 @@ class ArgMatcher(Options):
     json_schema: Annotated[dict[str, Any], Field(min_length=1)] | None = None
     """A JSON Schema the argument fits."""
 
-    _tests: dict[str, Callable[[JSON], bool]] = PrivateAttr(default_factory=dict)
-    _schema: Schema | None = PrivateAttr(default=None)
-
     @model_validator(mode="before")
     @classmethod
     def _from_literal(cls, value: Any) -> Any:
@@ -134,8 +132,15 @@ class ArgMatcher(Options):
             raise ValueError(f"'{empty}' must not be empty: a check of nothing cannot fail")
         if self.tolerance is not None and (isinstance(self.equals, str | bool) or self.equals is None):
             raise ValueError("'tolerance' needs a number under 'equals'")
-        self._tests.update(self._make_tests())
         return self
+
+    @cached_property
+    def _schema(self) -> Schema:
+        return compile_schema(self.json_schema or {})
+
+    @cached_property
+    def _tests(self) -> dict[str, Callable[[JSON], bool]]:
+        return dict(self._make_tests())
 
     def _make_tests(self) -> Iterator[tuple[str, Callable[[JSON], bool]]]:
         if "equals" in self.model_fields_set:
@@ -147,7 +152,6 @@ class ArgMatcher(Options):
         if self.range is not None:
             yield "range", self.range.holds
         if self.json_schema is not None:
-            self._schema = compile_schema(self.json_schema)
             yield "json_schema", partial(_fits_schema, self._schema)
 
     def failing(self, value: JSON) -> list[str]:
@@ -157,7 +161,7 @@ class ArgMatcher(Options):
     def difference(self, path: str, value: JSON) -> Difference:
         """Return what is wrong with the value at a path: the matchers that do not hold."""
         failing = self.failing(value)
-        why = "; ".join(self._schema.problems(value)) if self._schema and failing == ["json_schema"] else ""
+        why = "; ".join(self._schema.problems(value)) if failing == ["json_schema"] else ""
         return Difference(path, self.written(failing), value, why)
 
     def written(self, keys: list[str] | None = None) -> dict[str, JSON]:
@@ -191,23 +195,24 @@ class CallMatcher(Options):
     args: dict[Text, ArgMatcher] = {}
     """Matchers by argument; a key may be a path such as `user.city`, `items[0].id` or `items[*].id`."""
 
-    _paths: dict[str, Steps | None] = PrivateAttr(default_factory=dict)
-
     @model_validator(mode="after")
     def _names_a_tool(self) -> Self:
         if (self.tool is None) == (self.name is None):
             raise ValueError("give 'tool' or 'name', one of them")
         if not self.tool_text.strip():
             raise ValueError("the tool's name must not be blank")
-        self._paths.update((key, parse_path(key)) for key in self.args)
         return self
+
+    @cached_property
+    def _paths(self) -> dict[str, Steps | None]:
+        return {key: parse_path(key) for key in self.args}
 
     @property
     def tool_text(self) -> str:
         """The tool as the author wrote it, pattern or name."""
         return self.name or "" if self.tool is None else str(getattr(self.tool, "source", self.tool))
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The tool and the arguments looked at, for people."""
         kind = "name" if self.tool is None else "tool"
@@ -248,9 +253,14 @@ class CallMatcher(Options):
         if self.tool is None:
             return name == self.name
         try:
-            return self.tool.search(name)
+            return self._search(name) if len(name) <= _USUAL_NAME_CHARS else self.tool.search(name)
         except PatternTimeout:
             return None
+
+    @cached_property
+    def _search(self) -> Callable[[str], bool]:
+        """The pattern, with a memory: traces of one suite call the same few tools."""
+        return lru_cache(maxsize=128)(self.tool.search if self.tool else bool)
 
 
 class Found(NamedTuple):
@@ -266,12 +276,17 @@ class Found(NamedTuple):
 
 def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent]) -> Found:
     """Return the calls whose name fits, and those that fit as a whole; `names` are the calls' tool names."""
-    tells = {name: matcher.tells(name) for name in set(names)}
-    found = Found([index for index, name in enumerate(names) if tells[name] is not False], [], [])
+    if matcher.tool is None:
+        found = Found([index for index, name in enumerate(names) if name == matcher.name], [], [])
+        tells: dict[str, bool | None] = {}
+    else:
+        tells = {name: matcher.tells(name) for name in set(names)}
+        found = Found([index for index, name in enumerate(names) if tells[name] is not False], [], [])
     for index in found.named:
         verdict = matcher.accepts(events[index].args)
         if verdict is not False:
-            (found.sure if verdict and tells[names[index]] else found.maybe).append(index)
+            sure = verdict and tells.get(names[index], True)
+            (found.sure if sure else found.maybe).append(index)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from pydantic import GetJsonSchemaHandler, model_validator
@@ -48,7 +49,7 @@ class ToolRule(CallMatcher):
     def _from_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The tool, with its qualifiers, for people."""
         parts = [f"{key}: {getattr(self, key).source}" for key in _QUALIFIERS if getattr(self, key)]

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from waza.graders._align import AlignedChecks, Order
+from waza.graders._align import Order
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
-from waza.graders._sequence import f1_of, sequence_checks
+from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
 from waza.model import JSON, Check, Trace
 
 _ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order_match": "in_order", "any_order_match": "any"}
@@ -37,29 +37,27 @@ class ActionSequenceGrader(Grader):
     expected_actions: Annotated[Needles, Field(min_length=1)]
     """Tool names, exact and case-sensitive; a name given twice needs two calls."""
 
-    def checks(self, trace: Trace) -> AlignedChecks:
+    def checks(self, trace: Trace) -> SequenceChecks:
         """Return one check per expected action, one more for other calls in `exact_match`."""
-        return sequence_checks(_ORDERS[self.matching_mode], self.expected_actions, _actions(trace), "Action")
+        actual = [event.tool_name for event in tool_events(trace)]
+        return sequence_checks(_ORDERS[self.matching_mode], self.expected_actions, actual, "Action")
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
         """Return the F1, and whether the mode's rule held."""
-        return f1_of(self.expected_actions, _actions(trace))[2], all(check.ok for check in checks)
+        assert isinstance(checks, SequenceChecks)
+        return f1_of(self.expected_actions, checks.actual)[2], all(check.ok for check in checks)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return both sequences, precision, recall, F1 and the alignment."""
-        actual = _actions(trace)
-        precision, recall, f1 = f1_of(self.expected_actions, actual)
+        assert isinstance(checks, SequenceChecks)
+        precision, recall, f1 = f1_of(self.expected_actions, checks.actual)
         return {
             "matching_mode": self.matching_mode,
             "expected_actions": self.expected_actions,
-            "actual_actions": actual,
+            "actual_actions": checks.actual,
             "precision": precision,
             "recall": recall,
             "f1": f1,
-            "first_call_fits": bool(actual) and actual[0] in self.expected_actions,
-            "alignment": getattr(checks, "alignment", None),
+            "first_call_fits": bool(checks.actual) and checks.actual[0] in self.expected_actions,
+            "alignment": checks.alignment,
         }
-
-
-def _actions(trace: Trace) -> list[str]:
-    return [event.tool_name for event in tool_events(trace)]

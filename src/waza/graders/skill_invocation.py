@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from pydantic import model_validator
 
 from waza.errors import Undecidable
-from waza.graders._align import AlignedChecks, Order
+from waza.graders._align import Order
 from waza.graders._base import Grader
 from waza.graders._fields import Needles
-from waza.graders._sequence import f1_of, sequence_checks
+from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
 from waza.model import JSON, Check, Grade, Trace
 
 _ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order": "in_order", "any_order": "any"}
@@ -52,7 +52,7 @@ class SkillInvocationGrader(Grader):
             raise ValueError("'required_skills' needs a 'mode': exact_match, in_order or any_order")
         return self
 
-    def checks(self, trace: Trace) -> AlignedChecks:
+    def checks(self, trace: Trace) -> SequenceChecks:
         """Return one check per required skill, one for extra ones in `exact_match`, one for the forbidden ones."""
         actual = _skills(trace)
         order = _ORDERS[self.mode or "any_order"] if self.required_skills else "any"
@@ -73,9 +73,10 @@ class SkillInvocationGrader(Grader):
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return both sequences, precision, recall, F1, the alignment, and what the catalogue of skills says."""
-        actual = _skills(trace)
+        assert isinstance(checks, SequenceChecks)
+        actual = checks.actual
         precision, recall, f1 = f1_of(self.required_skills, actual) if self.required_skills else (1.0, 1.0, 1.0)
-        facts = {
+        facts: dict[str, JSON] = {
             "mode": self.mode or "any_order",
             "required_skills": self.required_skills,
             "forbidden_skills": self.forbidden_skills,
@@ -85,7 +86,7 @@ class SkillInvocationGrader(Grader):
             "precision": precision,
             "recall": recall,
             "f1": f1,
-            "alignment": getattr(checks, "alignment", None),
+            "alignment": checks.alignment,
         }
         if trace.available_skills is not None:
             hidden, ignored = self._not_invoked(trace, trace.available_skills)

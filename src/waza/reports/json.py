@@ -14,6 +14,7 @@ import msgspec
 from waza.model import JSON, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
 from waza.results.plain import encode
 from waza.results.summary import Metric, Summary, TaskSummary, shown_names, summarize, summarize_tasks
+from waza.results.tool_metrics import tool_metrics
 
 SCHEMA_VERSION = "1.5"
 _RENAMED = {"args": "arguments", "result": "tool_result"}
@@ -38,7 +39,7 @@ class JsonReport:
             "eval_name": run.name,
             "timestamp": run.started_at,
             "config": _config(run),
-            "summary": _summary(summary),
+            "summary": _summary(summary) | _tool_metrics(run),
             "metrics": {metric.name: _metric(metric) for metric in summary.metrics},
             "tasks": _tasks(run, tasks),
             "complete": run.complete,
@@ -69,6 +70,11 @@ def _summary(summary: Summary) -> dict[str, JSON]:
     if summary.metrics:
         tree["metrics_score"] = summary.metrics_score
     return tree | {"warnings": summary.warnings}
+
+
+def _tool_metrics(run: Run) -> dict[str, JSON]:
+    metrics = tool_metrics(run)
+    return {} if metrics is None else {"tool_metrics": metrics}
 
 
 _SUMMARY = (

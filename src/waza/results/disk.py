@@ -5,6 +5,7 @@ A test hands in a `Disk` that fails; nothing else here knows about tests. The jo
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -107,7 +108,8 @@ def write_atomically(path: Path, data: bytes | str, disk: Disk = DISK, mode: int
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {why(error)}; what stood there is untouched") from error
     finally:
-        temp.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temp.unlink()
 
 
 def _write_new(path: Path, data: bytes, disk: Disk, mode: int) -> None:
@@ -127,8 +129,8 @@ def probe(folder: Path, disk: Disk = DISK) -> None:
     except OSError as error:
         raise StoreError(f"{folder}: cannot be written to: {why(error)}; nothing was run") from error
     finally:
-        if temp.parent.is_dir():
-            temp.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temp.unlink()
 
 
 def _lock(fd: int) -> None:

@@ -54,6 +54,8 @@ class RunFolder:
                 shutil.rmtree(path, ignore_errors=True)
             if isinstance(error, OSError):
                 raise StoreError(f"{parent}: no run can be stored there: {why(error)}; nothing was run") from error
+            if isinstance(error, StoreError) and "nothing was run" not in str(error):
+                raise StoreError(f"{error}; nothing was run") from error
             raise
 
     @classmethod
@@ -126,7 +128,7 @@ def _write_run(folder: Path, run: Run, disk: Disk) -> None:
 def _new_folder(parent: Path, run_id: str, disk: Disk) -> Path:
     """Make and return a folder nobody else has, readable by its owner alone; git ignores it and its neighbours."""
     if not parent.is_dir():
-        parent.mkdir(parents=True)
+        parent.mkdir(parents=True, exist_ok=True)
         parent.chmod(0o700)
     if not (parent / ".gitignore").exists():
         write_atomically(parent / ".gitignore", "*\n", disk)

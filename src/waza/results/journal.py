@@ -80,10 +80,12 @@ class Journal:
             try:
                 write_all(self._disk, self._fd, line)
                 self._disk.sync(self._fd)
-            except OSError as error:
+                self._end += len(line)
+            except BaseException as error:  # an interrupt too: what is not acknowledged must not stay
                 self._cut_back()
-                raise StoreError(self._sentence(error)) from error
-            self._end += len(line)
+                if isinstance(error, OSError):
+                    raise StoreError(self._sentence(error)) from error
+                raise
             self.results += isinstance(record, Result)
             if not self._disk.links(self._fd):
                 self._put_back()
@@ -104,8 +106,10 @@ class Journal:
 
     def _cut_back(self) -> None:
         """Take out what was half written, so that the next record does not stick to it."""
+        self._broken = f"{self.path}: a write was broken off; resume the run"
         try:
             self._disk.truncate(self._fd, self._end)
+            self._broken = ""
         except OSError as error:
             self._broken = self._sentence(error)
 

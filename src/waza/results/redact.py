@@ -88,6 +88,12 @@ class Redactor:
         stream = self.stream()
         return stream.feed(text) + stream.close()
 
+    def raw(self, content: bytes) -> bytes:
+        """Return bytes without secrets; what is not text stays as it is."""
+        if not self._tags or not self._detector.search(content):
+            return content
+        return self.text(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
     def stream(self) -> Stream:
         """Return a redactor for text that arrives in pieces."""
         return Stream(self)

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from waza import __version__
+from waza.errors import StoreError
 from waza.model import Result, Run, Trial
 from waza.reports.json import JsonReport
 from waza.results.redact import Redactor, secrets_in
@@ -25,6 +26,7 @@ from waza.runner.resume import Resumed
 from waza.runner.signals import ends_cleanly
 from waza.runner.suite import Listeners, Stop, run_suite
 from waza.runner.trial import Setting
+from waza.sandbox.room import remove_rooms, rooms_for
 from waza.spec.load import load_spec
 from waza.spec.suite import EvalSpec, fingerprint
 
@@ -140,6 +142,9 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             keep_workspace=order.keep_workspace,
             skip_graders=order.skip_graders,
             max_attempts=spec.config.max_attempts,
+            clean=redactor.raw if redactor else None,
+            rooms=rooms_for(folder.path.name),
+            on_remark=listeners.on_remark,
         )
 
         purse = Purse(order.max_cost_usd, order.resume.run.results if order.resume else ())
@@ -153,9 +158,22 @@ def conduct(order: Order, listeners: Listeners) -> Run:
 
         trials = [trial for trial in order.planned() if (trial.task.id, trial.number) not in done]
         heard = replace(listeners, on_result=keep, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
-        if trials:
-            asyncio.run(_until_done_or_stopped(spec, iter(trials), setting, heard, order.workers))
-        return _finish(folder, len(trials) + len(done), listeners.stop)
+        try:
+            if trials:
+                asyncio.run(_until_done_or_stopped(spec, iter(trials), setting, heard, order.workers))
+        finally:
+            _leave(setting, listeners.on_remark)
+        return _finish(folder, len(trials) + len(done), listeners.stop, listeners.on_remark)
+
+
+def _leave(setting: Setting, on_remark: Callable[[str], None]) -> None:
+    """Remove the folder of rooms, or say where it is if workspaces are to be kept."""
+    if setting.rooms is None:
+        return
+    if setting.keep_workspace:
+        on_remark(f"workspaces are kept in {setting.rooms}")
+    else:
+        remove_rooms(setting.rooms)
 
 
 def _redactor(spec: EvalSpec) -> tuple[Redactor, list[str]]:
@@ -188,15 +206,26 @@ async def _until_done_or_stopped(
         except asyncio.CancelledError:
             if not listeners.stop.signal:
                 raise
+        except BaseExceptionGroup as group:
+            # One cause ends all workers; the others were only told to stop.
+            raise _cause(group) from None
 
 
-def _finish(folder: RunFolder, planned: int, stop: Stop) -> Run:
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _cause(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _finish(folder: RunFolder, planned: int, stop: Stop, on_remark: Callable[[str], None]) -> Run:
     """Write down how the run ended and everything made from it; return it as it can be read again."""
     made = read_run(folder.path)
     complete = len(_done(made)) >= planned
     made = changed(made, complete=complete)
-    folder.finish(summarize(made), complete=complete, reason=stop.reason)
-    folder.write(RESULTS, JsonReport().text(made))
+    try:
+        folder.finish(summarize(made), complete=complete, reason=stop.reason)
+        folder.write(RESULTS, JsonReport().text(made))
+    except StoreError as error:
+        on_remark(f"{error}; every result is safe in the journal, and `waza show` reads it")
     return made
 
 
@@ -208,6 +237,7 @@ def graded(
     engine: str,
     model: str = "",
     on_result: Callable[[Result], None] = lambda result: None,
+    on_remark: Callable[[str], None] = lambda text: None,
 ) -> Run:
     """Grade recorded trials into a run folder of their own and return it; `source` is the run they come from."""
     recorded = list(recorded)
@@ -223,7 +253,7 @@ def graded(
             result = regrade(item, spec)
             folder.append(result)
             on_result(result)
-        return _finish(folder, len(recorded), Stop())
+        return _finish(folder, len(recorded), Stop(), on_remark)
 
 
 def _done(run: Run) -> frozenset[tuple[str, int]]:

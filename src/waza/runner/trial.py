@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +18,7 @@ from waza.graders._base import Grader
 from waza.model import Files, Grade, Result, Trace, Trial
 from waza.runner.grading import grade_trace, status_of
 from waza.sandbox.room import make_room
-from waza.sandbox.snapshot import SnapshotFiles, take
+from waza.sandbox.snapshot import Clean, SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
 
 GRACE_S = 60
@@ -34,12 +36,20 @@ class Setting(NamedTuple):
     keep_workspace: bool = False
     skip_graders: bool = False
     max_attempts: int = 1
+    clean: Clean | None = None
+    """Takes secrets out of the files that are kept."""
+    rooms: Path | None = None
+    """The folder trials' rooms are made in; the system's folder for temporary files if None."""
+    on_remark: Callable[[str], None] = lambda text: None
 
 
 async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
     """Return what came of one trial; infrastructure errors are tried again up to `max_attempts` times."""
     for attempt in range(1, setting.max_attempts + 1):
-        result = replace(await _attempt(trial, graders, setting), attempts=attempt)
+        try:
+            result = replace(await _attempt(trial, graders, setting), attempts=attempt)
+        except EngineError as error:
+            return failed_trial(trial, setting, str(error))
         if result.trace.status != "error" or attempt == setting.max_attempts:
             return result
         await asyncio.sleep(RETRY_DELAY_S * 2 ** (attempt - 1))
@@ -48,14 +58,16 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
 
 async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
     started_at, started = _now(), time.perf_counter()
-    with make_room(trial.task, keep=setting.keep_workspace) as room:
+    with make_room(trial.task, keep=setting.keep_workspace, parent=setting.rooms) as room:
+        for sentence in room.left_out:
+            setting.on_remark(f"task '{trial.task.id}': {sentence}")
         trace = await _work(trial, room, setting)
         snapshot = ""
         files: Files | None = None
         if setting.engine.leaves_files(trial):
             files = Workspace(room.workspace)
             if setting.artifacts is not None:
-                snapshot = take(room.workspace, setting.artifacts)
+                snapshot = await _keep(room.workspace, setting.artifacts, setting.clean)
                 files = SnapshotFiles(setting.artifacts, snapshot)
         if trace.status == "error" or setting.skip_graders:
             grades: list[Grade] = []
@@ -77,6 +89,14 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Res
         duration_ms=(time.perf_counter() - started) * 1000,
         snapshot=snapshot,
     )
+
+
+async def _keep(workspace: Path, artifacts: Path, clean: Clean | None) -> str:
+    """Return the name of the workspace's snapshot; a thread copies it unless there is nothing to copy."""
+    with os.scandir(workspace) as entries:
+        if next(entries, None) is None:
+            return take(workspace, artifacts)
+    return await asyncio.to_thread(take, workspace, artifacts, clean)
 
 
 async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:

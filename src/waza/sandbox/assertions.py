@@ -1,7 +1,8 @@
 """Python assertions, run outside this process by pydantic-monty: no files, no network, no processes, under limits.
 
 Each one sees fresh data. Differences from Python that remain: in `re`, `$` matches at the very end only and
-replacements cannot be functions; methods are not values (`key=str.lower`).
+replacements cannot be functions; methods are not values (`key=str.lower`); `zip` and `enumerate` give lists; a format
+width on None or a list is not refused.
 """
 
 from __future__ import annotations

@@ -59,6 +59,27 @@ def make_room(task: Task, *, keep: bool = False, parent: str | Path | None = Non
             _log.warning("%s: %s", place, trouble)
 
 
+def rooms_for(run: str) -> Path | None:
+    """Return a private folder for the rooms of one run, empty even if an earlier attempt at it was killed.
+
+    None when a stranger holds that name: rooms then stand by themselves.
+    """
+    place = Path(tempfile.gettempdir()).resolve() / f"waza-{run}"
+    try:
+        if place.is_dir() and not place.is_symlink() and place.stat().st_uid == os.getuid():
+            remove(place)
+        place.mkdir(0o700)
+    except OSError:
+        return None
+    return place
+
+
+def remove_rooms(place: Path) -> None:
+    """Remove the folder of a run's rooms with all that is left in it."""
+    for trouble in remove(place):
+        _log.warning("%s: %s", place, trouble)
+
+
 def _furnished(task: Task, place: Path) -> Room:
     workspace, home = place / "workspace", place / "home"
     workspace.mkdir(0o700)

@@ -11,7 +11,7 @@ import errno
 import json
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,8 @@ EMPTY = "empty"
 MAX_ENTRIES = 100_000
 MAX_STORED_FILE_BYTES = 256 * 1024**2
 MAX_TOTAL_BYTES = 1024**3
+Clean = Callable[[bytes], bytes]
+"""Takes secrets out of what is about to be kept."""
 _NOWHERE = "/outside-of-the-workspace"
 _LAYING_ORDER = ("folder", "file", "other", "link", "outside")
 
@@ -59,8 +61,8 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why there was more than is listed."""
 
 
-def take(workspace: Path, store: Path) -> str:
-    """Copy a workspace into a store and return the snapshot's name.
+def take(workspace: Path, store: Path, clean: Clean | None = None) -> str:
+    """Copy a workspace into a store and return the snapshot's name; `clean` takes secrets out of contents and names.
 
     A workspace that the agent removed, or put something else in place of, counts as empty. Raises StoreError.
     """
@@ -69,7 +71,7 @@ def take(workspace: Path, store: Path) -> str:
             entries = list(tree.walk(root, MAX_ENTRIES))
             if not entries:
                 return EMPTY
-            taking = _Taking(workspace, root, store)
+            taking = _Taking(workspace, root, store, clean)
             items = sorted(map(taking.item, entries[:MAX_ENTRIES]), key=lambda item: item.path)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
@@ -83,25 +85,26 @@ def take(workspace: Path, store: Path) -> str:
 class _Taking:
     """One copying of a workspace, with what is left of its allowance."""
 
-    def __init__(self, workspace: Path, root: int, store: Path) -> None:
+    def __init__(self, workspace: Path, root: int, store: Path, clean: Clean | None) -> None:
         self.files = Workspace(workspace)
         self.root = root
         self.store = store
+        self.clean = clean
         self.allowance = MAX_TOTAL_BYTES
 
     def item(self, entry: tree.Entry) -> Item:
-        path, mode = entry.path, entry.info.st_mode & 0o777
+        path, mode = self._text(entry.path), entry.info.st_mode & 0o777
         try:
             if entry.kind == "folder":
                 return Item(path=path, kind="folder", mode=mode, left_out=entry.trouble)
             if entry.kind == "link":
-                return Item(path=path, kind="link", target=self._target(path))
+                return Item(path=path, kind="link", target=self._text(self._target(entry.path)))
             if entry.kind == "other":
                 return Item(path=path, kind="other")
             if entry.info.st_nlink > 1:
                 return Item(path=path, kind="outside")
-            size = entry.info.st_size
-            return Item(path=path, kind="file", mode=mode, size=size, sha256=self._keep(path, size))
+            sha256, size = self._keep(entry.path, entry.info.st_size)
+            return Item(path=path, kind="file", mode=mode, size=size, sha256=sha256)
         except OSError as error:
             kind: Literal["file", "other"] = "file" if entry.kind == "file" else "other"
             return Item(path=path, kind=kind, mode=mode, left_out=error.strerror or str(error))
@@ -109,14 +112,22 @@ class _Taking:
     def _target(self, path: str) -> str:
         return self.files.link_target(path) or tree.link_target(self.root, path)
 
-    def _keep(self, path: str, size: int) -> str:
+    def _text(self, text: str) -> str:
+        if self.clean is None:
+            return text
+        return self.clean(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+    def _keep(self, path: str, size: int) -> tuple[str, int]:
         if size > MAX_STORED_FILE_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than {MAX_STORED_FILE_BYTES // 1024**2} MiB")
         if size > self.allowance:
             raise OSError(errno.EFBIG, f"the workspace is larger than {MAX_TOTAL_BYTES // 1024**2} MiB")
         self.allowance -= size
         with self.files.open(f"./{path}") as file:  # so that a name such as `~a` is not taken for a home
-            return keep_file(file, size, self.store)
+            if self.clean is None:
+                return keep_file(file, size, self.store), size
+            content = self.clean(file.read(size))
+            return keep_bytes(content, self.store), len(content)
 
 
 def restore(store: Path, name: str, folder: Path) -> None:

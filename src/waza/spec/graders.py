@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,13 @@ def load_expected(block: dict[str, Any], base_dir: str | Path = ".") -> list[Gra
     return graders
 
 
-def build_grader(data: Any, place: Place, folder: SpecFolder) -> tuple[Grader | None, list[Problem]]:
-    """Return the grader at a place in a spec, or None with every problem found."""
+def build_grader(
+    data: Any, place: Place, folder: SpecFolder, forced: Mapping[str, Any] | None = None
+) -> tuple[Grader | None, list[Problem]]:
+    """Return the grader at a place in a spec, or None with every problem found.
+
+    `forced` options win over written ones in each grader that has them.
+    """
     if not isinstance(data, dict):
         return None, [place.problem(f"a grader is a mapping with a type, found {what(data)}")]
     kind = data.get("type")
@@ -55,6 +61,8 @@ def build_grader(data: Any, place: Place, folder: SpecFolder) -> tuple[Grader | 
         return None, [place.at("config").problem(f"a mapping of keys is needed, found {what(config)}")]
     cls: type[Grader] = GRADERS.load(kind)
     options, problems = _options(data, config, cls, place)
+    if forced:
+        options |= {key: value for key, value in forced.items() if key in keys_of(cls)}
     try:
         grader = cls.model_validate({"name": kind} | options | {"folder": folder})
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,14 @@ NOT_YET = {
 }
 
 
-def load_spec(path: str | Path) -> EvalSpec:
+def load_spec(path: str | Path, *, update_snapshots: bool = False) -> EvalSpec:
     """Return the checked suite at `path` (an eval file, or a folder that holds `eval.yaml`).
 
-    Raises SpecError with every mistake; what is odd but not wrong stands in `notes`.
+    Raises SpecError with every mistake; what is odd but not wrong stands in `notes`. With `update_snapshots`, `diff`
+    graders write their snapshots instead of comparing.
     """
     file = find_eval(path)
-    spec, problems = read_spec(file)
+    spec, problems = read_spec(file, {"update_snapshots": True} if update_snapshots else {})
     wrong = [problem for problem in problems if problem.severity == "error"]
     if spec is None or wrong:
         raise SpecError(wrong)
@@ -51,8 +53,11 @@ def find_eval(path: str | Path) -> Path:
     return file.resolve()
 
 
-def read_spec(file: Path) -> tuple[EvalSpec | None, list[Problem]]:
-    """Return the suite in an eval file with every problem and note; None when it cannot be made sense of."""
+def read_spec(file: Path, forced: Mapping[str, Any] | None = None) -> tuple[EvalSpec | None, list[Problem]]:
+    """Return the suite in an eval file with every problem and note; None when it cannot be made sense of.
+
+    `forced` options win over written ones in each grader that has them.
+    """
     name = shown(file)
     try:
         data = read_yaml(file.read_bytes(), name)
@@ -70,9 +75,9 @@ def read_spec(file: Path) -> tuple[EvalSpec | None, list[Problem]]:
     problems += wrong
     if shape is None or config is None:
         return None, _by_place(problems + _graders_only(data, place, folder))
-    graders, wrong = _suite_graders(shape.graders, place, folder)
+    graders, wrong = _suite_graders(shape.graders, place, folder, forced)
     problems += wrong
-    suite = Suite(shape, config, place, folder, graders)
+    suite = Suite(shape, config, place, folder, graders, forced or {})
     tasks, chosen, wrong = read_tasks(suite)
     problems += wrong
     spec = EvalSpec(
@@ -151,11 +156,13 @@ def _executor(name: Any, agent: dict[str, Any], options: dict[str, Any], here: P
     return problems + wrong
 
 
-def _suite_graders(entries: list[Any], place: Place, folder: SpecFolder) -> tuple[list[Grader], list[Problem]]:
+def _suite_graders(
+    entries: list[Any], place: Place, folder: SpecFolder, forced: Mapping[str, Any] | None
+) -> tuple[list[Grader], list[Problem]]:
     graders: list[Grader] = []
     problems: list[Problem] = []
     for index, entry in enumerate(entries):
-        grader, wrong = build_grader(entry, place.at("graders", index), folder)
+        grader, wrong = build_grader(entry, place.at("graders", index), folder, forced)
         problems += wrong
         if grader:
             graders.append(grader)
@@ -165,4 +172,4 @@ def _suite_graders(entries: list[Any], place: Place, folder: SpecFolder) -> tupl
 def _graders_only(data: Any, place: Place, folder: SpecFolder) -> list[Problem]:
     """Return the mistakes in the graders of a file whose other keys are wrong, so that all are told at once."""
     entries = data.get("graders") if isinstance(data, dict) else None
-    return _suite_graders(entries, place, folder)[1] if isinstance(entries, list) else []
+    return _suite_graders(entries, place, folder, None)[1] if isinstance(entries, list) else []

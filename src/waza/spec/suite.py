@@ -130,7 +130,7 @@ def _content(path: Path) -> str:
 
 def grader_as_data(grader: Grader) -> dict[str, JSON]:
     """Return a grader as the mapping it could be loaded from."""
-    config = grader.model_dump(mode="json", exclude={"name", "weight", "folder"}, exclude_defaults=True)
+    config = grader.model_dump(mode="json", exclude={"name", "weight", "folder"}, exclude_defaults=True, by_alias=True)
     return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config}
 
 

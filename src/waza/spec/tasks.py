@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ class Suite(NamedTuple):
     place: Place
     folder: SpecFolder
     graders: list[Grader]
+    forced: Mapping[str, Any]
 
 
 class Found(NamedTuple):
@@ -257,7 +258,7 @@ def _task_graders(data: dict[str, Any], place: Place, suite: Suite, task: str) -
                 else:
                     problems.append(here.problem(f"unknown grader '{entry}'; {did_you_mean(entry, list(by_name))}"))
             else:
-                grader, wrong = build_grader(entry, here, suite.folder)
+                grader, wrong = build_grader(entry, here, suite.folder, suite.forced)
                 problems += wrong
                 own += [grader] if grader else []
     if chooses and (dropped := [grader.name for grader in suite.graders if grader not in named]):
