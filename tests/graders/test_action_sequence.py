@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_cases import calls, cases, grade, holds, traces
 
@@ -62,6 +62,7 @@ def test_exact_match_names_the_calls_nobody_expected():
 names = st.lists(st.sampled_from("abc"), max_size=6)
 
 
+@settings(deadline=None)
 @given(names, names.filter(bool), st.sampled_from(MODES))
 def test_passed_follows_the_mode_and_the_score_is_the_multiset_f1(made, expected, mode):
     result = sequence(made, expected, mode)
@@ -77,6 +78,7 @@ def test_passed_follows_the_mode_and_the_score_is_the_multiset_f1(made, expected
     assert 0.0 <= result.score <= 1.0
 
 
+@settings(deadline=None)
 @given(names, names.filter(bool), st.randoms())
 def test_any_order_verdicts_do_not_change_when_the_calls_are_permuted(made, expected, random):
     before = sequence(made, expected, "any_order_match")
@@ -85,6 +87,7 @@ def test_any_order_verdicts_do_not_change_when_the_calls_are_permuted(made, expe
     assert (before.status, before.score) == (after.status, after.score)
 
 
+@settings(deadline=None)
 @given(names, names.filter(bool), st.sampled_from(MODES))
 def test_the_certificate_accounts_for_every_call_once(made, expected, mode):
     found = sequence(made, expected, mode).details["alignment"]
@@ -94,6 +97,7 @@ def test_the_certificate_accounts_for_every_call_once(made, expected, mode):
         assert [made[call] for call in entry["calls"]] == [name] * (entry["status"] == "matched")
 
 
+@settings(deadline=None)
 @given(traces, st.sampled_from(MODES))
 def test_any_trace_is_graded_and_only_missing_evidence_is_an_error(trace, mode):
     result = grade("action_sequence", trace, matching_mode=mode, expected_actions=["bash", "edit", "bash"])

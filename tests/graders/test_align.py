@@ -79,6 +79,7 @@ def assert_valid(order, needs, fits, calls, alignment):
         assert flat == sorted(flat), "the calls follow the order of the expectations"
 
 
+@settings(deadline=None)
 @given(problems())
 def test_any_order_is_valid_and_the_optimum(problem):
     needs, fits, calls = problem
@@ -87,6 +88,7 @@ def test_any_order_is_valid_and_the_optimum(problem):
     assert satisfied(needs, alignment) == best_in_any_order(needs, fits)
 
 
+@settings(deadline=None)
 @given(problems())
 def test_any_order_is_never_worse_than_a_greedy_order(problem):
     needs, fits, calls = problem
@@ -94,6 +96,7 @@ def test_any_order_is_never_worse_than_a_greedy_order(problem):
     assert all(greedy(order, needs, fits) <= ours for order in permutations(range(len(needs))))
 
 
+@settings(deadline=None)
 @given(problems(), st.randoms())
 def test_any_order_satisfies_the_same_expectations_whatever_the_order_of_the_calls(problem, random):
     needs, fits, calls = problem
@@ -106,6 +109,7 @@ def test_any_order_satisfies_the_same_expectations_whatever_the_order_of_the_cal
     assert len(before.extra) == len(after.extra)
 
 
+@settings(deadline=None)
 @given(problems(), st.sampled_from(["in_order", "exact"]))
 def test_in_order_is_valid_and_the_optimum(problem, order):
     needs, fits, calls = problem
@@ -114,7 +118,7 @@ def test_in_order_is_valid_and_the_optimum(problem, order):
     assert (satisfied(needs, alignment), calls - len(alignment.extra)) == best_in_order(needs, fits)
 
 
-@settings(deadline=None)  # the first example loads scipy
+@settings(deadline=None)
 @given(problems(kinds=[Need()]))
 def test_one_call_each_agrees_with_scipy(problem):
     from scipy.optimize import linear_sum_assignment

@@ -1,7 +1,7 @@
 """The `behavior` grader: budgets and tools; what was not recorded is undecided, unless something else failed."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from tool_cases import calls, cases, grade, holds, traces
 
 import waza
@@ -61,6 +61,7 @@ def test_cached_tokens_do_not_count_twice():
     assert grade("behavior", trace, max_tokens=2).status == "passed"
 
 
+@settings(deadline=None)
 @given(traces)
 def test_any_trace_is_graded_and_only_missing_evidence_is_an_error(trace):
     result = grade("behavior", trace, max_tool_calls=3, max_tokens=900, max_duration_ms=900, required_tools=["bash"])

@@ -1,7 +1,7 @@
 """The `skill_invocation` grader: which skills were used, in what order, and what the catalogue offered."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_cases import cases, grade, holds, traces
 
@@ -72,6 +72,7 @@ def test_the_alignment_tells_out_of_order_from_missing():
     assert statuses == ["matched", "matched", "out_of_order", "missing"]
 
 
+@settings(deadline=None)
 @given(traces, st.sampled_from(["exact_match", "in_order", "any_order"]), st.booleans())
 def test_any_trace_is_graded_and_only_missing_evidence_is_an_error(trace, mode, extra):
     config = {"required_skills": ["bash", "edit"], "mode": mode, "allow_extra": extra, "forbidden_skills": ["view"]}

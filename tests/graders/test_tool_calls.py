@@ -2,14 +2,16 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_cases import BOMB, arguments, calls, cases, grade, holds, names, traces, values
 
 import waza
 from waza.graders._values import same
+from waza.spec.yaml12 import read_yaml
 
 
 @pytest.mark.parametrize("case", cases("tool_calls"), ids=lambda case: case["id"])
@@ -190,13 +192,11 @@ def test_exact_order_lets_an_expectation_take_as_many_calls_as_its_count_says():
 def test_a_pattern_out_of_time_is_an_error_unless_the_rest_decides():
     unsure = {"name": "t", "args": {"q": {"regex": BOMB}}}
     trace = calls(("t", {"q": "a" * 200}))
-    assert grade("tool_calls", trace, expect=[unsure]).status == "error"
+    result = grade("tool_calls", trace, order="exact", expect=[unsure])
+    assert (result.status, [check.ok for check in result.checks]) == ("error", [None, None])
     assert grade("tool_calls", trace, expect=[unsure, {"name": "t"}]).status == "failed"
-    assert grade("tool_calls", trace, expect=[unsure | {"count": {"max": 0}}]).status == "error"
-    assert grade("tool_calls", trace, order="exact", expect=[unsure]).status == "error"
-    assert (
-        grade("tool_calls", trace, expect=[{"name": "t"}, unsure | {"count": {"min": 0, "max": 1}}]).status == "passed"
-    )
+    at_most_one = unsure | {"count": {"min": 0, "max": 1}}
+    assert grade("tool_calls", trace, expect=[{"name": "t"}, at_most_one]).status == "passed"
 
 
 # --- what other systems get wrong ----------------------------------------------------------------------------------
@@ -281,6 +281,7 @@ configs = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(configs, traces)
 def test_any_trace_that_parses_is_graded_and_only_missing_evidence_is_an_error(config, trace):
     result = grade("tool_calls", trace, **config)
@@ -290,6 +291,7 @@ def test_any_trace_that_parses_is_graded_and_only_missing_evidence_is_an_error(c
     json.dumps(result.details)
 
 
+@settings(deadline=None)
 @given(configs, st.lists(st.tuples(names, arguments), max_size=6), st.randoms())
 def test_any_order_verdicts_do_not_change_when_the_calls_are_permuted(config, made, random):
     config = config | {"order": "any"}
@@ -304,6 +306,7 @@ def test_any_order_verdicts_do_not_change_when_the_calls_are_permuted(config, ma
 objects = st.dictionaries(st.sampled_from("abc"), values, min_size=1, max_size=3)
 
 
+@settings(deadline=None)
 @given(st.lists(objects, min_size=1, max_size=4), st.data())
 def test_a_mutated_argument_always_breaks_the_match_it_takes_part_in(made, data):
     expect = [{"name": f"t{n}", "args": {k: {"equals": v} for k, v in args.items()}} for n, args in enumerate(made)]
@@ -322,3 +325,19 @@ def test_thousands_of_hostile_calls_end_soon_and_say_little():
     made = calls(*[("t", {"q": os.urandom(4).hex() * 1000})] * 3000)
     result = grade("tool_calls", made, expect=[{"name": "t", "args": {"q": {"regex": "^zz"}}}] * 5)
     assert result.status == "failed" and len(result.feedback) < 5_000
+
+
+def test_every_example_of_the_migration_guide_loads_and_old_and_new_agree():
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "migrating.md").read_text(encoding="utf-8")
+    examples = [read_yaml(block.split("```")[0], "migrating.md")[0] for block in guide.split("```yaml")[1:]]
+    graders = [waza.load_grader(example) for example in examples]
+    done = calls(
+        ("search", {}),
+        ("search_docs", {"query": "auth flow", "limit": 10.0, "filters": [{"field": ["x"]}, {"field": ["lang"]}]}),
+        ("read_file", {"path": "app/config.yml"}),
+        ("bash", {"command": "npm  test", "timeout": 5000}),
+        ("book", {"seat": "1A", "price": 99}),
+        ("book", {"seat": "1B", "price": 100}),
+    )
+    assert [grader.grade(done).status for grader in graders] == ["passed"] * 9
+    assert [grader.grade(calls()).status for grader in graders] == ["failed"] * 9

@@ -1,7 +1,7 @@
 """The `tool_constraint` grader, both generations: plain names with limits, and rules that look into calls."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from tool_cases import BOMB, calls, cases, grade, holds, lines, traces
 
 import waza
@@ -105,9 +105,9 @@ def test_limits_decide_without_tool_events_and_a_failure_decides_over_what_is_mi
 def test_a_pattern_out_of_time_is_undecided_in_every_list():
     trace = calls(("t", {"command": "a" * 200}))
     rule = {"name": "t", "command_pattern": BOMB}
-    for option in ("expect_tools", "reject_tools", "allow_only"):
-        assert grade("tool_constraint", trace, **{option: [rule]}).status == "error"
-    assert grade("tool_constraint", trace, allow_only=[rule, "t"]).status == "passed"
+    result = grade("tool_constraint", trace, expect_tools=[rule], reject_tools=[rule], allow_only=[rule])
+    assert (result.status, [check.ok for check in result.checks]) == ("error", [None, None, None])
+    assert grade("tool_constraint", trace, allow_only=["t", rule]).status == "passed"
 
 
 def test_the_schema_for_editors_takes_names_and_mappings():
@@ -125,6 +125,7 @@ RULES = [
 ]
 
 
+@settings(deadline=None)
 @given(traces)
 def test_any_trace_is_graded_and_only_missing_evidence_is_an_error(trace):
     result = grade("tool_constraint", trace, expect_tools=RULES, reject_tools=RULES, allow_only=RULES, max_turns=99)

@@ -119,7 +119,7 @@ def test_words_split_at_everything_but_letters_and_digits_and_count_bytes():
     assert words("The ship-to-cloud, V2x a1 日本 é ör!") == ["ship", "cloud", "v2x", "日本", "ör"]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.text(), st.sampled_from(["positive", "negative"]))
 def test_any_prompt_gets_a_verdict_and_a_score_from_0_to_1(tmp_path_factory, prompt, mode):
     folder = tmp_path_factory.getbasetemp() / "trigger"
@@ -128,6 +128,7 @@ def test_any_prompt_gets_a_verdict_and_a_score_from_0_to_1(tmp_path_factory, pro
     assert result.status in ("passed", "failed") and 0.0 <= result.score <= 1.0
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_any_text_is_a_skill_or_is_refused(before, after):
     for text in (before, f"---\n{before}\n---\n{after}"):

@@ -5,7 +5,7 @@ import sys
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import waza
@@ -108,6 +108,7 @@ def test_success_rate_is_over_all_calls():
 odd = st.none() | st.booleans() | st.text() | st.lists(st.just({})) | st.just({"expectations": [1, {"calls": 2}]})
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["alignment", "first_call_fits", "x"]), odd))
 def test_details_of_graders_we_do_not_know_do_no_harm(details):
     grade = waza.Grade(name="g", type="other", status="passed", score=1.0, feedback="", details=details)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -204,11 +205,40 @@ def test_nothing_is_left_when_waza_itself_is_killed(lair, number):
     assert len(supervisors) >= 2
     parent.send_signal(number)
     parent.wait()
-    deadline = time.monotonic() + 10
-    while (lair.pids() or any(map(is_there, supervisors))) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: not lair.pids() and not any(map(is_there, supervisors)))
     assert lair.alive() == set()
     assert [pid for pid in supervisors if is_there(pid)] == []
+
+
+@pytest.mark.campaign
+def test_nothing_is_left_of_two_hundred_hostile_agents(lair):
+    script = f"{lair.comet} exec bash {HOSTILE}/evil_agent.sh {lair.folder}"
+    with ThreadPoolExecutor(10) as pool:
+        watched = pool.submit(lair.wait_for, {*DAEMONS, "comet"})
+        timeouts = [0.2 + 0.005 * number for number in range(200)]
+        runs = pool.map(lambda limit: run_program(["sh", "-c", script], cwd="/", env=ENV, timeout_s=limit), timeouts)
+        assert all(done.timed_out and not done.error for done in runs)
+        watched.result()
+    assert lair.alive() == set()
+    assert lair.pids() == []
+
+
+@pytest.mark.campaign
+def test_nothing_is_left_when_waza_is_killed_at_any_moment(lair):
+    script = f"{lair.comet} exec bash {HOSTILE}/evil_agent.sh {lair.folder}"
+    for number in range(40):
+        parent = subprocess.Popen([sys.executable, "-c", PARENT, "sh", "-c", script])
+        time.sleep(0.025 * number)
+        parent.kill()
+        parent.wait()
+    wait_until(lambda: not lair.pids())
+    assert lair.alive() == set()
+
+
+def wait_until(true):
+    deadline = time.monotonic() + 10
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def is_there(pid):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from waza.cli._screen import console, say
-from waza.errors import UsageError
+from waza.errors import StoreError, UsageError
 from waza.model import Run
 from waza.reports.json import JsonReport
 from waza.results.disk import write_atomically
@@ -42,5 +42,5 @@ def _write(run: Run, path: Path, suffix: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, JsonReport().text(run), mode=0o644)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}; the results are safe in {run.folder}") from None
+    except (OSError, StoreError) as error:
+        raise UsageError(f"{path} cannot be written ({error}); the results are safe in {run.folder}") from None

@@ -12,8 +12,9 @@ from typing import NamedTuple, Self
 from pydantic import model_validator
 
 from waza.graders._align import AlignedChecks, Alignment, Need, Order, align, certificate
+from waza.graders._calls import CallMatcher, Found, find
 from waza.graders._fields import Bound
-from waza.graders._match import CallMatcher, Found, find
+from waza.graders._match import PATIENCE
 from waza.model import JSON, Check, ToolEvent
 from waza.options import Options
 
@@ -120,11 +121,23 @@ def _nearest(
     if not short:
         return {}
     free = set(sure.extra).difference(misplaced.values())
-    candidates = [[call for call in found[i].named if call in free and call not in found[i].maybe] for i in short]
-    for i, calls in zip(short, candidates, strict=True):
-        calls.sort(key=lambda call, entry=expect[i]: len(entry.told_apart(events[call].args)))  # type: ignore[misc]
+    readable = [[call for call in found[i].named if call in free and call not in found[i].maybe] for i in short]
+    candidates = [_by_distance(expect[i], calls, events) for i, calls in zip(short, readable, strict=True)]
     taken = align("any", [Need()] * len(short), candidates, len(events)).taken
     return {i: calls[0] for i, calls in zip(short, taken, strict=True) if calls}
+
+
+def _by_distance(expectation: Expectation, calls: list[int], events: list[ToolEvent]) -> list[int]:
+    """Return the calls with the fewest differing arguments first, as far as patience reaches."""
+    patience = PATIENCE
+    distances: dict[int, int] = {}
+    for call in calls:
+        if patience <= 0:
+            break
+        differences = list(expectation.differences(events[call].args))
+        patience -= sum(difference.undecided for difference in differences)
+        distances[call] = len(differences)
+    return sorted(calls, key=lambda call: distances.get(call, len(expectation.args)))
 
 
 def _verdict(scene: _Scene, index: int) -> bool | None:
@@ -147,7 +160,7 @@ def _entry(scene: _Scene, index: int, ok: bool | None) -> dict[str, JSON]:
         entry["found"] = scene.misplaced[index]
     if index in scene.nearest:
         call = scene.nearest[index]
-        differences = expectation.told_apart(scene.events[call].args)
+        differences = expectation.differences(scene.events[call].args)
         entry["nearest"] = {"call": call, "differences": [difference.as_json() for difference in differences]}
     return entry
 
@@ -170,9 +183,7 @@ def _failure(scene: _Scene, index: int, entry: dict[str, JSON]) -> str:
     expectation, found = scene.expect[index], scene.found[index]
     status = entry["status"]
     if status == "undecided":
-        return (
-            f"cannot tell whether {expectation.label} is called: a pattern ran out of time on tool_events{found.maybe}"
-        )
+        return f"cannot tell whether {expectation.label} is called: arguments could not be read within limits"
     reasons = []
     if status == "too_many":
         reasons.append(f"{len(found.sure)} calls fit, at most {expectation.most} may")
@@ -184,7 +195,7 @@ def _failure(scene: _Scene, index: int, entry: dict[str, JSON]) -> str:
         reasons.append(f"tool_events[{scene.misplaced[index]}] fits but is out of order")
     if index in scene.nearest:
         call = scene.nearest[index]
-        differences = "; ".join(map(str, expectation.told_apart(scene.events[call].args)))
+        differences = "; ".join(map(str, expectation.differences(scene.events[call].args)))
         reasons.append(f"tool_events[{call}]: {differences}")
     return f"expectation {expectation.label} not satisfied: {', '.join(reasons)}"
 

@@ -1,31 +1,30 @@
-"""What one tool call must look like: its name, and matchers for its arguments.
+"""Matchers for one argument of a tool call: each says whether it holds, and what differed.
 
-An `ArgMatcher` judges one argument, a `CallMatcher` one call; both say what differed. Which call goes with which
-expectation is decided in `_align.py`, not here.
+What a whole call must look like is in `_calls.py`; which call goes with which expectation is decided in `_align.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, GetJsonSchemaHandler, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from waza.graders._fields import FoldingPattern, PatternField, Text
+from waza.graders._fields import PatternField
 from waza.graders._text import excerpt
-from waza.graders._values import Steps, parse_path, same, text_of, values_at
-from waza.model import JSON, ToolEvent
+from waza.graders._values import same, text_of
+from waza.model import JSON
 from waza.options import Options
 from waza.sandbox.patterns import Pattern, PatternTimeout
 from waza.sandbox.schemas import Schema, compile_schema
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 _MISSING = object()
-_USUAL_NAME_CHARS = 100
+PATIENCE = 2
+"""How many values that cannot be read within limits are enough; each may have cost a second."""
 
 
 class Difference(NamedTuple):
@@ -36,8 +35,12 @@ class Difference(NamedTuple):
     actual: JSON = _MISSING
     why: str = ""
     """What a schema says about it."""
+    undecided: bool = False
+    """Nobody can tell whether it is as expected: a pattern ran out of time, or it is nested too deeply."""
 
     def __str__(self) -> str:
+        if self.undecided:
+            return f"{self.path} could not be read within limits"
         if self.actual is _MISSING:
             return f"{self.path} is not given"
         expected = self.why or f"expected {excerpt(_text_or_notice(self.expected))}"
@@ -46,6 +49,8 @@ class Difference(NamedTuple):
     def as_json(self) -> dict[str, JSON]:
         """Return the difference as data; an argument that was not given has no `actual`."""
         facts: dict[str, JSON] = {"path": self.path, "expected": self.expected}
+        if self.undecided:
+            return facts | {"undecided": True}
         if self.actual is _MISSING:
             return facts | {"missing": True}
         text = _text_or_notice(self.actual)
@@ -154,15 +159,44 @@ class ArgMatcher(Options):
         if self.json_schema is not None:
             yield "json_schema", partial(_fits_schema, self._schema)
 
-    def failing(self, value: JSON) -> list[str]:
-        """Return the matchers that do not hold for `value`; raise PatternTimeout when a pattern gives no answer."""
-        return [key for key, test in self._tests.items() if not test(value)]
+    def failing(self, value: JSON) -> list[str] | None:
+        """Return the matchers that do not hold for `value`; None when nobody can tell."""
+        failing: list[str] = []
+        unknown = False
+        for key, test in self._tests.items():
+            try:
+                if not test(value):
+                    failing.append(key)
+            except (PatternTimeout, RecursionError):
+                unknown = True
+        return None if unknown and not failing else failing
 
-    def difference(self, path: str, value: JSON) -> Difference:
-        """Return what is wrong with the value at a path: the matchers that do not hold."""
-        failing = self.failing(value)
-        why = "; ".join(self._schema.problems(value)) if failing == ["json_schema"] else ""
-        return Difference(path, self.written(failing), value, why)
+    def holds_for_any(self, values: list[JSON]) -> bool | None:
+        """Say whether one of the values is as expected; None when nobody can tell."""
+        unknown = 0
+        for value in values:
+            failing = self.failing(value)
+            if failing == []:
+                return True
+            unknown += failing is None
+            if unknown == PATIENCE:
+                break
+        return None if unknown else False
+
+    def difference(self, path: str, values: list[JSON]) -> Difference | None:
+        """Return what is wrong with what stands at a path, or None; several values are those of any element."""
+        if not values:
+            return Difference(path, self.written())
+        held = self.holds_for_any(values)
+        if held:
+            return None
+        if held is None:
+            return Difference(path, self.written(), undecided=True)
+        if len(values) > 1:
+            return Difference(path, self.written(), values)
+        failing = self.failing(values[0])
+        why = "; ".join(self._schema.problems(values[0])) if failing == ["json_schema"] else ""
+        return Difference(path, self.written(failing), values[0], why)
 
     def written(self, keys: list[str] | None = None) -> dict[str, JSON]:
         """Return the matchers as an author would write them, all or those named."""
@@ -181,113 +215,6 @@ def or_bare(schema: JsonSchemaValue, types: JSON) -> JsonSchemaValue:
     schema.clear()
     schema["anyOf"] = [mapping, {"type": types}]
     return schema
-
-
-class CallMatcher(Options):
-    """What one tool call must look like."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    tool: FoldingPattern | None = None
-    """A pattern that matches somewhere in the tool's name, in any case."""
-    name: Text | None = None
-    """The tool's name, exact and case-sensitive; instead of `tool`."""
-    args: dict[Text, ArgMatcher] = {}
-    """Matchers by argument; a key may be a path such as `user.city`, `items[0].id` or `items[*].id`."""
-
-    @model_validator(mode="after")
-    def _names_a_tool(self) -> Self:
-        if (self.tool is None) == (self.name is None):
-            raise ValueError("give 'tool' or 'name', one of them")
-        if not self.tool_text.strip():
-            raise ValueError("the tool's name must not be blank")
-        return self
-
-    @cached_property
-    def _paths(self) -> dict[str, Steps | None]:
-        return {key: parse_path(key) for key in self.args}
-
-    @property
-    def tool_text(self) -> str:
-        """The tool as the author wrote it, pattern or name."""
-        return self.name or "" if self.tool is None else str(getattr(self.tool, "source", self.tool))
-
-    @cached_property
-    def label(self) -> str:
-        """The tool and the arguments looked at, for people."""
-        kind = "name" if self.tool is None else "tool"
-        return f'{kind}="{self.tool_text}"' + (f" args: [{', '.join(sorted(self.args))}]" if self.args else "")
-
-    def written(self) -> dict[str, JSON]:
-        """Return the matcher as an author would write it."""
-        return self.model_dump(exclude_unset=True)
-
-    def differences(self, args: JSON) -> Iterator[Difference]:
-        """Yield every argument that is not as expected; raise PatternTimeout when a pattern gives no answer."""
-        given = args if isinstance(args, dict) else {}
-        for key, matcher in self.args.items():
-            found = values_at(given, key, self._paths[key])
-            if not found:
-                yield Difference(key, matcher.written())
-            elif all(matcher.failing(value) for value in found):
-                several = len(found) > 1
-                yield Difference(key, matcher.written(), found) if several else matcher.difference(key, found[0])
-
-    def told_apart(self, args: JSON) -> list[Difference]:
-        """Return every argument that is not as expected, as far as it can be told."""
-        known: list[Difference] = []
-        with suppress(PatternTimeout, RecursionError):
-            for difference in self.differences(args):
-                known.append(difference)
-        return known
-
-    def accepts(self, args: JSON) -> bool | None:
-        """Say whether the arguments are as expected; None when nobody can tell."""
-        try:
-            return next(self.differences(args), None) is None
-        except (PatternTimeout, RecursionError):
-            return None
-
-    def tells(self, name: str) -> bool | None:
-        """Say whether a tool's name is the one expected; None when nobody can tell."""
-        if self.tool is None:
-            return name == self.name
-        try:
-            return self._search(name) if len(name) <= _USUAL_NAME_CHARS else self.tool.search(name)
-        except PatternTimeout:
-            return None
-
-    @cached_property
-    def _search(self) -> Callable[[str], bool]:
-        """The pattern, with a memory: traces of one suite call the same few tools."""
-        return lru_cache(maxsize=128)(self.tool.search if self.tool else bool)
-
-
-class Found(NamedTuple):
-    """The calls a matcher looked for, by their places in the trace."""
-
-    named: list[int]
-    """The tool's name fits."""
-    sure: list[int]
-    """Name and arguments fit."""
-    maybe: list[int]
-    """Nobody can tell: a pattern ran out of time."""
-
-
-def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent]) -> Found:
-    """Return the calls whose name fits, and those that fit as a whole; `names` are the calls' tool names."""
-    if matcher.tool is None:
-        found = Found([index for index, name in enumerate(names) if name == matcher.name], [], [])
-        tells: dict[str, bool | None] = {}
-    else:
-        tells = {name: matcher.tells(name) for name in set(names)}
-        found = Found([index for index, name in enumerate(names) if tells[name] is not False], [], [])
-    for index in found.named:
-        verdict = matcher.accepts(events[index].args)
-        if verdict is not False:
-            sure = verdict and tells.get(names[index], True)
-            (found.sure if sure else found.maybe).append(index)
-    return found
 
 
 def _text_or_notice(value: JSON) -> str:

@@ -10,9 +10,9 @@ from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from waza.graders._calls import CallMatcher
 from waza.graders._fields import FoldingPattern, Text
-from waza.graders._match import CallMatcher, Difference, or_bare
-from waza.graders._values import text_of
+from waza.graders._match import ArgMatcher, Difference, or_bare
 from waza.model import JSON
 
 _QUALIFIERS = {
@@ -56,16 +56,19 @@ class ToolRule(CallMatcher):
         parts += [f"args: [{', '.join(sorted(self.args))}]"] if self.args else []
         return self.tool_text + (f" ({', '.join(parts)})" if parts else "")
 
+    @cached_property
+    def _qualifiers(self) -> dict[str, ArgMatcher]:
+        return {key: ArgMatcher(regex=getattr(self, key)) for key in _QUALIFIERS if getattr(self, key)}
+
     def differences(self, args: JSON) -> Iterator[Difference]:
-        """Yield every qualifier and argument that is not as expected; an argument not given reads as nothing."""
+        """Yield every qualifier and argument that is not as expected; what is not given reads as nothing."""
         given = args if isinstance(args, dict) else {}
-        for key, arguments in _QUALIFIERS.items():
-            pattern = getattr(self, key)
-            if pattern is not None:
-                argument = next((name for name in arguments if name in given), arguments[0])
-                if not pattern.search(text_of(given.get(argument))):
-                    expected = {key: pattern.source}
-                    yield Difference(argument, expected, *([given[argument]] if argument in given else []))
+        for key, matcher in self._qualifiers.items():
+            argument = next((name for name in _QUALIFIERS[key] if name in given), _QUALIFIERS[key][0])
+            difference = matcher.difference(argument, [given.get(argument)])
+            if difference is not None:
+                expected = {key: matcher.written()["regex"]}
+                yield difference._replace(expected=expected) if argument in given else Difference(argument, expected)
         yield from super().differences(args)
 
     @classmethod

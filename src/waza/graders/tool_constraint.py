@@ -10,8 +10,8 @@ from pydantic import model_validator
 
 from waza.graders._base import Grader, undecided
 from waza.graders._budget import NO_TOOLS, within
+from waza.graders._calls import find
 from waza.graders._fields import Limit
-from waza.graders._match import find
 from waza.graders._tool_rule import AllowedTool, ToolRule
 from waza.model import JSON, Check, ToolEvent, Trace, Usage
 
@@ -88,7 +88,7 @@ class ToolConstraintGrader(Grader):
                 yield from undecided([claim], _UNREADABLE)
             else:
                 seen: JSON = [
-                    {"call": call, "differences": [each.as_json() for each in rule.told_apart(events[call].args)]}
+                    {"call": call, "differences": [each.as_json() for each in rule.differences(events[call].args)]}
                     for call in found.named[:3]
                 ]
                 yield Check(False, claim, f"Expected tool not used: {rule.label}", rule.written(), seen)

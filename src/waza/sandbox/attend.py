@@ -20,7 +20,7 @@ from waza.sandbox.capture import Capture, Captured
 from waza.sandbox.workers import CREW, Line
 
 CHUNK = 1 << 16
-_SILENCE_S = 20.0
+_SILENCE_S = 12.0
 """How long after the time limit a worker may be silent; then somebody stopped it."""
 _MOST_WORKERS_TRIED = 12
 _DRAIN_BYTES = 4 << 20

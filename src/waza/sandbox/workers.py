@@ -97,13 +97,16 @@ class Crew:
         control = self._control or self._start_zygote()
         ours, theirs = socket.socketpair()
         self._sockets.add(ours)
-        with theirs:
-            wire.ask_for_worker(control, caps, theirs.fileno())
-        ours.settimeout(_ANSWER_S)
-        pid = wire.receive_pid(ours)
+        try:
+            with theirs:
+                wire.ask_for_worker(control, caps, theirs.fileno())
+            ours.settimeout(_ANSWER_S)
+            if not (pid := wire.receive_pid(ours)):
+                raise BlockingIOError("too many processes")
+        except OSError:
+            ours.close()
+            raise
         ours.settimeout(None)
-        if not pid:
-            raise BlockingIOError("too many processes")
         return Line(ours, caps, pid)
 
     def _start_zygote(self) -> socket.socket:
@@ -124,6 +127,8 @@ class Crew:
 
     def _end_zygote(self, patience_s: float) -> None:
         """End the zygote; when it leaves by itself, it has ended its workers and all they ran."""
+        for line in (line for lines in self._idle.values() for line in lines):
+            line.sock.close()
         self._idle.clear()
         if self._control:
             self._control.close()
