@@ -162,6 +162,7 @@ def test_no_shell_reads_the_arguments():
 @pytest.mark.parametrize("argument", ["a\0b", "\ud800"])
 def test_an_argument_that_no_program_can_get_is_an_error_not_an_exception(argument):
     assert "could not be started" in run("echo", argument).error
+    assert "could not be started" in run(argument).error
 
 
 def test_bytes_that_are_not_unicode_arrive_as_they_are():
@@ -270,8 +271,14 @@ def test_whoever_else_holds_the_output_is_not_waited_for(tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{tmp_path}/s")
         listener.listen()
+        listener.settimeout(30)
         held = []
-        thread = threading.Thread(target=lambda: held.extend(socket.recv_fds(listener.accept()[0], 1, 1)[1]))
+
+        def take_hold():
+            with listener.accept()[0] as giver:
+                held.extend(socket.recv_fds(giver, 1, 1)[1])
+
+        thread = threading.Thread(target=take_hold)
         thread.start()
         script = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({f'{tmp_path}/s'!r}); "
         done = python(script + "socket.send_fds(s, [b'x'], [1]); print('mine')")
@@ -397,6 +404,28 @@ def test_different_limits_do_not_mix_up():
     with ThreadPoolExecutor(6) as pool:
         seen = pool.map(lambda size: sh("ulimit -f", limits=Limits(file_bytes=size)).stdout.text, sizes)
     assert [int(text) * 512 for text in seen] == sizes
+
+
+CROWDED = """
+import os, resource
+from waza.sandbox.process import base_environment, run_program
+run = lambda: run_program(["true"], cwd="/", env=base_environment({}, home=None), timeout_s=30)
+assert run().ok
+highest = max(map(int, os.listdir("/dev/fd")))
+for room in range(8):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + room, 4096))
+    done = run()
+    assert done.ok or "Too many open files" in done.error, done
+    print(done.ok)
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+assert run().ok
+"""
+
+
+def test_running_out_of_descriptors_is_an_error_not_an_exception_and_passes():
+    done = subprocess.run([sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"True", "False"} == set(done.stdout.split())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts in /proc")

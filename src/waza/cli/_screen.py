@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Iterable
 from functools import cache
 
@@ -12,32 +12,32 @@ from rich.text import Text
 from waza.errors import Problem
 from waza.reports._text import visible
 
+PIPE_COLUMNS = 120
+"""How wide lines are where no terminal says it."""
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 @cache
 def console(stderr: bool = False) -> Console:
     """Return the console; NO_COLOR and pipes turn colour off, markup is never read."""
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    screen = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = PIPE_COLUMNS
+    return screen
 
 
 def say(text: str = "", style: str = "") -> None:
     """Print a line of ours to standard output."""
-    console().print(Text(visible(text, lines=True), style=style))
+    console().print(Text(visible(text, lines=True), style=style), soft_wrap=True)
 
 
 def remark(text: str, style: str = "") -> None:
     """Print a line of ours to standard error, beside the results."""
-    console(stderr=True).print(Text(visible(text, lines=True), style=style))
+    console(stderr=True).print(Text(visible(text, lines=True), style=style), soft_wrap=True)
 
 
 def show_problems(problems: Iterable[Problem], *, to_stderr: bool = True) -> None:
     """Print problems, a line each."""
     target = console(stderr=to_stderr)
     for problem in problems:
-        target.print(Text(visible(str(problem), lines=True), style=_STYLES.get(problem.severity, "")))
-
-
-def is_interactive() -> bool:
-    """Say whether a person is looking at standard error."""
-    return sys.stderr.isatty()
+        target.print(Text(visible(str(problem), lines=True), style=_STYLES.get(problem.severity, "")), soft_wrap=True)

@@ -137,7 +137,7 @@ def _one_model(spec: EvalSpec, engine: str | None, model: str | None, options: d
         try:
             run = conduct(order, listeners)
         except StoreError as error:
-            if "nothing was run" not in str(error):
+            if "safe" in str(error):  # a disk that gave up in the middle, not a run that never began
                 progress.on_remark(f"go on with:  waza run {shown(spec.file)} --resume")
             raise
     code = report(run, options, suffix=run.model if len(options["models"]) > 1 else "")

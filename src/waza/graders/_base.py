@@ -48,6 +48,16 @@ class Grader(Options):
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of this grader start."""
 
+    def __init__(self, *values: Any, **options: Any) -> None:
+        if values:
+            own = [name for name in type(self).model_fields if name not in WRAPPER]
+            if len(values) > len(own) or set(own[: len(values)]) & set(options):
+                raise TypeError(f"{type(self).__name__} takes each of these once, in this order: {', '.join(own)}")
+            options |= dict(zip(own, values, strict=False))
+        super().__init__(**options)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # loading from data does not pass here
+
     @model_validator(mode="after")
     def _checks_something(self) -> Self:
         if self.needs_one_of and not any(getattr(self, option) for option in self.needs_one_of):

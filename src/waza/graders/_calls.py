@@ -8,11 +8,11 @@ from typing import NamedTuple, Self
 
 from pydantic import ConfigDict, model_validator
 
-from waza.graders._base import Options
 from waza.graders._fields import FoldingPattern, Text
 from waza.graders._match import PATIENCE, ArgMatcher, Difference
 from waza.graders._values import Steps, parse_path, values_at
 from waza.model import JSON, ToolEvent
+from waza.options import Options
 from waza.sandbox.patterns import PatternTimeout
 
 _USUAL_NAME_CHARS = 100

@@ -90,7 +90,7 @@ def expectation_checks(
         if ok:
             checks.append(Check(True, claim))
         else:
-            checks.append(Check(ok, claim, _failure(scene, index, entry), expectation.written(), entry))
+            checks.append(Check(ok, claim, _failure(scene, index, entry), expectation.written(), _seen(scene, index)))
         entries.append(entry)
     if order == "exact":
         checks.append(_nothing_else(scene, names))
@@ -198,6 +198,14 @@ def _failure(scene: _Scene, index: int, entry: dict[str, JSON]) -> str:
         differences = "; ".join(map(str, expectation.differences(scene.events[call].args)))
         reasons.append(f"tool_events[{call}]: {differences}")
     return f"expectation {expectation.label} not satisfied: {', '.join(reasons)}"
+
+
+def _seen(scene: _Scene, index: int) -> JSON:
+    """Return what stands where the expectation should be: the call that comes nearest, or the tools that were used."""
+    call = scene.nearest.get(index, scene.misplaced.get(index))
+    if call is None:
+        return list(dict.fromkeys(event.tool_name for event in scene.events))
+    return {"name": scene.events[call].tool_name, "args": scene.events[call].args}
 
 
 def _nothing_else(scene: _Scene, names: list[str]) -> Check:

@@ -70,15 +70,15 @@ class JsonSchemaGrader(Grader):
             value = extract_json(trace.output) if self.extract_json else parse_json(trace.output)
         except ValueError as error:
             stem = "must contain exactly one JSON object or array" if self.extract_json else "is not valid JSON"
-            yield Check(
-                False, claim, f"Output {stem}: {error}", actual={"error": str(error), "output": excerpt(trace.output)}
-            )
+            yield Check(False, claim, f"Output {stem}: {error}", "JSON", excerpt(trace.output))
             return
         problems = self._compiled.problems(value)
         failure = f"Schema validation failed: {'; '.join(problems)}" if problems else ""
-        yield Check(not problems, claim, failure, actual={"failures": problems} if problems else None)
+        yield Check(not problems, claim, failure, actual=problems or None)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return why the output is not JSON, or where it does not fit."""
-        found = checks[0].actual or {}
-        return {key: found[key] for key in ("error", "failures") if key in found}
+        if checks[0].ok:
+            return {}
+        problems = checks[0].actual
+        return {"failures": problems} if isinstance(problems, list) else {"error": checks[0].failure}

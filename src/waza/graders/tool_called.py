@@ -9,7 +9,7 @@ from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
-from waza.model import Check, Trace
+from waza.model import JSON, Check, Trace
 
 
 class ToolCalledGrader(Grader):
@@ -37,3 +37,8 @@ class ToolCalledGrader(Grader):
                 yield Check(True, claim)
             else:
                 yield Check(False, claim, f"Required tool not called: {tool}", tool, called)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return whether the first call was of an expected tool, for the suite's `selection_accuracy`."""
+        called = tool_events(trace)
+        return {"first_call_fits": bool(called) and called[0].tool_name in self.required}

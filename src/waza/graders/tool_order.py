@@ -9,7 +9,7 @@ from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
-from waza.model import Check, Trace
+from waza.model import JSON, Check, Trace
 
 
 class ToolOrderGrader(Grader):
@@ -39,3 +39,8 @@ class ToolOrderGrader(Grader):
         else:
             failure = f"Tools not called in expected order: {missing} is missing or too early"
             yield Check(False, claim, failure, self.expected_order, called)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return whether the first call was of an expected tool, for the suite's `selection_accuracy`."""
+        called = tool_events(trace)
+        return {"first_call_fits": bool(called) and called[0].tool_name in self.expected_order}

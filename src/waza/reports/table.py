@@ -115,6 +115,8 @@ def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Ite
     yield Padding(head, (0, 0, 0, 6))
     for check in checks:
         yield Padding(_check(check, console), (0, 0, 0, 8))
+    if isinstance(alignment := grade.details.get("alignment"), dict):
+        yield Padding(_alignment(alignment), (0, 0, 0, 8))
 
 
 def _check(check: Check, console: Console) -> RenderableType:
@@ -126,9 +128,43 @@ def _check(check: Check, console: Console) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    table.add_row("expected", Text(_value(check.expected)))
-    table.add_row("found", Text(_value(check.actual)))
+    for label, value in (("expected", check.expected), ("found", check.actual)):
+        if value is not None:
+            table.add_row(label, Text(_value(value)))
     return Group(head, Padding(table, (0, 0, 0, 4)))
+
+
+def _alignment(alignment: dict[str, Any]) -> RenderableType:
+    """Return which call each expectation got, counted from 1, and the calls nobody expected."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for entry in alignment.get("expectations", []):
+        table.add_row(Text(visible(clipped(str(entry.get("expected")), 60))), Text(_assigned(entry)))
+    for label, calls in (("extra", alignment.get("extra")), ("out of order", alignment.get("out_of_order"))):
+        if calls:
+            table.add_row(label, Text(_calls(calls)))
+    return table
+
+
+def _assigned(entry: dict[str, Any]) -> str:
+    """Return where one expectation was found: its calls, the nearest one and how it differs, or nowhere."""
+    parts = ["→ " + _calls(entry["calls"])] if entry.get("calls") else []
+    if "found" in entry:
+        parts.append(f"out of order: {_calls([entry['found']])}")
+    if isinstance(nearest := entry.get("nearest"), dict):
+        differences = "; ".join(
+            f"{item['path']} is {_value(item.get('actual'))}, expected {_value(item.get('expected'))}"
+            for item in nearest["differences"]
+        )
+        parts.append(f"nearest is {_calls([nearest['call']])}: {differences}")
+    status = str(entry.get("status", "")).replace("_", " ")
+    return visible(", ".join(parts) or status)
+
+
+def _calls(calls: list[int]) -> str:
+    numbers = ", ".join(str(call + 1) for call in calls[:10])
+    return ("call " if len(calls) == 1 else "calls ") + numbers + ("…" if len(calls) > 10 else "")
 
 
 def _value(value: Any) -> str:

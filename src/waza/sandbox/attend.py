@@ -156,9 +156,16 @@ class Attendance:
             self._pass_on_cancel()
 
     def _attempt(self, on_output: Callable[[bytes], None] | None) -> Outcome:
-        streams = Streams(self.stdin, self.keep_bytes, on_output)
+        line = None
         try:
-            report = self._hand_over(CREW.take(self.caps), streams)
+            line = CREW.take(self.caps)
+            streams = Streams(self.stdin, self.keep_bytes, on_output)
+        except OSError as error:
+            if line:
+                CREW.give_back(line)
+            return Outcome(wire.Report(error=f"no supervisor could be had: {error}"))
+        try:
+            report = self._hand_over(line, streams)
             streams.drain()
         finally:
             streams.close()

@@ -154,35 +154,40 @@ def _prepare(
     network: bool,
 ) -> _Run | Finished:
     """Return a run that can be started, or the end of one that cannot."""
+    _refuse(argv, timeout_s, limits)
+    if sys.platform == "win32":
+        return Finished(error="programs cannot be contained on Windows; run waza in WSL")
+    folder = str(Path(cwd).absolute())
+    try:
+        words = [*map(_encode, argv)]
+        variables = {_encode(_name(name)): _encode(value) for name, value in env.items()}
+        path = _locate(argv[0], env, folder)
+    except ValueError as error:
+        return Finished(error=f"{argv[0]!r} could not be started: {error}")
+    except FileNotFoundError as error:
+        return Finished(error=str(error))
+    ways = plan(isolation, [path, *argv[1:]], folder, _absolute(readable), _absolute(writable), network)
+    job = wire.Job(
+        path=os.fsencode(ways.argv[0]),
+        argv=[*map(os.fsencode, ways.argv)] if isolation == "bwrap" else words,
+        env=variables,
+        cwd=os.fsencode(folder),
+        timeout_s=float(timeout_s),
+        processes=limits.processes or 0,
+        fence=ways.fence,
+    )
+    caps = wire.Caps(limits.memory_bytes or 0, limits.processes or 0, limits.file_bytes or 0)
+    return _Run(Attendance(job, caps, stdin, limits.output_bytes), ways.applied)
+
+
+def _refuse(argv: Sequence[str], timeout_s: float, limits: Limits) -> None:
+    """Raise ValueError for what no caller may ask for."""
     if not argv or not argv[0]:
         raise ValueError("there is no program to run")
     if not (math.isfinite(timeout_s) and timeout_s > 0):
         raise ValueError(f"a time limit is a number of seconds above 0, not {timeout_s}")
     if any(limit is not None and limit <= 0 for limit in limits):
         raise ValueError(f"a limit is above 0, or None for no limit: {limits}")
-    if sys.platform == "win32":
-        return Finished(error="programs cannot be contained on Windows; run waza in WSL")
-    folder = str(Path(cwd).absolute())
-    try:
-        path = _locate(argv[0], env, folder)
-    except FileNotFoundError as error:
-        return Finished(error=str(error))
-    ways = plan(isolation, [path, *argv[1:]], folder, _absolute(readable), _absolute(writable), network)
-    words = ways.argv if isolation == "bwrap" else argv
-    try:
-        job = wire.Job(
-            path=os.fsencode(ways.argv[0]),
-            argv=[*map(_encode, words)],
-            env={_encode(_name(name)): _encode(value) for name, value in env.items()},
-            cwd=_encode(folder),
-            timeout_s=float(timeout_s),
-            processes=limits.processes or 0,
-            fence=ways.fence,
-        )
-    except ValueError as error:
-        return Finished(error=f"'{argv[0]}' could not be started: {error}")
-    caps = wire.Caps(limits.memory_bytes or 0, limits.processes or 0, limits.file_bytes or 0)
-    return _Run(Attendance(job, caps, stdin, limits.output_bytes), ways.applied)
 
 
 def _absolute(paths: Sequence[str | Path]) -> list[str]:
@@ -209,15 +214,12 @@ def _name(variable: str) -> str:
 def _encode(text: str) -> bytes:
     raw = os.fsencode(text)
     if b"\0" in raw:
-        raise ValueError("an argument, a variable or a path holds NUL")
+        raise ValueError("an argument or a variable holds NUL")
     return raw
 
 
 def _finish(run: _Run, on_output: Callable[[bytes], None] | None) -> Finished:
-    try:
-        report, stdout, stderr = run.attendance.run(on_output)
-    except OSError as fault:
-        return Finished(error=f"no supervisor could be had: {fault}", isolation=run.isolation)
+    report, stdout, stderr = run.attendance.run(on_output)
     code = None if report.status is None else os.waitstatus_to_exitcode(report.status)
     if code is not None and code > 128 and run.isolation.startswith("bwrap"):
         code = 128 - code
