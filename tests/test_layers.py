@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "waza"
 LAYERS = [
-    {"errors", "model", "options", "plugins"},
+    {"errors", "model", "options", "plugins", "recording"},
     {"sandbox", "traces", "results"},
     {"judges", "graders", "engines", "reports"},
     {"spec", "web"},

@@ -46,14 +46,14 @@ _EXTRA = "__extra__"
 class _Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record of a foreign stream: what we do not know is kept in `extra` and written back."""
 
-    extra: dict[str, JSON] = field(default_factory=dict, name=_EXTRA)
+    extra: dict[str, JSON] = field(default={}, name=_EXTRA)
 
 
-class ToolEvent(_Record, frozen=True, kw_only=True):
+class ToolEvent(_Record, frozen=True, kw_only=True, gc=False):
     """One tool call with what came of it."""
 
     tool_name: str
-    args: JSON = field(default_factory=dict)
+    args: JSON = {}
     result: JSON = None
     success: bool = True
     turn: int = 1
@@ -63,7 +63,7 @@ class ToolEvent(_Record, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Usage(_Record, frozen=True, kw_only=True):
+class Usage(_Record, frozen=True, kw_only=True, gc=False):
     """What the agent consumed; each number is None where it was not recorded."""
 
     input_tokens: int | None = None
@@ -82,7 +82,7 @@ class Usage(_Record, frozen=True, kw_only=True):
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
 
-class SkillInvocation(_Record, frozen=True, kw_only=True):
+class SkillInvocation(_Record, frozen=True, kw_only=True, gc=False):
     """One use of a skill by the agent."""
 
     name: str
@@ -100,7 +100,7 @@ class Trace(_Record, frozen=True, kw_only=True):
     session_id: str | None = None
     model: str | None = None
     engine: str | None = None
-    outcome: dict[str, JSON] = field(default_factory=dict)
+    outcome: dict[str, JSON] = {}
     events: list[dict[str, JSON]] | None = None
     tool_events: list[ToolEvent] | None = None
     usage: Usage | None = None
@@ -110,6 +110,8 @@ class Trace(_Record, frozen=True, kw_only=True):
     leftovers: int | None = None
     """Processes the agent left behind; they were ended before grading."""
     baseline_output: str | None = None
+    turns: list[Trace] | None = None
+    """Each prompt's own trace, in a conversation of several prompts."""
     files: Files | None = None
     """The workspace, while grading; it travels beside the trace and is never part of its JSON."""
 
@@ -154,6 +156,7 @@ class Trace(_Record, frozen=True, kw_only=True):
 
 
 _NESTED: dict[str, type[_Record]] = {"tool_events": ToolEvent, "skill_invocations": SkillInvocation, "usage": Usage}
+_NESTED["turns"] = Trace
 
 
 def _has_extra(source: str | bytes | dict[str, JSON]) -> bool:
@@ -221,7 +224,7 @@ def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
     }
 
 
-class Check(Struct, frozen=True, omit_defaults=True):
+class Check(Struct, frozen=True, omit_defaults=True, gc=False):
     """One claim about a trace and whether it held: True, False, or None when nobody can tell."""
 
     ok: bool | None

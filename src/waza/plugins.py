@@ -49,7 +49,8 @@ class Folder:
             self._loaded[name] = getattr(module, _class_name(folded, self.suffix))
             return self._loaded[name]
         if entry := _entries(self.kind).get(name):
-            return entry.load()
+            found = entry.load()
+            return found if isinstance(found, type) else type(found)
         noun = self.kind.removesuffix("s")
         raise UsageError(f"unknown {noun} '{name}'; {did_you_mean(name, self.names())}")
 

@@ -16,7 +16,7 @@ def join_turns(prompts: Sequence[str], turns: Sequence[Trace]) -> Trace:
 
     What one turn did not record is not recorded for the whole: a sum over the others would be too small.
     """
-    if len(turns) == 1:
+    if len(prompts) == 1:
         return turns[0]
     return replace(
         turns[-1],
@@ -28,6 +28,7 @@ def join_turns(prompts: Sequence[str], turns: Sequence[Trace]) -> Trace:
         skill_invocations=_all(turn.skill_invocations for turn in turns),
         steps=_sum(turn.steps for turn in turns),
         leftovers=_sum(turn.leftovers for turn in turns),
+        turns=list(turns),
     )
 
 

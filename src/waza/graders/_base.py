@@ -7,11 +7,11 @@ overrides `verdict`. Nothing here knows YAML: `waza.spec.graders` builds graders
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple, Self
 
 from msgspec.structs import replace
 from pydantic import ConfigDict, Field, model_validator
@@ -27,6 +27,16 @@ from waza.sandbox.workspace import Workspace
 GRADERS = Folder("graders", "Grader")
 WRAPPER = ("name", "weight", "folder")
 """Fields of every grader that are not options of its `config:`."""
+
+
+class Finding(NamedTuple):
+    """What a grader found, before its name is put to it."""
+
+    status: GradeStatus
+    score: float
+    feedback: str
+    checks: list[Check] = []
+    details: dict[str, JSON] = {}
 
 
 class Grader(Options):
@@ -75,7 +85,7 @@ class Grader(Options):
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
         """Return score and whether the trace passed; by default the share of checks that held, and all of them."""
-        held = sum(check.ok is True for check in checks)
+        held = len([check for check in checks if check.ok])
         return held / len(checks), held == len(checks)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
@@ -89,56 +99,53 @@ class Grader(Options):
 
         `task` is accepted for callers shaped like evaldeck's; graders of ours find all they need in the trace.
         """
-        started = time.perf_counter()
+        started = perf_counter()
         if workspace is not None:
             files = Workspace(workspace) if isinstance(workspace, (str, Path)) else workspace
             trace = replace(trace, files=files)
         try:
-            grade = self._grade(trace, judge)
+            found = self.look(trace, judge)
         except Undecidable as reason:
-            grade = self._make("error", 0.0, str(reason))
+            found = Finding("error", 0.0, str(reason))
         except Exception as error:  # noqa: BLE001  one broken grader must not discard the other grades of a trial
-            grade = self._make("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
-        return replace(grade, duration_ms=(time.perf_counter() - started) * 1000)
+            found = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
+        kind = self.type_name()
+        return Grade(
+            name=self.name or kind,
+            type=kind,
+            status=found.status,
+            score=found.score,
+            weight=self.weight,
+            feedback=found.feedback,
+            checks=found.checks,
+            details=found.details,
+            duration_ms=(perf_counter() - started) * 1000,
+        )
 
     async def agrade(self, trace: Trace, task: Any = None, **evidence: Any) -> Grade:
         """Return what `grade` returns, for callers that have an event loop."""
         return self.grade(trace, task, **evidence)
 
-    def _grade(self, trace: Trace, judge: Any) -> Grade:
-        found = self.checks(trace)
-        checks = found if isinstance(found, list) else list(found)
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return what the checks come to: a failed one decides, otherwise an undecided one leaves it open."""
+        yielded = self.checks(trace)
+        checks = yielded if isinstance(yielded, list) else list(yielded)
         if not checks:
-            return self._make("error", 0.0, "the grader checked nothing")
+            return Finding("error", 0.0, "the grader checked nothing")
         score, passed = self.verdict(trace, checks)
         if not 0.0 <= score <= 1.0:
-            return self._make("error", 0.0, f"the grader gave the score {score}, which is not between 0 and 1")
-        status: GradeStatus = "passed" if passed else "failed"
-        if not any(check.ok is False for check in checks) and any(check.ok is None for check in checks):
-            status, score = "error", 0.0
-        wrong = [check for check in checks if check.ok is (None if status == "error" else False)]
-        feedback = "; ".join(dict.fromkeys(check.failure or f"not so: {check.claim}" for check in wrong))
-        return self._make(status, score, feedback or self.all_held, checks, self.details(trace, checks))
-
-    def _make(
-        self,
-        status: GradeStatus,
-        score: float,
-        feedback: str,
-        checks: list[Check] | None = None,
-        details: dict[str, JSON] | None = None,
-    ) -> Grade:
-        kind = self.type_name()
-        return Grade(
-            name=self.name or kind,
-            type=kind,
-            status=status,
-            score=score,
-            weight=self.weight,
-            feedback=feedback,
-            checks=checks or [],
-            details=details or {},
+            return Finding("error", 0.0, f"the grader gave the score {score}, which is not between 0 and 1")
+        details = self.details(trace, checks)
+        open_or_failed = [check for check in checks if not check.ok]
+        if not open_or_failed:
+            return Finding("passed" if passed else "failed", score, self.all_held, checks, details)
+        failed = [check for check in open_or_failed if check.ok is False]
+        feedback = "; ".join(
+            dict.fromkeys(check.failure or f"not so: {check.claim}" for check in failed or open_or_failed)
         )
+        if failed:
+            return Finding("passed" if passed else "failed", score, feedback, checks, details)
+        return Finding("error", 0.0, feedback, checks, details)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
 from waza.graders._base import Grader
 from waza.model import JSON, Check, Trace
@@ -19,7 +19,7 @@ class CompositeGrader(Grader):
     ```
     """
 
-    graders: Annotated[list[Grader], Field(min_length=1)]
+    graders: Annotated[list[SerializeAsAny[Grader]], Field(min_length=1)]
     """The graders to combine."""
     require_all: bool = True
     """Whether all must pass, or one is enough."""

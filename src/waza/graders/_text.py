@@ -24,32 +24,28 @@ def around(text: str, start: int, length: int) -> str:
     return ("…" if head else "") + text[head:tail] + ("…" if tail < len(text) else "")
 
 
-def holds(needles: Iterable[str], text: str, *, fold: bool = False, noun: str = "substring") -> Iterator[Check]:
-    """Yield one check per needle that must be in the text; `fold` ignores case."""
-    inside = text.lower() if fold else text
+def holds(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> Iterator[Check]:
+    """Yield one check per needle that must be in the text; `folded` is its lower case, where case does not matter."""
+    inside = text if folded is None else folded
     for needle in needles:
-        found = (needle.lower() if fold else needle) in inside
-        yield Check(
-            found,
-            f"the output contains {needle!r}",
-            "" if found else f"Missing expected {noun}: {needle}",
-            None if found else needle,
-            None if found else excerpt(text),
-        )
+        claim = f"the output contains {needle!r}"
+        if (needle if folded is None else needle.lower()) in inside:
+            yield Check(True, claim)
+        else:
+            yield Check(False, claim, f"Missing expected {noun}: {needle}", needle, excerpt(text))
 
 
-def lacks(needles: Iterable[str], text: str, *, fold: bool = False, noun: str = "substring") -> Iterator[Check]:
-    """Yield one check per needle that must not be in the text; `fold` ignores case."""
-    inside = text.lower() if fold else text
+def lacks(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> Iterator[Check]:
+    """Yield one check per needle that must not be in the text; `folded` is its lower case, where case does not matter."""
+    inside = text if folded is None else folded
     for needle in needles:
-        at = inside.find(needle.lower() if fold else needle)
-        yield Check(
-            at < 0,
-            f"the output does not contain {needle!r}",
-            "" if at < 0 else f"Found forbidden {noun}: {needle}",
-            None if at < 0 else f"no {needle!r}",
-            None if at < 0 else around(text, at, len(needle)),
-        )
+        claim = f"the output does not contain {needle!r}"
+        at = inside.find(needle if folded is None else needle.lower())
+        if at < 0:
+            yield Check(True, claim)
+        else:
+            found = around(text, at, len(needle))
+            yield Check(False, claim, f"Found forbidden {noun}: {needle}", f"no {needle!r}", found)
 
 
 def matches(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> Iterator[Check]:

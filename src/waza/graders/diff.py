@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Self
 
-from msgspec.structs import replace
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from waza.errors import StoreError
-from waza.graders._base import Grader, files_of, undecided
+from waza.graders._base import Finding, Grader, files_of, undecided
 from waza.graders._fields import InnerPath, Text
 from waza.graders._snapshots import first_difference, lines_changed, place_of, read_snapshot, write_snapshot
 from waza.graders._text import around, excerpt
-from waza.model import JSON, Check, Files, Grade, Trace
+from waza.model import JSON, Check, Files, Trace
 from waza.options import Options
 from waza.sandbox.workspace import live_root
 
@@ -101,13 +100,14 @@ class DiffGrader(Grader):
             "snapshot_updates": _updates(checks),
         }
 
-    def _grade(self, trace: Trace, judge: Any) -> Grade:
-        grade = super()._grade(trace, judge)
-        if not (self.update_snapshots and grade.passed):
-            return grade
-        counts = Counter(update["status"] for update in _updates(grade.checks))
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return what the checks come to, with the snapshots that were written."""
+        finding = super().look(trace, judge)
+        if not self.update_snapshots or finding.status != "passed":
+            return finding
+        counts = Counter(update["status"] for update in _updates(finding.checks))
         told = ", ".join(f"{counts[status]} {status}" for status in ("updated", "created", "unchanged"))
-        return replace(grade, feedback=f"{self.all_held} (snapshots: {told})")
+        return finding._replace(feedback=f"{self.all_held} (snapshots: {told})")
 
     def _compare(self, files: Files, expected: ExpectedFile) -> Iterator[Check]:
         path = expected.path

@@ -35,8 +35,9 @@ class KeywordGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per word."""
-        yield from holds([*self.must_contain, *self.keywords], trace.output, fold=True, noun="keyword")
-        yield from lacks(self.must_not_contain, trace.output, fold=True, noun="keyword")
+        folded = trace.output.lower()
+        yield from holds([*self.must_contain, *self.keywords], trace.output, folded, noun="keyword")
+        yield from lacks(self.must_not_contain, trace.output, folded, noun="keyword")
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return the words and what failed."""

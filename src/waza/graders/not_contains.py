@@ -33,4 +33,5 @@ class NotContainsGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per value."""
-        yield from lacks(self.values, trace.output, fold=not self.case_sensitive)
+        folded = None if self.case_sensitive else trace.output.lower()
+        yield from lacks(self.values, trace.output, folded)

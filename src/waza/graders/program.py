@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from waza.graders._base import Grader
+from waza.graders._base import Finding, Grader
 from waza.graders._fields import Text
 from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
-from waza.model import JSON, Check, Grade, GradeStatus, Trace
+from waza.model import JSON, Check, GradeStatus, Trace
 
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|bash|sh|zsh|dash|node|ruby|perl|pwsh", re.ASCII)
 _IMPORT_HINT = "Python does not import from the folder it is started in; say so if it should: PYTHONPATH=. python …"
@@ -87,7 +87,8 @@ class ProgramGrader(Grader):
         self._pinned.append(pin(path))
         return path
 
-    def _grade(self, trace: Trace, judge: Any) -> Grade:
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return what the program's exit code says."""
         refuse_changed(self._pinned)
         ran = run_over(
             trace,
@@ -101,7 +102,7 @@ class ProgramGrader(Grader):
         check = self._check(ran)
         status: GradeStatus = "passed" if check.ok else "error" if check.ok is None else "failed"
         said = shown(ran.finished.stdout.text.strip(), 2_000) or self.all_held
-        return self._make(status, float(status == "passed"), check.failure or said, [check], self._details(ran))
+        return Finding(status, float(status == "passed"), check.failure or said, [check], self._details(ran))
 
     def _check(self, ran: Ran) -> Check:
         claim, code = f"{self.command} ends with code 0", ran.finished.exit_code

@@ -11,10 +11,10 @@ from msgspec import Struct, field
 from pydantic import Field, PrivateAttr, model_validator
 
 from waza.errors import Undecidable
-from waza.graders._base import Grader
+from waza.graders._base import Finding, Grader
 from waza.graders._fields import Text
 from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
-from waza.model import JSON, Check, Grade, ToolEvent, Trace
+from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
 from waza.sandbox.strict_json import parse_json
 
 
@@ -66,7 +66,8 @@ class ScriptGrader(Grader):
         self._pinned = pin(self.folder.find(self.script))
         return self
 
-    def _grade(self, trace: Trace, judge: Any) -> Grade:
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return the verdict the script printed."""
         refuse_changed([self._pinned])
         path = self._pinned.path
         ran = run_over(
@@ -81,9 +82,8 @@ class ScriptGrader(Grader):
         verdict = self._verdict(ran)
         said = verdict.message or (self.all_held if verdict.passed else f"{self.script} did not pass it")
         check = Check(verdict.passed, f"{self.script} passes it", "" if verdict.passed else said)
-        return self._make(
-            "passed" if verdict.passed else "failed", verdict.score, said, [check], verdict.details | unusual(ran)
-        )
+        status: GradeStatus = "passed" if verdict.passed else "failed"
+        return Finding(status, verdict.score, said, [check], verdict.details | unusual(ran))
 
     def _verdict(self, ran: Ran) -> Verdict:
         """Return what the script printed; raise Undecidable when that is no verdict."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from msgspec.structs import replace
 from pydantic import model_validator
 
 from waza.errors import Undecidable
 from waza.graders._align import Order
-from waza.graders._base import Grader
+from waza.graders._base import Finding, Grader
 from waza.graders._fields import Needles
 from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
-from waza.model import JSON, Check, Grade, Trace
+from waza.model import JSON, Check, Trace
 
 _ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order": "in_order", "any_order": "any"}
 _EXTRA_PENALTY = 0.6
@@ -95,9 +94,12 @@ class SkillInvocationGrader(Grader):
             facts["surfaced_but_not_invoked_required_skills"] = ignored
         return facts
 
-    def _grade(self, trace: Trace, judge: object) -> Grade:
-        grade = super()._grade(trace, judge)
-        return replace(grade, feedback=self._praise(trace) if grade.passed else grade.feedback + self._hint(trace))
+    def look(self, trace: Trace, judge: object) -> Finding:
+        """Return what the checks come to, with what the skill catalogue tells about it."""
+        finding = super().look(trace, judge)
+        if finding.status == "passed":
+            return finding._replace(feedback=self._praise(trace))
+        return finding._replace(feedback=finding.feedback + self._hint(trace))
 
     def _praise(self, trace: Trace) -> str:
         """Return what was right, and the extra invocations that lowered the score."""

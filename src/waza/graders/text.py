@@ -53,8 +53,10 @@ class TextGrader(Grader):
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per text and pattern."""
         output = trace.output
-        yield from holds(self.contains, output, fold=True)
-        yield from lacks(self.not_contains, output, fold=True)
+        if self.contains or self.not_contains:
+            folded = output.lower()
+            yield from holds(self.contains, output, folded)
+            yield from lacks(self.not_contains, output, folded)
         yield from holds(self.contains_cs, output, noun="substring (case-sensitive)")
         yield from lacks(self.not_contains_cs, output, noun="substring (case-sensitive)")
         yield from matches(self.regex_match, output)

@@ -8,12 +8,16 @@ PROJECT_MARKS = (".waza.yaml", ".git")
 
 
 class SpecFolder:
-    """The eval file's folder and the project's root above it: where relative paths of a spec are looked up."""
+    """The eval file's folder and the project's root above it: where relative paths of a spec are looked up.
 
-    __slots__ = ("base", "root")
+    `may_run_code` says whether Python files named in the spec may be imported.
+    """
 
-    def __init__(self, base: str | Path = ".", root: str | Path | None = None) -> None:
+    __slots__ = ("base", "may_run_code", "root")
+
+    def __init__(self, base: str | Path = ".", root: str | Path | None = None, *, may_run_code: bool = False) -> None:
         self.base = Path(base).resolve()
+        self.may_run_code = may_run_code
         self.root = Path(root).resolve() if root is not None else project_root(self.base)
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import re2
@@ -12,7 +13,7 @@ import re2
 from waza.sandbox.backtrack import Program, check_program, search
 from waza.sandbox.child import NoAnswer
 from waza.sandbox.lookaround import for_backtracking, unbalanced, without_backtracking
-from waza.sandbox.texts import well_formed
+from waza.sandbox.texts import utf8, well_formed
 
 MAX_PATTERN_CHARS = 5_000
 _SPECIAL = frozenset(r"\.^$*+?{}[]|()")
@@ -75,9 +76,10 @@ class Pattern:
 
     def search(self, text: str) -> bool:
         """Say whether the pattern matches anywhere in `text`; raise PatternTimeout when time or memory runs out."""
-        text = well_formed(text)
         if self._re2 is not None:
-            return self._re2.search(text) is not None
+            # Bytes: given a str, the binding works out the offsets of every match in characters.
+            return self._re2.search(utf8(text)) is not None
+        text = well_formed(text)
         if self._program is None:
             return self.source in text
         try:
@@ -109,6 +111,7 @@ def _backtracking(source: str, ignore_case: bool, error: Exception) -> Program:
     return program
 
 
+@cache
 def _options(ignore_case: bool) -> Any:
     options = re2.Options()
     options.log_errors = False

@@ -14,6 +14,14 @@ def well_formed(text: str) -> str:
     return text
 
 
+def utf8(text: str) -> bytes:
+    """Return the text as UTF-8, lone surrogates replaced by U+FFFD."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return well_formed(text).encode()
+
+
 def well_formed_data(value: JSON) -> JSON:
     """Return JSON-like data in which every text, keys too, is well formed."""
     if isinstance(value, str):

@@ -12,6 +12,7 @@ from waza.errors import Problem, SpecError, did_you_mean, nearest
 from waza.graders._base import GRADERS, WRAPPER, Grader
 from waza.sandbox.folders import SpecFolder
 from waza.spec.expected import build_expected
+from waza.spec.local_code import is_local, load_local
 from waza.spec.places import Place, keys_of, problems_of, unknown_key, unmarked, what
 
 WRAPPER_KEYS = ("type", "name", "weight", "config")
@@ -19,14 +20,17 @@ JUDGED = ("prompt", "llm", "llm_comparison", "human", "human_calibration")
 """Types of the original's documents that need a judge or a person; this version has neither yet."""
 
 
-def load_grader(spec: dict[str, Any], base_dir: str | Path = ".") -> Grader:
+def load_grader(spec: dict[str, Any], base_dir: str | Path = ".", *, allow_local_code: bool = False) -> Grader:
     """Return the grader a mapping describes; raise SpecError with every mistake in it.
+
+    With `allow_local_code` a type may be a Python file below `base_dir`, such as `./graders/mine.py`.
 
     ```python
     waza.load_grader({"type": "text", "config": {"contains": ["hello"]}})
     ```
     """
-    grader, problems = build_grader(spec, Place(content=spec), SpecFolder(base_dir))
+    folder = SpecFolder(base_dir, may_run_code=allow_local_code)
+    grader, problems = build_grader(spec, Place(content=spec), folder)
     if grader is None or problems:
         raise SpecError(problems)
     return grader
@@ -54,17 +58,18 @@ def build_grader(
         if slip := next((key for key in data if nearest(key, WRAPPER_KEYS) == "type"), None):
             return None, [place.at(slip).problem(unknown_key(slip, ["type"]))]
         return None, [place.problem(f"a grader needs a 'type'; known: {', '.join(GRADERS.names())}")]
-    if not isinstance(kind, str) or not GRADERS.knows(kind):
-        return None, [place.at("type").problem(_unknown_type(kind))]
+    try:
+        cls = _class(kind, folder)
+    except ValueError as error:
+        return None, [place.at("type").problem(str(error))]
     config = data.get("config", {})
     if not isinstance(config, dict):
         return None, [place.at("config").problem(f"a mapping of keys is needed, found {what(config)}")]
-    cls: type[Grader] = GRADERS.load(kind)
     options, problems = _options(data, config, cls, place)
     if forced:
         options |= {key: value for key, value in forced.items() if key in keys_of(cls)}
     try:
-        grader = cls.model_validate({"name": kind} | options | {"folder": folder})
+        grader = cls.model_validate({"name": _default_name(kind, cls)} | options | {"folder": folder})
     except ValidationError as error:
 
         def locate(path: tuple[str | int, ...]) -> Place:
@@ -72,6 +77,20 @@ def build_grader(
 
         return None, problems + problems_of(error, cls, options, locate)
     return (None if problems else grader), problems
+
+
+def _class(kind: Any, folder: SpecFolder) -> type[Grader]:
+    """Return the class of a type; raise ValueError with a sentence when there is none."""
+    if isinstance(kind, str) and is_local(kind):
+        return load_local(kind, folder)
+    if not isinstance(kind, str) or not GRADERS.knows(kind):
+        raise ValueError(_unknown_type(kind))
+    return GRADERS.load(kind)  # type: ignore[no-any-return]
+
+
+def _default_name(kind: str, cls: type[Grader]) -> str:
+    """Return how a grader without a name is called: as its class says, else as its type."""
+    return str(cls.model_fields["name"].default) or (cls.type_name() if is_local(kind) else kind)
 
 
 def _options(

@@ -1,0 +1,275 @@
+"""What agent programs call the same tool, and the same argument. `docs/guide/traces.md` shows these tables.
+
+`dialect_of(trace)` is None unless `trace.engine` names an agent program in the tables: names are then exact. A name
+that is not in the column of the trace's own program (an MCP tool, a custom one) is never an alias of anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from waza.model import JSON, ToolEvent, Trace
+
+TOOLS: dict[str, dict[str, tuple[str, ...]]] = {
+    "shell": {
+        "claude-code": ("Bash",),
+        "codex": ("command_execution", "shell", "local_shell", "shell_command", "exec_command"),
+        "copilot": ("bash", "powershell"),
+        "gemini": ("run_shell_command",),
+        "mini-swe-agent": ("bash",),
+        "opencode": ("bash",),
+        "openhands": ("terminal", "execute_bash"),
+        "pi": ("bash",),
+        "qwen": ("run_shell_command",),
+        "": ("execute", "execute_command", "run_command", "runCommand", "run_in_terminal", "run_terminal_cmd"),
+    },
+    "read": {
+        "claude-code": ("Read",),
+        "copilot": ("view",),
+        "gemini": ("read_file",),
+        "opencode": ("read",),
+        "pi": ("read",),
+        "qwen": ("read_file",),
+        "": ("readFile", "fileRead"),
+    },
+    "write": {
+        "claude-code": ("Write",),
+        "copilot": ("create",),
+        "gemini": ("write_file",),
+        "opencode": ("write",),
+        "pi": ("write",),
+        "qwen": ("write_file",),
+        "": ("writeFile", "fileWrite", "create_file"),
+    },
+    "edit": {
+        "claude-code": ("Edit", "MultiEdit"),
+        "copilot": ("edit",),
+        "gemini": ("replace",),
+        "opencode": ("edit",),
+        "pi": ("edit",),
+        "qwen": ("edit",),
+        "": ("str_replace", "edit_file"),
+    },
+    "patch": {
+        "codex": ("file_change", "apply_patch"),
+        "copilot": ("apply_patch", "str_replace_editor"),
+        "opencode": ("patch", "apply_patch"),
+        "openhands": ("file_editor", "str_replace_editor"),
+    },
+    "list": {
+        "claude-code": ("LS",),
+        "gemini": ("list_directory",),
+        "opencode": ("list",),
+        "pi": ("ls",),
+        "qwen": ("list_directory",),
+        "": ("list_dir",),
+    },
+    "glob": {
+        "claude-code": ("Glob",),
+        "copilot": ("glob",),
+        "gemini": ("glob",),
+        "opencode": ("glob",),
+        "pi": ("find",),
+        "qwen": ("glob",),
+        "": ("find_files",),
+    },
+    "grep": {
+        "claude-code": ("Grep",),
+        "copilot": ("grep", "rg"),
+        "gemini": ("search_file_content", "grep_search"),
+        "opencode": ("grep",),
+        "pi": ("grep",),
+        "qwen": ("grep_search", "search_file_content"),
+        "": ("ripgrep",),
+    },
+    "fetch": {
+        "claude-code": ("WebFetch",),
+        "copilot": ("web_fetch",),
+        "gemini": ("web_fetch",),
+        "opencode": ("webfetch",),
+        "qwen": ("web_fetch",),
+        "": ("fetch",),
+    },
+    "web search": {
+        "claude-code": ("WebSearch",),
+        "codex": ("web_search",),
+        "copilot": ("web_search",),
+        "gemini": ("google_web_search",),
+        "opencode": ("websearch",),
+        "qwen": ("web_search",),
+    },
+    "to-do list": {
+        "claude-code": ("TodoWrite",),
+        "codex": ("todo_list", "update_plan"),
+        "copilot": ("update_todo",),
+        "gemini": ("write_todos",),
+        "opencode": ("todowrite",),
+        "openhands": ("task_tracker",),
+        "qwen": ("todo_write",),
+    },
+    "sub-agent": {
+        "claude-code": ("Agent", "Task"),
+        "codex": ("spawn_agent",),
+        "copilot": ("task",),
+        "gemini": ("delegate_to_agent",),
+        "opencode": ("task",),
+        "qwen": ("agent", "task"),
+    },
+    "skill": {
+        "claude-code": ("Skill",),
+        "copilot": ("skill",),
+        "gemini": ("activate_skill",),
+        "opencode": ("skill",),
+        "qwen": ("skill",),
+    },
+}
+"""For each tool its names by agent program; under "" the names that authors use and none of these programs has."""
+
+ARGUMENTS: tuple[tuple[str, ...], ...] = (
+    ("command", "cmd"),
+    ("path", "file_path", "filePath", "absolute_path", "filepath"),
+    ("content", "file_text"),
+    ("old_string", "old_str", "oldString", "oldText"),
+    ("new_string", "new_str", "newString", "newText"),
+)
+"""Names of the same argument."""
+
+_SKILL_ARGUMENTS = ("skill", "name")
+_PROGRAMS = {"claude-agent-sdk": "claude-code", "copilot-sdk": "copilot", "copilot-cli": "copilot"}
+"""Other names of the same agent program."""
+_EDITOR_COMMANDS = {"view": "read", "create": "write", "str_replace": "edit", "insert": "edit", "undo_edit": "edit"}
+_CHANGES = {"add": "write", "update": "edit", "delete": "edit"}
+_MCP_MARKS = ("mcp__", "mcp:", "mcp_")
+
+
+class AsWritten(NamedTuple):
+    """Tool names on both sides in the author's words."""
+
+    declared: list[str]
+    """The names that were declared; two names of one tool are both the first of them."""
+    called: list[str]
+    """The name of each call: as declared where it is the same tool, else as it was seen."""
+
+
+class Dialect:
+    """How one agent program names its tools and their arguments."""
+
+    def __init__(self, program: str) -> None:
+        self._kinds = _kinds_of(program)
+
+    def same(self, declared: str, event: ToolEvent) -> bool:
+        """Say whether a declared name means the tool of a call: the same word, or another program's for the same."""
+        seen = event.tool_name
+        if declared == seen:
+            return True
+        if seen in self._kinds:
+            return not _meant_by(declared).isdisjoint(self.kinds(event))
+        marked = _is_mcp(declared) or _is_mcp(seen)
+        return marked and _mcp_name(declared) == _mcp_name(seen)
+
+    def kinds(self, event: ToolEvent) -> frozenset[str]:
+        """Return what a call is by the table: `shell`, `read`, …; a patch is what it does to files."""
+        kind = self._kinds.get(event.tool_name)
+        if kind is None:
+            return frozenset()
+        return frozenset({kind} | (_patch_kinds(event.args) if kind == "patch" else set()))
+
+    def args(self, event: ToolEvent) -> JSON:
+        """Return a call's arguments, each also under the other names programs have for it."""
+        args = event.args
+        if not isinstance(args, dict) or event.tool_name not in self._kinds:
+            return args
+        groups = [*ARGUMENTS, _SKILL_ARGUMENTS] if self._kinds[event.tool_name] == "skill" else ARGUMENTS
+        known = {**_changed_path(args), **args}
+        more: dict[str, Any] = {}
+        for group in groups:
+            given = next((known[name] for name in group if name in known), None)
+            if given is not None:
+                more |= dict.fromkeys(group, given)
+        return {**more, **known}
+
+    def as_written(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> AsWritten:
+        """Return declared names and calls so that they can be compared letter for letter."""
+        words = list(declared)
+        first: dict[str, str] = {}
+        for word in words:
+            first[word] = next((other for other in first if _meant_by(other) & _meant_by(word)), word)
+        called = []
+        for event in events:
+            name = event.tool_name
+            meant = name if name in first else next((word for word in words if self.same(word, event)), name)
+            called.append(first.get(meant, meant))
+        return AsWritten([first[word] for word in words], called)
+
+    def seen_as(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> dict[str, list[str]]:
+        """Return for each declared name the other names its calls really had; names without any are left out."""
+        calls = list(events)
+        found = {
+            word: list(dict.fromkeys(event.tool_name for event in calls if self.same(word, event)))
+            for word in dict.fromkeys(declared)
+        }
+        return {word: names for word, names in found.items() if names and names != [word]}
+
+
+def dialect_of(trace: Trace) -> Dialect | None:
+    """Return how the agent of a trace names its tools; None when it is no agent program we know."""
+    return None if trace.engine is None else dialect(trace.engine)
+
+
+@lru_cache(maxsize=64)
+def dialect(engine: str) -> Dialect | None:
+    """Return how an engine's agent names its tools; None when it is no agent program we know."""
+    program = _PROGRAMS.get(engine, engine)
+    return Dialect(program) if program and _kinds_of(program) else None
+
+
+def means_shell(name: str) -> bool:
+    """Say whether a name is a shell's in any program."""
+    return "shell" in _meant_by(name)
+
+
+@cache
+def _kinds_of(program: str) -> dict[str, str]:
+    return {name: kind for kind, column in TOOLS.items() for name in column.get(program, ())}
+
+
+@lru_cache(maxsize=1024)
+def _meant_by(declared: str) -> frozenset[str]:
+    """Return the tools a name stands for in any program, whatever its case."""
+    lowered = declared.lower()
+    return frozenset(
+        kind
+        for kind, column in TOOLS.items()
+        if any(lowered == name.lower() for names in column.values() for name in names)
+    )
+
+
+def _patch_kinds(args: JSON) -> set[str]:
+    match args:
+        case {"command": str(command)} if command in _EDITOR_COMMANDS:
+            return {_EDITOR_COMMANDS[command]}
+        case {"changes": [*changes]}:
+            kinds = {str(change.get("kind")) for change in changes if isinstance(change, dict)}
+            return {_CHANGES[kind] for kind in kinds if kind in _CHANGES}
+        case _:
+            return {"write", "edit"}
+
+
+def _changed_path(args: dict[str, Any]) -> dict[str, Any]:
+    match args:
+        case {"changes": [{"path": str(path)}]}:
+            return {"path": path}
+        case _:
+            return {}
+
+
+def _is_mcp(name: str) -> bool:
+    return name.startswith(_MCP_MARKS)
+
+
+def _mcp_name(name: str) -> str:
+    """Return server and tool of an MCP tool's name in the way all programs have in common."""
+    bare = next((name.removeprefix(mark) for mark in _MCP_MARKS if name.startswith(mark)), name)
+    return "_".join(part for part in bare.replace("-", "_").replace("/", "_").split("_") if part)

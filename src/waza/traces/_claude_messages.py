@@ -1,0 +1,108 @@
+"""Messages as Claude Code prints them, and programs that took over its format: content blocks in events."""
+
+from __future__ import annotations
+
+from waza.model import TraceStatus
+from waza.traces._draft import Draft
+from waza.traces._exits import exit_code_in
+from waza.traces._pick import arguments, count, listing, mapping, mappings, millis, name, plain, text
+from waza.traces._reader import Item
+from waza.traces._skills import skill_folder
+
+_BUDGETS = ("error_max_turns", "error_max_budget_usd")
+_ALL_THREADS = ("model_usage_since_last_result", "modelUsage", "model_usage")
+
+
+def takes_message(draft: Draft, message: Item, event: Item, *, is_answer: bool) -> None:
+    """Take one message; `event` holds what stands around it: thread, time."""
+    thread = text(event.get("parent_tool_use_id"))
+    at_ms = millis(event.get("timestamp"))
+    draft.saw(at_ms)
+    content = message.get("content")
+    blocks = [{"text": content}] if isinstance(content, str) else mappings(content)
+    if is_answer:
+        _takes_answer(draft, message, blocks, thread, at_ms, name(event.get("agent_id")))
+    else:
+        _takes_user(draft, blocks, event, thread, at_ms)
+
+
+def _takes_answer(
+    draft: Draft, message: Item, blocks: list[Item], thread: str, at_ms: float | None, agent: str | None
+) -> None:
+    if message.get("model") == "<synthetic>":
+        return  # the program's own words about an API error, not an answer
+    identity = text(message.get("id"))
+    draft.answers(identity, thread)
+    if not thread:
+        draft.model = name(message.get("model")) or draft.model
+    usage = mapping(message.get("usage"))
+    if usage:
+        draft.spent[identity or str(len(draft.spent))] = _tokens(usage, draft.engine)
+    for block in blocks:
+        if "name" in block and "input" in block:
+            args = arguments(block["input"])
+            draft.calls_tool(block.get("id"), block["name"], args, at_ms=at_ms, thread=thread, agent=agent)
+        elif "text" in block:
+            draft.says(text(block["text"]), thread)
+
+
+def _takes_user(draft: Draft, blocks: list[Item], event: Item, thread: str, at_ms: float | None) -> None:
+    for block in blocks:
+        if "tool_use_id" in block:
+            _takes_outcome(draft, block, at_ms)
+        elif event.get("isSynthetic") or event.get("isMeta"):
+            if draft.calls:
+                draft.calls[-1].skill_folder = skill_folder(block.get("text"))
+        elif "text" in block:
+            draft.asks(text(block["text"]), thread)
+
+
+def _takes_outcome(draft: Draft, block: Item, at_ms: float | None) -> None:
+    """Take a tool's result; `is_error` is absent, not false, on some that succeeded."""
+    identity = block["tool_use_id"]
+    result = plain(block.get("content"))
+    call = draft.called(identity)
+    code = exit_code_in(result, call.name) if call else None
+    draft.hears(identity, result, block.get("is_error") is not True, at_ms=at_ms, exit_code=code)
+
+
+def takes_end(draft: Draft, event: Item) -> None:
+    """Take the last event of a run: final answer, numbers, and whether it is an error."""
+    draft.ended = True
+    draft.session_id = name(event.get("session_id")) or draft.session_id
+    draft.duration_ms = count(event.get("duration_ms"))
+    draft.costs(event.get("total_cost_usd"))
+    for usage in _totals(draft, event):
+        draft.uses(**_tokens(usage, draft.engine))
+    answer = text(event.get("result"))
+    if event.get("is_error") is True or text(event.get("subtype")).startswith("error"):
+        status: TraceStatus = "timeout" if event.get("subtype") in _BUDGETS else "error"
+        told = answer or "; ".join(item for item in listing(event.get("errors")) if isinstance(item, str))
+        draft.fails(told or text(event.get("subtype")), status)
+        draft.output = "" if status == "error" else None
+    elif answer:
+        draft.output = answer
+
+
+def _totals(draft: Draft, event: Item) -> list[Item]:
+    """Return the usage of this run: `usage` is the main thread's, `modelUsage` counts a resumed session's past too."""
+    since = mapping(event.get(_ALL_THREADS[0]))
+    has_subagents = any("parent_tool_call_id" in call.extra for call in draft.calls)
+    models = since or next((found for key in _ALL_THREADS if has_subagents and (found := mapping(event.get(key)))), {})
+    return mappings(list(models.values())) or [mapping(event.get("usage"))]
+
+
+def _tokens(usage: Item, engine: str | None) -> Item:
+    """Return tokens by our names. Anthropic counts cached input apart, others count it in."""
+    read = count(usage.get("cache_read_input_tokens", usage.get("cacheReadInputTokens")))
+    wrote = count(usage.get("cache_creation_input_tokens", usage.get("cacheCreationInputTokens")))
+    fresh = count(usage.get("input_tokens", usage.get("inputTokens")))
+    if fresh is not None and engine == "claude-code":
+        fresh += (read or 0) + (wrote or 0)
+    output = usage.get("output_tokens", usage.get("outputTokens"))
+    return {
+        "input_tokens": fresh,
+        "output_tokens": output,
+        "cache_read_tokens": read,
+        "cache_write_tokens": wrote,
+    }

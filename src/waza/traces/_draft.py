@@ -1,0 +1,269 @@
+"""A trace while it is being read: what was asked, said, called and answered so far.
+
+Readers tell it what they find; turns, numbers, times and the final answer are worked out here, the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
+from waza.traces._pick import amount, count, written
+from waza.traces._skills import invocations
+
+MAX_NOTES = 20
+_ERROR_CHARS = 2_000
+
+
+@dataclass
+class Call:
+    """One tool call, and what is known of its outcome."""
+
+    name: str
+    args: JSON
+    turn: int
+    identity: str | None
+    at_ms: float | None
+    extra: dict[str, JSON]
+    result: JSON = None
+    success: bool = False
+    error: str | None = None
+    duration_ms: float | int | None = None
+    is_settled: bool = False
+    skill_folder: str | None = None
+    """Where the skill stands that this call used, if the recording tells apart from the result."""
+
+
+@dataclass
+class _Thread:
+    """The agent, or one of its sub-agents, and where it is in its conversation."""
+
+    key: str = ""
+    turn: int = 0
+    has_heard: bool = True
+    """Whether something came back since the model spoke last: what it says next is another answer."""
+
+
+@dataclass
+class Draft:
+    """What is known of a trace so far."""
+
+    engine: str | None = None
+    input: str = ""
+    output: str | None = None
+    """The final answer where the recording says what it is; else the last text is taken."""
+    status: TraceStatus = "success"
+    error: str | None = None
+    model: str | None = None
+    session_id: str | None = None
+    duration_ms: float | int | None = None
+    ended: bool | None = None
+    """Whether the recording has its end mark; None where the format has none."""
+    end_mark: str = ""
+    llm_calls: int | None = None
+    turns: int | None = None
+    cost_usd: float | int | None = None
+    available_skills: list[str] | None = None
+    skills: list[SkillInvocation] | None = None
+    """Skill use where the recording tells of it; else it is worked out from the calls."""
+    outcome: dict[str, JSON] = field(default_factory=dict)
+    extra: dict[str, JSON] = field(default_factory=dict)
+    sees_tools: bool = True
+    answered: int = 0
+    """How many model answers were seen, those of sub-agents included."""
+    calls: list[Call] = field(default_factory=list)
+    events: list[dict[str, JSON]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tokens: dict[str, int] = field(default_factory=dict)
+    spent: dict[str, dict[str, JSON]] = field(default_factory=dict)
+    """What single model answers consumed, by their id; added up where the recording tells no total."""
+    _open: dict[str, Call] = field(default_factory=dict)
+    _threads: dict[str, _Thread] = field(default_factory=dict)
+    _last_text: str = ""
+    _is_final: bool = False
+    _times: list[float] = field(default_factory=list)
+
+    @property
+    def turn(self) -> int:
+        """The number of the agent's own model answers so far."""
+        return self._thread("").turn
+
+    def saw(self, at_ms: float | None) -> None:
+        """Take note of a time; the first and the last one bound the duration."""
+        if at_ms is not None:
+            self._times = [min([at_ms, *self._times[:1]]), max([at_ms, *self._times[1:]])]
+
+    def asks(self, text: str, thread: str = "") -> None:
+        """Take a message of the user; the first one is the input."""
+        self._thread(thread).has_heard = True
+        if not thread:
+            self.input = self.input or text
+            self.events.append({"type": "user_message", "turn": max(self.turn, 1), "content": text})
+
+    def answers(self, key: str = "", thread: str = "", *, is_new: bool = False) -> None:
+        """Begin another model answer, unless this is more of the one before: same key, or nothing came in between."""
+        state = self._thread(thread)
+        if state.turn and not is_new and (not state.has_heard or (key and key == state.key)):
+            state.key = key or state.key
+            return
+        state.key = key
+        state.turn += 1
+        state.has_heard = False
+        self.answered += 1
+
+    def says(self, text: str, thread: str = "") -> None:
+        """Take a text of the agent; the last one without a call after it is the final answer."""
+        if text and not thread:
+            self._last_text, self._is_final = text, True
+            self.events.append({"type": "assistant_message", "turn": max(self.turn, 1), "content": text})
+
+    def calls_tool(
+        self, identity: JSON, name: JSON, args: JSON, *, at_ms: float | None = None, thread: str = "", **extra: JSON
+    ) -> None:
+        """Take a tool call; `thread` is the call that started the sub-agent which makes it."""
+        known = identity if isinstance(identity, str) and identity else None
+        parent = self._open.get(thread)
+        call = Call(
+            name=name if isinstance(name, str) else "",
+            args=args,
+            turn=parent.turn if parent else max(self.turn, 1),
+            identity=known,
+            at_ms=at_ms,
+            extra={key: value for key, value in extra.items() if value is not None}
+            | ({"parent_tool_call_id": thread} if thread else {}),
+        )
+        self.calls.append(call)
+        if known:
+            self._open[known] = call
+        self._is_final = self._is_final and bool(thread)
+        about = {"turn": call.turn, "tool_name": call.name} | ({"tool_call_id": known} if known else {})
+        self.events.append({"type": "tool_call", **about, "args": args})
+
+    def called(self, identity: JSON) -> Call | None:
+        """Return the call with this id, if there was one."""
+        return self._open.get(identity) if isinstance(identity, str) else None
+
+    def hears(
+        self,
+        identity: JSON,
+        result: JSON,
+        success: bool,
+        *,
+        at_ms: float | None = None,
+        error: str | None = None,
+        duration_ms: JSON = None,
+        exit_code: JSON = None,
+    ) -> None:
+        """Take the outcome of a call; an exit code other than 0 is a failure whatever else is said."""
+        call = self.called(identity)
+        if call is None:
+            return
+        failed = isinstance(exit_code, int) and not isinstance(exit_code, bool) and exit_code != 0
+        call.result, call.success, call.is_settled = result, success and not failed, True
+        if not call.success:
+            told = error or (f"exit code {exit_code}" if failed else "" if result is None else written(result))
+            call.error = told[:_ERROR_CHARS] or None
+        took = amount(duration_ms)
+        if took is None and at_ms is not None and call.at_ms is not None and at_ms > call.at_ms:
+            took = round(at_ms - call.at_ms, 3)
+        call.duration_ms = took
+        self._thread(str(call.extra.get("parent_tool_call_id", ""))).has_heard = True
+        about = {"turn": call.turn, "tool_call_id": identity}
+        self.events.append({"type": "tool_result", **about, "result": result, "success": call.success})
+
+    def uses(self, **tokens: JSON) -> None:
+        """Add to what was consumed: `input_tokens` (cached ones included), `output_tokens`, …"""
+        for key, value in tokens.items():
+            if (number := count(value)) is not None:
+                self.tokens[key] = self.tokens.get(key, 0) + number
+
+    def costs(self, usd: JSON) -> None:
+        """Add to the cost."""
+        if (paid := amount(usd)) is not None:
+            self.cost_usd = (self.cost_usd or 0) + paid
+
+    def fails(self, error: str, status: TraceStatus = "error") -> None:
+        """Take it that the agent did not come to its end, and why."""
+        self.status, self.error = status, error[:_ERROR_CHARS] or None
+
+    def note(self, text: str) -> None:
+        """Say what is missing or was left out."""
+        self.notes.append(text)
+
+    def trace(self) -> Trace:
+        """Return the trace as far as it was read."""
+        self._conclude()
+        tool_events = [self._event(number, call) for number, call in enumerate(self.calls, 1)]
+        skills = invocations(self.engine, self.calls) if self.skills is None else self.skills
+        return Trace(
+            input=self.input,
+            output=self._final_text(),
+            status=self.status,
+            error=self.error,
+            duration_ms=self._duration(),
+            session_id=self.session_id,
+            model=self.model,
+            engine=self.engine,
+            outcome=self.outcome,
+            events=self.events,
+            tool_events=tool_events if self.sees_tools else None,
+            usage=self._usage(),
+            skill_invocations=skills,
+            available_skills=self.available_skills,
+            steps=self.answered + len(self.calls),
+            extra=self.extra | ({"reading_notes": limited(self.notes)} if self.notes else {}),
+        )
+
+    def _conclude(self) -> None:
+        lost = [call for call in self.calls if not call.is_settled]
+        if lost:
+            names = ", ".join(dict.fromkeys(call.name or "unnamed" for call in lost))
+            self.note(f"{len(lost)} of {len(self.calls)} tool calls have no result: {names}")
+        if self.ended is False:
+            missing = f"the recording ends early: its {self.end_mark} is missing"
+            self.note(missing)
+            if self.status == "success":
+                self.fails(missing)
+
+    def _final_text(self) -> str:
+        if self.output is not None:
+            return self.output
+        return self._last_text if self._is_final or self.ended else ""
+
+    def _duration(self) -> float | int | None:
+        if self.duration_ms is None and len(self._times) == 2 and self._times[1] > self._times[0]:
+            return round(self._times[1] - self._times[0], 3)
+        return self.duration_ms
+
+    def _usage(self) -> Usage:
+        if not self.tokens:
+            for tokens in self.spent.values():
+                self.uses(**tokens)
+        turns = self.turn if self.turns is None else self.turns
+        return Usage(**self.tokens, turns=turns, llm_calls=self.llm_calls, cost_usd=self.cost_usd)
+
+    def _thread(self, name: str) -> _Thread:
+        return self._threads.setdefault(name, _Thread())
+
+    def _event(self, number: int, call: Call) -> ToolEvent:
+        return ToolEvent(
+            tool_name=call.name,
+            args=call.args,
+            result=call.result,
+            success=call.success,
+            turn=call.turn,
+            sequence=number,
+            tool_call_id=call.identity,
+            duration_ms=call.duration_ms,
+            error=call.error,
+            extra=call.extra,
+        )
+
+
+def limited(notes: Iterable[str]) -> list[Any]:
+    """Return notes, each once and not more than a person reads."""
+    found = list(dict.fromkeys(notes))
+    more = len(found) - MAX_NOTES
+    return [*found[:MAX_NOTES], f"and {more} more"] if more > 0 else found

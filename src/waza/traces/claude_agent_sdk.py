@@ -1,0 +1,47 @@
+"""Claude Agent SDK: its message objects, written as JSON."""
+
+from __future__ import annotations
+
+from waza.traces._claude_messages import takes_end, takes_message
+from waza.traces._pick import listing, mapping, name, text
+from waza.traces._reader import Item, Reader
+
+_CLASSES = ("SystemMessage", "AssistantMessage", "UserMessage", "ResultMessage", "StreamEvent")
+
+
+class ClaudeAgentSdkReader(Reader):
+    """Messages of one `query()`: the fields of each dataclass, and the class's name under `cls`."""
+
+    format = "Claude Agent SDK messages"
+    engine = "claude-code"
+    end_mark = "ResultMessage"
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether the class's name is one of the SDK's."""
+        return item.get("cls") in _CLASSES
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is the first message of another session."""
+        known = self.draft.session_id
+        other = name(mapping(item.get("data")).get("session_id"))
+        return item.get("subtype") == "init" and None not in (known, other) and other != known
+
+    def feed(self, item: Item) -> None:
+        """Take one message."""
+        draft = self.draft
+        match item.get("cls"):
+            case "SystemMessage" if item.get("subtype") == "init":
+                told = mapping(item.get("data"))
+                draft.session_id = name(told.get("session_id"))
+                draft.model = name(told.get("model"))
+                if "skills" in told:
+                    draft.available_skills = [skill for skill in listing(told["skills"]) if isinstance(skill, str)]
+            case "AssistantMessage":
+                message = {**item, "id": text(item.get("message_id"))}
+                takes_message(draft, message, item, is_answer=True)
+            case "UserMessage":
+                takes_message(draft, item, item, is_answer=False)
+            case "ResultMessage":
+                takes_end(draft, item)
+        draft.llm_calls = draft.answered

@@ -1,0 +1,69 @@
+"""Claude Code: `claude -p --output-format stream-json --verbose`, and the session files it keeps on disk."""
+
+from __future__ import annotations
+
+from waza.traces._claude_messages import takes_end, takes_message
+from waza.traces._pick import listing, mapping, name, text
+from waza.traces._reader import Item, Reader
+
+_SESSION_KINDS = ("summary", "file-history-snapshot", "queue-operation")
+
+
+class ClaudeCodeReader(Reader):
+    """Events of one run: `system`, `assistant`, `user`, and `result` at the end.
+
+    A session file (`~/.claude/projects/*/*.jsonl`) has the same messages and no `result`.
+    """
+
+    format = "Claude Code stream-json"
+    engine = "claude-code"
+    end_mark = "`result` event"
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether this is one of its events; Qwen Code's look the same but for its name and ids."""
+        if "qwen_code_version" in item or "payload" in item:
+            return False
+        message = item.get("message")
+        match item.get("type"):
+            case "system":
+                return isinstance(item.get("subtype"), str) and "session_id" in item
+            case "assistant" | "user":
+                is_qwen = isinstance(message, dict) and message.get("id") == item.get("uuid") is not None
+                return isinstance(message, dict) and ("session_id" in item or "sessionId" in item) and not is_qwen
+            case "result":
+                return "is_error" in item and "session_id" in item
+            case "summary":
+                return "leafUuid" in item
+            case kind:
+                return kind in _SESSION_KINDS and ("sessionId" in item or "messageId" in item)
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is the first event of another session."""
+        other = _session(item)
+        known = self.draft.session_id
+        is_start = item.get("subtype") == "init" or "sessionId" in item
+        return is_start and other is not None and known is not None and other != known
+
+    def feed(self, item: Item) -> None:
+        """Take one event."""
+        draft = self.draft
+        draft.session_id = draft.session_id or _session(item)
+        if "sessionId" in item and draft.ended is False:
+            draft.ended = None
+        match item.get("type"):
+            case "system" if item.get("subtype") == "init":
+                draft.model = draft.model or name(item.get("model"))
+                if "skills" in item:
+                    draft.available_skills = [skill for skill in listing(item["skills"]) if isinstance(skill, str)]
+            case "assistant" | "user":
+                side = text(item.get("agentId")) or "sidechain"
+                event = item | {"parent_tool_use_id": side} if item.get("isSidechain") is True else item
+                takes_message(draft, mapping(item.get("message")), event, is_answer=item["type"] == "assistant")
+            case "result":
+                takes_end(draft, item)
+        draft.llm_calls = draft.answered
+
+
+def _session(item: Item) -> str | None:
+    return text(item.get("session_id")) or text(item.get("sessionId")) or None

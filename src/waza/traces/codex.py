@@ -1,0 +1,116 @@
+"""Codex: `codex exec --json`."""
+
+from __future__ import annotations
+
+import shlex
+
+from waza.traces._pick import arguments, listing, mapping, name, plain, text
+from waza.traces._reader import Item, Reader
+
+_KINDS = ("thread.", "turn.", "item.")
+_TOOLS = ("command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search")
+_SHELLS = ("bash", "sh", "zsh", "dash")
+_NOT_ARGUMENTS = ("id", "type", "status", "tool", "server", "result", "error", "aggregated_output", "exit_code")
+
+
+class CodexReader(Reader):
+    """Events of one `codex exec`: items that start and are completed, and the turn's usage at the end.
+
+    Model answers are not marked: a call that starts after another one came back counts as a new turn. There are no
+    times, no model and no prompt. A call of a tool that does not exist leaves nothing here.
+    """
+
+    format = "Codex exec --json"
+    engine = "codex"
+    end_mark = "`turn.completed` event"
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether this is an event of a thread, a turn or an item."""
+        kind = text(item.get("type"))
+        return kind.startswith(_KINDS) and (
+            "thread_id" in item or isinstance(item.get("item"), dict) or kind.startswith("turn.")
+        )
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is the first event of another thread."""
+        known = self.draft.session_id
+        return item.get("type") == "thread.started" and known is not None and item.get("thread_id") != known
+
+    def feed(self, item: Item) -> None:
+        """Take one event."""
+        draft = self.draft
+        match item.get("type"):
+            case "thread.started":
+                draft.session_id = name(item.get("thread_id"))
+            case "item.started" | "item.updated" | "item.completed":
+                self._takes_item(mapping(item.get("item")), is_over=item["type"] == "item.completed")
+            case "turn.completed":
+                draft.ended = True
+                draft.tokens = {}  # the numbers are those of the whole thread so far
+                self._takes_usage(mapping(item.get("usage")))
+            case "turn.failed":
+                draft.ended = True
+                draft.fails(text(mapping(item.get("error")).get("message")) or "the turn failed")
+            case "error":
+                draft.note(f"the agent says: {text(item.get('message'))}")
+
+    def _takes_item(self, item: Item, *, is_over: bool) -> None:
+        kind = item.get("type")
+        if kind == "agent_message" and is_over:
+            self.draft.answers()
+            self.draft.says(text(item.get("text")))
+        elif kind in _TOOLS:
+            self._takes_call(item, is_over)
+
+    def _takes_call(self, item: Item, is_over: bool) -> None:
+        identity = item.get("id")
+        if self.draft.called(identity) is None:
+            self.draft.answers()
+            self.draft.calls_tool(identity, _tool_name(item), _args(item))
+        if is_over:
+            result = item.get("aggregated_output", plain(mapping(item.get("result")).get("content")))
+            succeeded = item.get("status", "completed") == "completed"
+            problem = text(mapping(item.get("error")).get("message")) or None
+            self.draft.hears(identity, result, succeeded, error=problem, exit_code=item.get("exit_code"))
+
+    def _takes_usage(self, usage: Item) -> None:
+        self.draft.uses(
+            input_tokens=usage.get("input_tokens"),
+            output_tokens=usage.get("output_tokens"),
+            cache_read_tokens=usage.get("cached_input_tokens"),
+            cache_write_tokens=usage.get("cache_write_input_tokens"),
+        )
+
+
+def _tool_name(item: Item) -> str:
+    """Return the tool's name as the model knows it where that is told, else the item's type."""
+    if item.get("type") == "mcp_tool_call":
+        return f"mcp__{text(item.get('server'))}__{text(item.get('tool'))}"
+    return text(item.get("tool")) or text(item.get("type"))
+
+
+def _args(item: Item) -> object:
+    if "arguments" in item:
+        return arguments(item["arguments"])
+    if item.get("type") == "command_execution":
+        return {"command": unwrapped(item.get("command"))}
+    if item.get("type") == "file_change":
+        return {"changes": listing(item.get("changes"))}
+    return {key: value for key, value in item.items() if key not in _NOT_ARGUMENTS}
+
+
+def unwrapped(command: object) -> str:
+    """Return the command the model gave, without the shell it was wrapped in: `/bin/bash -lc '…'`."""
+    if isinstance(command, list):
+        parts = [part for part in command if isinstance(part, str)]
+        command = shlex.join(parts)
+    else:
+        command = text(command)
+        try:
+            parts = shlex.split(command)
+        except ValueError:
+            return command
+    if len(parts) == 3 and parts[1] in ("-lc", "-c") and parts[0].rsplit("/", 1)[-1] in _SHELLS:
+        return parts[2]
+    return command

@@ -1,0 +1,83 @@
+"""OpenCode: `opencode run --format json`."""
+
+from __future__ import annotations
+
+from waza.traces._pick import amount, arguments, count, mapping, name, text
+from waza.traces._reader import Item, Reader
+
+_KINDS = ("step_start", "text", "tool_use", "step_finish", "error", "reasoning")
+
+
+class OpencodeReader(Reader):
+    """Events of one run, each with the session's id: steps, texts, and tool calls when they are over.
+
+    There is no prompt and no model; the call that names the session is not counted.
+    """
+
+    format = "OpenCode --format json"
+    engine = "opencode"
+    end_mark = "last `step_finish` event"
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether this is an event of a session with a part, or its error."""
+        has_body = isinstance(item.get("part"), dict) or "error" in item
+        return item.get("type") in _KINDS and "sessionID" in item and has_body
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is an event of another session."""
+        known, other = self.draft.session_id, name(item.get("sessionID"))
+        return None not in (known, other) and known != other
+
+    def feed(self, item: Item) -> None:
+        """Take one event."""
+        draft = self.draft
+        draft.session_id = draft.session_id or name(item.get("sessionID"))
+        draft.saw(amount(item.get("timestamp")))
+        part = mapping(item.get("part"))
+        match item.get("type"):
+            case "step_start":
+                draft.answers(text(part.get("messageID")))
+            case "text":
+                draft.says(text(part.get("text")))
+            case "tool_use":
+                self._takes_call(part)
+            case "step_finish":
+                draft.ended = part.get("reason") not in ("tool-calls", "tool_calls")
+                self._takes_usage(part)
+            case "error":
+                draft.ended = True
+                problem = mapping(item.get("error"))
+                told = text(mapping(problem.get("data")).get("message")) or text(problem.get("name"))
+                draft.fails(told or "the run ended with an error")
+        draft.llm_calls = draft.answered
+
+    def _takes_call(self, part: Item) -> None:
+        state = mapping(part.get("state"))
+        time = mapping(state.get("time"))
+        start, end = amount(time.get("start")), amount(time.get("end"))
+        identity = part.get("callID")
+        self.draft.calls_tool(identity, part.get("tool"), arguments(state.get("input")), at_ms=start)
+        is_whole = state.get("status") == "completed" and part.get("tool") != "invalid"
+        self.draft.hears(
+            identity,
+            state.get("output"),
+            is_whole,
+            at_ms=end,
+            error=name(state.get("error")),
+            exit_code=mapping(state.get("metadata")).get("exit"),
+        )
+
+    def _takes_usage(self, part: Item) -> None:
+        """Take a step's tokens; cached ones are counted apart."""
+        tokens = mapping(part.get("tokens"))
+        cache = mapping(tokens.get("cache"))
+        read, wrote = count(cache.get("read")), count(cache.get("write"))
+        fresh = count(tokens.get("input"))
+        self.draft.uses(
+            input_tokens=None if fresh is None else fresh + (read or 0) + (wrote or 0),
+            output_tokens=tokens.get("output"),
+            cache_read_tokens=read,
+            cache_write_tokens=wrote,
+        )
+        self.draft.costs(part.get("cost"))

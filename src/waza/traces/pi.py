@@ -1,0 +1,95 @@
+"""pi: `pi -p --mode json`."""
+
+from __future__ import annotations
+
+from waza.traces._pick import arguments, count, mapping, mappings, millis, name, plain, text, texts
+from waza.traces._reader import Item, Reader
+
+
+class PiReader(Reader):
+    """Events of one run: `session`, turns, messages, tool executions, and `agent_end`."""
+
+    format = "pi --mode json"
+    engine = "pi"
+    end_mark = "`agent_end` event"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spoke_ms: float | None = None
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether this is one of its events."""
+        match item.get("type"):
+            case "session":
+                return "cwd" in item and "id" in item
+            case "agent_start" | "turn_start":
+                return len(item) == 1
+            case "message_start" | "message_end" | "turn_end":
+                return isinstance(item.get("message"), dict)
+            case "tool_execution_start" | "tool_execution_end":
+                return "toolCallId" in item
+        return False
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is the first event of another session."""
+        return item.get("type") == "session" and self.draft.session_id is not None
+
+    def feed(self, item: Item) -> None:
+        """Take one event."""
+        draft = self.draft
+        match item.get("type"):
+            case "session":
+                draft.session_id = name(item.get("id"))
+                draft.saw(millis(item.get("timestamp")))
+            case "message_end":
+                self._takes_message(mapping(item.get("message")))
+            case "tool_execution_start":
+                draft.answers()
+                args = arguments(item.get("args"))
+                draft.calls_tool(item.get("toolCallId"), item.get("toolName"), args, at_ms=self._spoke_ms)
+            case "tool_execution_end":
+                result = plain(mapping(item.get("result")).get("content"))
+                draft.hears(item.get("toolCallId"), result, item.get("isError") is not True)
+            case "agent_end":
+                draft.ended = True
+        draft.llm_calls = draft.answered
+
+    def _takes_message(self, message: Item) -> None:
+        at_ms = millis(message.get("timestamp"))
+        self.draft.saw(at_ms)
+        match message.get("role"):
+            case "user":
+                self.draft.asks(texts(message.get("content")))
+            case "assistant":
+                self._spoke_ms = at_ms
+                self._takes_answer(message)
+            case "toolResult":
+                self._takes_time(message, at_ms)
+
+    def _takes_answer(self, message: Item) -> None:
+        """Take an answer; one that ended in an error is an error of the run, unless another answer follows."""
+        draft = self.draft
+        draft.status, draft.error = "success", None
+        if message.get("stopReason") in ("error", "aborted"):
+            draft.fails(text(message.get("errorMessage")) or text(message.get("stopReason")))
+            return
+        draft.answers(text(message.get("responseId")))
+        draft.model = name(message.get("model")) or draft.model
+        draft.says(texts([block for block in mappings(message.get("content")) if block.get("type") == "text"]))
+        usage = mapping(message.get("usage"))
+        read, wrote = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
+        fresh = count(usage.get("input"))
+        draft.uses(
+            input_tokens=None if fresh is None else fresh + (read or 0) + (wrote or 0),
+            output_tokens=usage.get("output"),
+            cache_read_tokens=read,
+            cache_write_tokens=wrote,
+        )
+        draft.costs(mapping(usage.get("cost")).get("total"))
+
+    def _takes_time(self, message: Item, at_ms: float | None) -> None:
+        """Take when a result came: the time since the model spoke bounds how long the call took."""
+        call = self.draft.called(message.get("toolCallId"))
+        if call and at_ms is not None and call.at_ms is not None and at_ms > call.at_ms:
+            call.duration_ms = at_ms - call.at_ms

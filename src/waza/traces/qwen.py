@@ -1,0 +1,48 @@
+"""Qwen Code: `qwen -p --output-format stream-json`; Claude Code's format with differences."""
+
+from __future__ import annotations
+
+from waza.traces._claude_messages import takes_end, takes_message
+from waza.traces._pick import listing, mapping, name
+from waza.traces._reader import Item, Reader
+
+
+class QwenReader(Reader):
+    """Events of one run; a text and the calls after it are messages of their own, though one model answer."""
+
+    format = "Qwen Code stream-json"
+    engine = "qwen"
+    end_mark = "`result` event"
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether this names Qwen Code, or is a message whose id is its event's."""
+        if item.get("type") == "system":
+            return "qwen_code_version" in item
+        message = item.get("message")
+        return (
+            item.get("type") == "assistant"
+            and isinstance(message, dict)
+            and name(item.get("uuid")) is not None
+            and message.get("id") == item.get("uuid")
+        )
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is the first event of another session."""
+        known = self.draft.session_id
+        return item.get("subtype") == "init" and known is not None and item.get("session_id") != known
+
+    def feed(self, item: Item) -> None:
+        """Take one event."""
+        draft = self.draft
+        draft.session_id = draft.session_id or name(item.get("session_id"))
+        match item.get("type"):
+            case "system" if item.get("subtype") == "init":
+                draft.model = name(item.get("model"))
+                offered = item.get("skills", item.get("slash_commands"))
+                draft.available_skills = [skill for skill in listing(offered) if isinstance(skill, str)]
+            case "assistant" | "user":
+                takes_message(draft, mapping(item.get("message")), item, is_answer=item["type"] == "assistant")
+            case "result":
+                takes_end(draft, item)
+        draft.llm_calls = draft.answered
