@@ -1,6 +1,7 @@
 """Know whether an AI agent did its job.
 
-The public names are loaded when first used, so that `import waza` and `waza --help` stay fast.
+The public names are loaded when first used, so that `import waza` and `waza --help` stay fast. What they are is typed in
+`__init__.pyi`; `waza.evaldeck` has evaldeck's names, `waza.recording` makes traces of one's own agent.
 """
 
 from importlib import import_module
@@ -21,22 +22,41 @@ _WHERE = {
     "SpecError": "waza.errors",
     "TraceError": "waza.errors",
     "Grader": "waza.graders._base",
+    "assert_grades": "waza.runner.verdicts",
+    "grade": "waza.runner.verdicts",
+    "grader": "waza.graders._function",
     "load_expected": "waza.spec.graders",
     "load_grader": "waza.spec.graders",
     "load_spec": "waza.spec.load",
+    "record": "waza.recording",
     "run": "waza.runner.run",
+    "CompositeGrader": "waza.graders._composite",
+    "ContainsGrader": "waza.graders.contains",
+    "EqualsGrader": "waza.graders.equals",
+    "MaxLLMCallsGrader": "waza.graders.max_llm_calls:MaxLlmCallsGrader",
+    "MaxStepsGrader": "waza.graders.max_steps",
+    "MaxToolCallsGrader": "waza.graders.max_tool_calls",
+    "NotContainsGrader": "waza.graders.not_contains",
+    "RegexGrader": "waza.graders.matches:MatchesGrader",
+    "TaskCompletedGrader": "waza.graders.task_completed",
+    "ToolCalledGrader": "waza.graders.tool_called",
+    "ToolNotCalledGrader": "waza.graders.tool_not_called",
+    "ToolOrderGrader": "waza.graders.tool_order",
 }
+"""Each public name and the module it stands in, with its name there where that differs."""
+_ROOMS = ("engines", "evaldeck", "graders", "judges", "recording")
 
 __all__ = [*_WHERE, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
-    if name in ("judges", "graders", "engines"):
+        module, _, inner = _WHERE[name].partition(":")
+        return getattr(import_module(module), inner or name)
+    if name in _ROOMS:
         return import_module(f"waza.{name}")
     raise AttributeError(f"module 'waza' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_ROOMS])

@@ -16,15 +16,16 @@ from waza.spec.load import FILE, find_eval, read_spec
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON lines.")
+@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @click.option("--strict", is_flag=True, help="Take warnings for errors.")
-def command(paths: tuple[Path, ...], quiet: bool, as_json: bool, strict: bool) -> int:
+def command(paths: tuple[Path, ...], quiet: bool, as_json: bool, allow_local_code: bool, strict: bool) -> int:
     """Find every mistake in suites, offline, without running anything.
 
     PATHS are eval files or folders; a folder is searched for eval.yaml. Without PATHS, the current folder.
     """
     wrong = 0
     for file in find_suites(paths or (Path(),)):
-        spec, problems = read_spec(file)
+        spec, problems = read_spec(file, allow_local_code=allow_local_code)
         shown = [p for p in problems if not quiet or p.severity == "error" or (strict and p.severity == "warning")]
         if as_json:
             _print_json(shown)

@@ -20,6 +20,7 @@ from waza.spec.suite import EvalSpec
 @click.argument("sources", nargs=-1, required=True)
 @click.option("--eval", "suite", type=click.Path(path_type=Path), help="The suite whose graders are used.")
 @click.option("--task", "tasks", multiple=True, help="Only tasks whose id or name fits this glob; may be repeated.")
+@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
@@ -37,12 +38,12 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
     if files and len(files) != len(sources):
         raise UsageError("name one run, or trace files; not both")
     if files:
-        spec = _selected(load_spec(suite or Path()), tasks)
+        spec = _selected(load_spec(suite or Path(), allow_local_code=options["allow_local_code"]), tasks)
         return _grade(spec, list(from_files(files, spec)), None, "recorded", "", options)
     if len(sources) > 1:
         raise UsageError("name one run at a time")
     folder = the_run(sources[0])
-    stored, spec = _suite_of(folder, suite)
+    stored, spec = _suite_of(folder, suite, options["allow_local_code"])
     spec = _selected(spec, tasks)
     return _grade(spec, list(from_run(folder, spec)), folder, stored.engine, stored.model, options)
 
@@ -51,12 +52,12 @@ def _selected(spec: EvalSpec, tasks: tuple[str, ...]) -> EvalSpec:
     return spec.select(tasks) if tasks else spec
 
 
-def _suite_of(folder: Path, suite: Path | None) -> tuple[Any, EvalSpec]:
+def _suite_of(folder: Path, suite: Path | None, allow_local_code: bool) -> tuple[Any, EvalSpec]:
     from waza.results.store import read_run
     from waza.runner.regrade import eval_of
 
     stored = read_run(folder)
-    return stored, load_spec(suite or eval_of(stored, folder))
+    return stored, load_spec(suite or eval_of(stored, folder), allow_local_code=allow_local_code)
 
 
 def _grade(

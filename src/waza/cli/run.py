@@ -53,6 +53,7 @@ from waza.spec.suite import EvalSpec
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would run.")
 @click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are.")
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
+@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
@@ -67,6 +68,8 @@ def command(path: Path, **options: Any) -> int:
     spec = prepared(path, options)
     if not options["quiet"] and not options["as_json"]:
         show_problems(problem for problem in spec.notes if problem.severity == "warning")
+    for file in spec.local_code:
+        remark(f"runs code of this project: {file}")
     engine = "replay" if options["replay"] else options["engine"]
     if options["dry_run"]:
         return _dry_run(spec, engine, options["trials"])
@@ -86,7 +89,7 @@ def command(path: Path, **options: Any) -> int:
 
 def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     """Return the suite with what the command line changes in it."""
-    spec = load_spec(path, update_snapshots=options["update_snapshots"])
+    spec = load_spec(path, update_snapshots=options["update_snapshots"], allow_local_code=options["allow_local_code"])
     if options["tasks"] or options["tags"]:
         spec = spec.select(options["tasks"], options["tags"])
     if options["fail_fast"]:

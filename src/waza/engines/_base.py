@@ -46,6 +46,10 @@ class Engine(Options):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot run a trial")
 
+    def needs_room(self, trial: Trial) -> bool:
+        """Say whether the agent may use a folder of its own; if not, none is made for a task without files."""
+        return True
+
     def leaves_files(self, trial: Trial) -> bool:
         """Say whether the workspace now holds what the agent left; if not, no check on files can be decided."""
         return True

@@ -33,8 +33,8 @@ def find_function(where: str, folder: SpecFolder) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def with_context(function: Callable[..., Any]) -> Callable[[str, Any], Any]:
-    """Return how to call a function that takes a prompt, or a prompt and a context.
+def with_context(function: Callable[..., Any]) -> tuple[Callable[[str, Any], Any], bool]:
+    """Return how to call a function that takes a prompt, or a prompt and a context, and whether it takes the context.
 
     The context is the second parameter, if that has no default or is called `context`, or a keyword `context`.
     Raises SpecError when the function wants anything else.
@@ -42,20 +42,20 @@ def with_context(function: Callable[..., Any]) -> Callable[[str, Any], Any]:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return lambda prompt, _: function(prompt)
+        return (lambda prompt, _: function(prompt)), False
     in_place = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     named = signature.parameters.get("context")
     try:
         if len(in_place) > 1 and (in_place[1].default is inspect.Parameter.empty or in_place[1] is named):
             signature.bind("prompt", "context")
-            return lambda prompt, context: function(prompt, context)
+            return (lambda prompt, context: function(prompt, context)), True
         if named is not None and named.kind is named.KEYWORD_ONLY:
             signature.bind("prompt", context="context")
-            return lambda prompt, context: function(prompt, context=context)
+            return (lambda prompt, context: function(prompt, context=context)), True
         signature.bind("prompt")
     except TypeError as error:
         raise SpecError(f"an agent takes (prompt) or (prompt, context), not {signature}: {error}") from None
-    return lambda prompt, _: function(prompt)
+    return (lambda prompt, _: function(prompt)), False
 
 
 def told(error: BaseException, folder: SpecFolder) -> str:

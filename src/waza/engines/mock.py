@@ -160,6 +160,11 @@ class MockEngine(Engine):
     Without a script the agent says only that it is a mock, and neither tools nor skills nor tokens are recorded.
     """
 
+    def needs_room(self, trial: Trial) -> bool:
+        """Say whether the script writes files."""
+        script = trial.task.mock
+        return bool(script) and ("files" in script or any("files" in each for each in script.get("trials") or ()))
+
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Return what the script says about this trial, with its files in the workspace."""
         started = time.perf_counter()

@@ -40,6 +40,14 @@ class Context(NamedTuple):
     """The conversation before a follow-up prompt: `role` (user or assistant) and `content`."""
 
 
+class Agent(NamedTuple):
+    """A function and how it wants to be called."""
+
+    call: Callable[[str, Any], Any]
+    takes_context: bool
+    is_async: bool
+
+
 class PythonEngine(Engine):
     """Call a Python function as the agent: `(prompt)` or `(prompt, context)`, plain or async.
 
@@ -58,7 +66,7 @@ class PythonEngine(Engine):
     agent: str
     """The function, as `module:function`. The eval file's folder and the project's root can be imported from."""
 
-    _found: tuple[Callable[[str, Any], Any], bool] | None = PrivateAttr(default=None)
+    _found: Agent | None = PrivateAttr(default=None)
 
     @field_validator("agent")
     @classmethod
@@ -70,6 +78,10 @@ class PythonEngine(Engine):
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Import the agent; refuse one that is not there or takes other arguments."""
         self._loaded()
+
+    def needs_room(self, trial: Trial) -> bool:
+        """Say whether the function is told of its workspace; if not, it cannot leave anything there."""
+        return self._loaded().takes_context
 
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
@@ -89,24 +101,24 @@ class PythonEngine(Engine):
         from waza.engines._call import call  # loads asyncio, which checking a spec does without
 
         started = time.monotonic()
-        function, is_async = self._loaded()
-        outcome = await call(lambda: function(prompt, context), deadline - started, is_async=is_async)
+        agent = self._loaded()
+        outcome = await call(lambda: agent.call(prompt, context), deadline - started, is_async=agent.is_async)
         duration_ms = (time.monotonic() - started) * 1000
         if outcome is None:
             error = f"'{self.agent}' was given up on after {duration_ms / 1000:.1f} s, its time limit"
-            error += "" if is_async else "; it goes on in its thread, which cannot be ended"
+            error += "" if agent.is_async else "; it goes on in its thread, which cannot be ended"
             return Trace(input=prompt, output="", status="timeout", error=error, duration_ms=duration_ms)
         if outcome.error is not None:
             raise EngineError(f"the agent '{self.agent}' raised {told(outcome.error, self.folder)}")
         trace = self._trace(outcome.value, prompt)
         return trace if trace.duration_ms is not None else replace(trace, duration_ms=duration_ms)
 
-    def _loaded(self) -> tuple[Callable[[str, Context], Any], bool]:
-        """Return how to call the function and whether it is async; it is imported once."""
+    def _loaded(self) -> Agent:
+        """Return how to call the function; it is imported once."""
         if self._found is None:
             function = find_function(self.agent, self.folder)
             is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-            self._found = with_context(function), is_async
+            self._found = Agent(*with_context(function), is_async)
         return self._found
 
     def _trace(self, value: Any, prompt: str) -> Trace:

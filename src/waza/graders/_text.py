@@ -36,7 +36,7 @@ def holds(needles: Iterable[str], text: str, folded: str | None = None, *, noun:
 
 
 def lacks(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> Iterator[Check]:
-    """Yield one check per needle that must not be in the text; `folded` is its lower case, where case does not matter."""
+    """Yield one check per needle that must not be in the text; `folded` is as in `holds`."""
     inside = text if folded is None else folded
     for needle in needles:
         claim = f"the output does not contain {needle!r}"

@@ -73,10 +73,10 @@ class RunFolder:
         """Where workspace snapshots stand, by their content."""
         return self.path / ARTIFACTS
 
-    def append(self, record: Record) -> None:
-        """Put a result or a note on the disk; when this returns it is safe. Raises StoreError otherwise."""
+    def append(self, *records: Record) -> None:
+        """Put results or notes on the disk; when this returns they are safe. Raises StoreError otherwise."""
         try:
-            self.journal.append(record)
+            self.journal.append(*records)
         except StoreError:
             if self.path.is_dir() and not (self.path / RUN).exists():
                 _write_run(self.path, self.run, self._disk)

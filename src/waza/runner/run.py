@@ -84,6 +84,7 @@ def run(
     tasks: Iterable[str] = (),
     tags: Iterable[str] = (),
     runs: str | Path | None = None,
+    allow_local_code: bool = False,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> Run:
     """Run a suite and return everything that happened; raise SpecError if it is wrong.
@@ -92,7 +93,8 @@ def run(
     run = waza.run("examples/quickstart", tasks=["greet"])
     ```
     """
-    order = order_for(load_spec(path).select(tasks, tags), engine=engine, model=model, trials=trials, workers=workers)
+    spec = load_spec(path, allow_local_code=allow_local_code).select(tasks, tags)
+    order = order_for(spec, engine=engine, model=model, trials=trials, workers=workers)
     if runs is not None:
         order = replace(order, runs=Path(runs))
     return conduct(order, Listeners(on_result=on_result))
@@ -149,18 +151,19 @@ def conduct(order: Order, listeners: Listeners) -> Run:
 
         purse = Purse(order.max_cost_usd, order.resume.run.results if order.resume else ())
 
-        def keep(result: Result) -> None:
-            result = redactor.tree(result)
-            folder.append(result)
-            listeners.on_result(result)
+        def store(*results: Result) -> None:
+            folder.append(*(redactor.tree(result) for result in results))
+
+        def on_result(result: Result) -> None:
+            listeners.on_result(redactor.tree(result))
             if purse.spend(result):
                 listeners.stop(f"${purse.spent:.4f} spent, the limit is ${purse.limit:.4f}")
 
         trials = [trial for trial in order.planned() if (trial.task.id, trial.number) not in done]
-        heard = replace(listeners, on_result=keep, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
+        heard = replace(listeners, on_result=on_result, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
         try:
             if trials:
-                asyncio.run(_until_done_or_stopped(spec, iter(trials), setting, heard, order.workers))
+                asyncio.run(_until_done_or_stopped(spec, iter(trials), setting, heard, store, order.workers))
         finally:
             _leave(setting, listeners.on_remark)
         return _finish(folder, len(trials) + len(done), listeners.stop, listeners.on_remark)
@@ -198,11 +201,16 @@ def _folder(order: Order, redactor: Redactor) -> RunFolder:
 
 
 async def _until_done_or_stopped(
-    spec: EvalSpec, trials: Iterator[Trial], setting: Setting, listeners: Listeners, workers: int | None
+    spec: EvalSpec,
+    trials: Iterator[Trial],
+    setting: Setting,
+    listeners: Listeners,
+    store: Callable[..., None],
+    workers: int | None,
 ) -> None:
     with ends_cleanly(listeners.stop):
         try:
-            await run_suite(spec, trials, setting, listeners, workers=workers)
+            await run_suite(spec, trials, setting, listeners, store, workers=workers)
         except asyncio.CancelledError:
             if not listeners.stop.signal:
                 raise

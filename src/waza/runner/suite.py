@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from waza.errors import EngineError
 from waza.model import Result, Trial
 from waza.runner.hooks import run_hooks
+from waza.runner.keeper import Keeper
 from waza.runner.plan import concurrency
 from waza.runner.trial import Setting, failed_trial, run_trial
 from waza.spec.suite import EvalSpec
@@ -37,10 +38,17 @@ class Listeners:
 
 
 async def run_suite(
-    spec: EvalSpec, trials: Iterator[Trial], setting: Setting, listeners: Listeners, *, workers: int | None = None
+    spec: EvalSpec,
+    trials: Iterator[Trial],
+    setting: Setting,
+    listeners: Listeners,
+    store: Callable[..., None],
+    *,
+    workers: int | None = None,
 ) -> None:
-    """Run the trials, started in order, and hand each result to `listeners.on_result` as it comes."""
+    """Run the trials, started in order; `store` keeps each result before `listeners.on_result` hears of it."""
     width = concurrency(spec, workers)
+    keeper = Keeper(store, listeners.on_result, width)
     environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}
     try:
         for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment):
@@ -48,21 +56,24 @@ async def run_suite(
         await setting.engine.start(width)
         async with asyncio.TaskGroup() as group:
             for _ in range(width):
-                group.create_task(_worker(spec, trials, setting, listeners))
+                group.create_task(_worker(spec, trials, setting, keeper, listeners))
     finally:
+        await keeper.close()
         await setting.engine.stop()
         for remark in await run_hooks(spec.hooks.after_run, spec.folder, environment):
             listeners.on_remark(remark)
 
 
-async def _worker(spec: EvalSpec, trials: Iterator[Trial], setting: Setting, listeners: Listeners) -> None:
+async def _worker(
+    spec: EvalSpec, trials: Iterator[Trial], setting: Setting, keeper: Keeper, listeners: Listeners
+) -> None:
     """Take the next trial until there is none, or the run is to stop."""
     for trial in trials:
         if listeners.stop.reason:
             return
         listeners.on_start(trial)
         result = await _with_hooks(spec, trial, setting, listeners)
-        listeners.on_result(result)
+        await keeper.keep(result)
         if spec.config.fail_fast and result.status in ("failed", "error"):
             listeners.stop(f"task '{trial.task.id}' did not pass")
 

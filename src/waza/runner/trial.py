@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +17,8 @@ from waza.errors import EngineError
 from waza.graders._base import Grader
 from waza.model import Files, Grade, Result, Trace, Trial
 from waza.runner.grading import grade_trace, status_of
-from waza.sandbox.room import make_room
-from waza.sandbox.snapshot import Clean, SnapshotFiles, take
+from waza.sandbox.room import NO_ROOM, make_room
+from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
 
 GRACE_S = 60
@@ -58,23 +58,11 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
 
 async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
     started_at, started = _now(), time.perf_counter()
-    with make_room(trial.task, keep=setting.keep_workspace, parent=setting.rooms) as room:
-        for sentence in room.left_out:
-            setting.on_remark(f"task '{trial.task.id}': {sentence}")
-        trace = await _work(trial, room, setting)
-        snapshot = ""
-        files: Files | None = None
-        if setting.engine.leaves_files(trial):
-            files = Workspace(room.workspace)
-            if setting.artifacts is not None:
-                snapshot = await _keep(room.workspace, setting.artifacts, setting.clean)
-                files = SnapshotFiles(setting.artifacts, snapshot)
-        if trace.status == "error" or setting.skip_graders:
-            grades: list[Grade] = []
-        elif any(grader.waits for grader in graders):
-            grades = await asyncio.to_thread(grade_trace, trace, graders, files)
-        else:
-            grades = grade_trace(trace, graders, files)
+    if setting.keep_workspace or trial.task.files or trial.task.workdir or setting.engine.needs_room(trial):
+        trace, grades, snapshot = await _in_room(trial, graders, setting)
+    else:
+        trace, snapshot = await _work(trial, NO_ROOM, setting), EMPTY
+        grades = await _grade(trace, graders, SnapshotFiles(NO_ROOM.workspace, EMPTY), setting)
     status, reason = status_of(trace, grades)
     if setting.skip_graders and status == "passed":
         status = "skipped"
@@ -91,12 +79,32 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Res
     )
 
 
-async def _keep(workspace: Path, artifacts: Path, clean: Clean | None) -> str:
-    """Return the name of the workspace's snapshot; a thread copies it unless there is nothing to copy."""
-    with os.scandir(workspace) as entries:
-        if next(entries, None) is None:
-            return take(workspace, artifacts)
-    return await asyncio.to_thread(take, workspace, artifacts, clean)
+async def _in_room(trial: Trial, graders: list[Grader], setting: Setting) -> tuple[Trace, list[Grade], str]:
+    """Return what the agent did in a fresh folder, its grades and the name of the folder's snapshot."""
+    with ExitStack() as stack:
+        room = stack.enter_context(make_room(trial.task, keep=setting.keep_workspace, parent=setting.rooms))
+        for sentence in room.left_out:
+            setting.on_remark(f"task '{trial.task.id}': {sentence}")
+        trace = await _work(trial, room, setting)
+        snapshot = ""
+        files: Files | None = None
+        if setting.engine.leaves_files(trial):
+            files = Workspace(room.workspace)
+            if setting.artifacts is not None:
+                snapshot = await asyncio.to_thread(take, room.workspace, setting.artifacts, setting.clean)
+                files = SnapshotFiles(setting.artifacts, snapshot)
+        grades = await _grade(trace, graders, files, setting)
+        await asyncio.to_thread(stack.close)
+    return trace, grades, snapshot
+
+
+async def _grade(trace: Trace, graders: list[Grader], files: Files | None, setting: Setting) -> list[Grade]:
+    """Return the grades of a trace; graders that wait for other processes do so beside the event loop."""
+    if trace.status == "error" or setting.skip_graders:
+        return []
+    if any(grader.waits for grader in graders):
+        return await asyncio.to_thread(grade_trace, trace, graders, files)
+    return grade_trace(trace, graders, files)
 
 
 async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:

@@ -59,6 +59,11 @@ def make_room(task: Task, *, keep: bool = False, parent: str | Path | None = Non
             _log.warning("%s: %s", place, trouble)
 
 
+_NOWHERE = Path(os.devnull) / "no-room"
+NO_ROOM = Room(workspace=_NOWHERE, workdir=_NOWHERE, home=_NOWHERE)
+"""For a trial that uses no folder: paths that lead nowhere."""
+
+
 def rooms_for(run: str) -> Path | None:
     """Return a private folder for the rooms of one run, empty even if an earlier attempt at it was killed.
 

@@ -33,6 +33,7 @@ def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
         *_skill(spec),
         *_names(spec),
         *_patterns(spec),
+        *(spec.place.problem(f"runs code of this project: {file}", "note") for file in spec.local_code),
     ]
 
 

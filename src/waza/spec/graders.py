@@ -69,7 +69,7 @@ def build_grader(
     if forced:
         options |= {key: value for key, value in forced.items() if key in keys_of(cls)}
     try:
-        grader = cls.model_validate({"name": _default_name(kind, cls)} | options | {"folder": folder})
+        grader = cls.model_validate({"name": _default_name(str(kind), cls)} | options | {"folder": folder})
     except ValidationError as error:
 
         def locate(path: tuple[str | int, ...]) -> Place:

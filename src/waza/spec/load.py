@@ -29,14 +29,16 @@ NOT_YET = {
 }
 
 
-def load_spec(path: str | Path, *, update_snapshots: bool = False) -> EvalSpec:
+def load_spec(path: str | Path, *, update_snapshots: bool = False, allow_local_code: bool = False) -> EvalSpec:
     """Return the checked suite at `path` (an eval file, or a folder that holds `eval.yaml`).
 
     Raises SpecError with every mistake; what is odd but not wrong stands in `notes`. With `update_snapshots`, `diff`
-    graders write their snapshots instead of comparing.
+    graders write their snapshots instead of comparing; with `allow_local_code`, graders may be Python files of the
+    project.
     """
     file = find_eval(path)
-    spec, problems = read_spec(file, {"update_snapshots": True} if update_snapshots else {})
+    forced = {"update_snapshots": True} if update_snapshots else {}
+    spec, problems = read_spec(file, forced, allow_local_code=allow_local_code)
     wrong = [problem for problem in problems if problem.severity == "error"]
     if spec is None or wrong:
         raise SpecError(wrong)
@@ -53,7 +55,9 @@ def find_eval(path: str | Path) -> Path:
     return file.resolve()
 
 
-def read_spec(file: Path, forced: Mapping[str, Any] | None = None) -> tuple[EvalSpec | None, list[Problem]]:
+def read_spec(
+    file: Path, forced: Mapping[str, Any] | None = None, *, allow_local_code: bool = False
+) -> tuple[EvalSpec | None, list[Problem]]:
     """Return the suite in an eval file with every problem and note; None when it cannot be made sense of.
 
     `forced` options win over written ones in each grader that has them.
@@ -66,8 +70,8 @@ def read_spec(file: Path, forced: Mapping[str, Any] | None = None) -> tuple[Eval
     except OSError as error:
         return None, [Problem(f"cannot be read: {error.strerror}", name)]
     place = Place(name, data)
-    folder = SpecFolder(file.parent)
-    project, problems = read_project(folder.base)
+    project, problems = read_project(file.parent)
+    folder = SpecFolder(file.parent, may_run_code=allow_local_code or project.allow_local_code)
     shape, wrong = parse(EvalShape, _without(data, NOT_YET), place)
     problems += wrong
     problems += [place.at(key).problem(NOT_YET[key]) for key in NOT_YET if isinstance(data, dict) and key in data]

@@ -263,6 +263,8 @@ class ProjectShape(Options):
     """What holds where a suite does not say."""
     graders: ProjectGradersShape = ProjectGradersShape()
     """Defaults of graders."""
+    allow_local_code: bool = False
+    """Let suites of this project name Python files as graders (`type: ./graders/mine.py`)."""
     files: dict[str, Any] = {}
     """The original's; not used."""
     cache: dict[str, Any] = {}

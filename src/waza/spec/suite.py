@@ -18,6 +18,7 @@ from waza.errors import Problem, SpecError, UsageError
 from waza.graders._base import Grader
 from waza.model import JSON, Task
 from waza.sandbox.folders import SpecFolder
+from waza.spec.local_code import came_from, local_files
 from waza.spec.places import Place, keys_of, problems_of
 from waza.spec.shapes import ConfigShape, HooksShape, MetricShape, ProjectShape
 
@@ -44,6 +45,11 @@ class EvalSpec:
     place: Place = field(default_factory=Place)
     notes: list[Problem] = field(default_factory=list)
     """What the author should know, though nothing is wrong."""
+
+    @property
+    def local_code(self) -> list[str]:
+        """The project's Python files whose code runs when this suite is graded."""
+        return local_files(grader for graders in self.graders.values() for grader in graders)
 
     def engine(self, name: str | None = None) -> Engine:
         """Return the engine to run with: `name`, else the suite's, else the project's.
@@ -131,7 +137,9 @@ def _content(path: Path) -> str:
 def grader_as_data(grader: Grader) -> dict[str, JSON]:
     """Return a grader as the mapping it could be loaded from."""
     config = grader.model_dump(mode="json", exclude={"name", "weight", "folder"}, exclude_defaults=True, by_alias=True)
-    return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config}
+    code = came_from(grader)
+    source = {"source": code._asdict()} if code else {}
+    return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config} | source
 
 
 def fingerprint(data: JSON) -> str:

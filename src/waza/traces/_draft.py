@@ -226,6 +226,8 @@ class Draft:
             self.note(missing)
             if self.status == "success":
                 self.fails(missing)
+        elif self.ended is None and self.output is None and not self._is_final and self.status == "success":
+            self.note("the recording ends without a final answer")
 
     def _final_text(self) -> str:
         if self.output is not None:

@@ -29,7 +29,7 @@ class CopilotReader(Reader):
     def __init__(self) -> None:
         super().__init__()
         self._turn_starts = 0
-        self._messages = 0
+        self._requests = 0
         self._hidden: set[str] = set()
 
     @classmethod
@@ -62,7 +62,7 @@ class CopilotReader(Reader):
         else:
             self._takes_session(kind, item, fields)
         self.draft.turns = self._turn_starts or None
-        self.draft.llm_calls = len(self.draft.spent) or self.draft.llm_calls or self.draft.answered
+        self.draft.llm_calls = self._requests or len(self.draft.spent) or self.draft.answered
 
     def _takes_message(self, kind: str, fields: Item, thread: str) -> None:
         draft = self.draft
@@ -135,7 +135,7 @@ class CopilotReader(Reader):
             self.draft.uses(**_tokens(mapping(model.get("usage"))))
         requests = [count(mapping(model.get("requests")).get("count")) for model in models]
         if requests and None not in requests:
-            self.draft.llm_calls = sum(number or 0 for number in requests)
+            self._requests = sum(number or 0 for number in requests)
 
     def _takes_end(self, item: Item) -> None:
         draft = self.draft

@@ -1,0 +1,105 @@
+"""Items of the OpenAI Responses API: messages, calls and their outputs; the Agents SDK and Codex write them too."""
+
+from __future__ import annotations
+
+from waza.model import JSON
+from waza.traces._draft import Draft
+from waza.traces._exits import exit_code_in
+from waza.traces._json import decode
+from waza.traces._pick import arguments, listing, mapping, name, plain, text, texts
+from waza.traces._reader import Item
+
+_OUTPUT = "_output"
+_CALL = "_call"
+_NOT_ARGUMENTS = ("id", "type", "status", "call_id", "name", "output", "results", "error", "server_label")
+
+
+def is_item(item: Item) -> bool:
+    """Say whether this is a call or an output of a call."""
+    kind = text(item.get("type"))
+    return kind.endswith((_CALL, _CALL + _OUTPUT)) and ("call_id" in item or "id" in item)
+
+
+def takes_item(draft: Draft, item: Item, *, at_ms: float | None = None) -> None:
+    """Take one item; a role without a type is a message."""
+    kind = text(item.get("type"))
+    if kind.endswith(_OUTPUT):
+        _takes_output(draft, item, at_ms)
+    elif kind.endswith(_CALL):
+        _takes_call(draft, item, at_ms)
+    elif item.get("role") == "assistant":
+        draft.answers(_answer_id(item))
+        draft.says(texts(item.get("content")))
+    elif item.get("role") == "user":
+        draft.asks(texts(item.get("content")))
+
+
+def takes_usage(draft: Draft, usage: JSON) -> None:
+    """Take the tokens of one model call, by the names of either API."""
+    told = mapping(usage)
+    details = mapping(told.get("input_tokens_details", told.get("prompt_tokens_details")))
+    draft.uses(
+        input_tokens=told.get("input_tokens", told.get("prompt_tokens")),
+        output_tokens=told.get("output_tokens", told.get("completion_tokens")),
+        cache_read_tokens=details.get("cached_tokens"),
+    )
+
+
+def _takes_call(draft: Draft, item: Item, at_ms: float | None) -> None:
+    identity = item.get("call_id", item.get("id"))
+    draft.answers(_answer_id(item))
+    draft.calls_tool(identity, _tool_name(item), _args(item), at_ms=at_ms)
+    runs_there = "output" in item or "results" in item or (item.get("status") == "completed" and "call_id" not in item)
+    if runs_there:
+        result = item.get("output", item.get("results"))
+        problem = item.get("error")
+        draft.hears(
+            identity, result, problem is None, error=None if problem is None else texts(problem) or str(problem)
+        )
+
+
+def _takes_output(draft: Draft, item: Item, at_ms: float | None) -> None:
+    identity = item.get("call_id", item.get("id"))
+    call = draft.called(identity)
+    result, code = _unpacked(item.get("output"))
+    if code is None and call:
+        code = exit_code_in(result, call.name)
+    success = (
+        item.get("status") not in ("failed", "incomplete") and mapping(item.get("output")).get("success") is not False
+    )
+    draft.hears(identity, result, success, at_ms=at_ms, exit_code=code)
+
+
+def _unpacked(output: JSON) -> tuple[JSON, JSON]:
+    """Return a result and the exit code with it: Codex packs both into JSON text, shells into a list of chunks."""
+    if isinstance(output, str) and output.startswith("{") and '"exit_code"' in output:
+        try:
+            packed = decode(output.encode("utf-8", "replace"))
+        except ValueError:
+            return output, None
+        return mapping(packed).get("output", output), mapping(mapping(packed).get("metadata")).get("exit_code")
+    for chunk in listing(output):
+        code = mapping(mapping(chunk).get("outcome")).get("exit_code")
+        if code is not None:
+            return output, code
+    return plain(output), None
+
+
+def _tool_name(item: Item) -> str:
+    if item.get("type") == "mcp_call":
+        return f"mcp__{text(item.get('server_label'))}__{text(item.get('name'))}"
+    return name(item.get("name")) or text(item.get("type")).removesuffix(_CALL)
+
+
+def _args(item: Item) -> JSON:
+    if "arguments" in item:
+        return arguments(item["arguments"])
+    if "input" in item:
+        return {"input": item["input"]}
+    if isinstance(item.get("action"), dict):
+        return item["action"]
+    return {key: value for key, value in item.items() if key not in _NOT_ARGUMENTS}
+
+
+def _answer_id(item: Item) -> str:
+    return text(mapping(item.get("provider_data")).get("response_id"))
