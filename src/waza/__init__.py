@@ -1,6 +1,6 @@
 """Know whether an AI agent did its job.
 
-The public names are loaded when first used, so that `import waza` and `waza --help` stay fast. What they are is typed in
+The public names are loaded when first used, so that `import waza` and `waza --help` stay fast. Their types stand in
 `__init__.pyi`; `waza.evaldeck` has evaldeck's names, `waza.recording` makes traces of one's own agent.
 """
 

@@ -39,3 +39,4 @@ from waza.spec.graders import load_grader as load_grader
 from waza.spec.load import load_spec as load_spec
 
 __version__: str
+__all__ = ["MaxLLMCallsGrader", "RegexGrader"]

@@ -6,12 +6,13 @@ import inspect
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
-from pydantic import PrivateAttr, field_validator
+from pydantic import field_validator
 
 from waza.engines._base import Engine, Room
 from waza.engines._function import find_function, told, with_context
@@ -66,8 +67,6 @@ class PythonEngine(Engine):
     agent: str
     """The function, as `module:function`. The eval file's folder and the project's root can be imported from."""
 
-    _found: Agent | None = PrivateAttr(default=None)
-
     @field_validator("agent")
     @classmethod
     def _agent_is_a_name(cls, agent: str) -> str:
@@ -77,11 +76,11 @@ class PythonEngine(Engine):
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Import the agent; refuse one that is not there or takes other arguments."""
-        self._loaded()
+        self.loaded  # noqa: B018  importing it is the point
 
     def needs_room(self, trial: Trial) -> bool:
         """Say whether the function is told of its workspace; if not, it cannot leave anything there."""
-        return self._loaded().takes_context
+        return self.loaded.takes_context
 
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
@@ -101,7 +100,7 @@ class PythonEngine(Engine):
         from waza.engines._call import call  # loads asyncio, which checking a spec does without
 
         started = time.monotonic()
-        agent = self._loaded()
+        agent = self.loaded
         outcome = await call(lambda: agent.call(prompt, context), deadline - started, is_async=agent.is_async)
         duration_ms = (time.monotonic() - started) * 1000
         if outcome is None:
@@ -113,13 +112,12 @@ class PythonEngine(Engine):
         trace = self._trace(outcome.value, prompt)
         return trace if trace.duration_ms is not None else replace(trace, duration_ms=duration_ms)
 
-    def _loaded(self) -> Agent:
-        """Return how to call the function; it is imported once."""
-        if self._found is None:
-            function = find_function(self.agent, self.folder)
-            is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-            self._found = Agent(*with_context(function), is_async)
-        return self._found
+    @cached_property
+    def loaded(self) -> Agent:
+        """The function and how to call it; imported once."""
+        function = find_function(self.agent, self.folder)
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+        return Agent(*with_context(function), is_async)
 
     def _trace(self, value: Any, prompt: str) -> Trace:
         """Return what the function gave back as a trace of our own, which later changes of the value cannot reach."""

@@ -24,14 +24,14 @@ _RENAMED = {"args": "arguments", "result": "tool_result"}
 class JsonReport:
     """Turn a run into the text of `results.json`."""
 
-    def text(self, run: Run) -> str:
-        """Return the run as indented JSON."""
-        return msgspec.json.format(encode(self.tree(run)), indent=2).decode() + "\n"
+    def text(self, run: Run, tasks: list[TaskSummary] | None = None, summary: Summary | None = None) -> str:
+        """Return the run as indented JSON; `tasks` and `summary` are its numbers, where they are known already."""
+        return msgspec.json.format(encode(self.tree(run, tasks, summary)), indent=2).decode() + "\n"
 
-    def tree(self, run: Run) -> dict[str, JSON]:
+    def tree(self, run: Run, tasks: list[TaskSummary] | None = None, summary: Summary | None = None) -> dict[str, JSON]:
         """Return the run as JSON-ready data."""
-        tasks = summarize_tasks(run)
-        summary = summarize(run, tasks=tasks)
+        tasks = tasks or summarize_tasks(run)
+        summary = summary or summarize(run, tasks=tasks)
         return {
             "schemaVersion": SCHEMA_VERSION,
             "eval_id": run.id,

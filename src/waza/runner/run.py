@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +22,7 @@ from waza.reports.json import JsonReport
 from waza.results.redact import Redactor, secrets_in
 from waza.results.store import RunFolder, read_run
 from waza.results.summary import summarize
+from waza.results.tasks import summarize_tasks
 from waza.runner.plan import plan
 from waza.runner.regrade import Recorded, regrade, take_over_artifacts
 from waza.runner.resume import Resumed
@@ -128,6 +131,18 @@ def runs_folder(spec: EvalSpec) -> Path:
     return spec.folder.base / "runs"
 
 
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let the garbage collector look rarely: records hold no cycles, and looking at thousands of them costs more."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 1_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@_rare_collections()
 def conduct(order: Order, listeners: Listeners) -> Run:
     """Run an order, each result safe on the disk before the next listener hears of it, and return the stored run."""
     spec = order.spec
@@ -229,14 +244,17 @@ def _finish(folder: RunFolder, planned: int, stop: Stop, on_remark: Callable[[st
     made = read_run(folder.path)
     complete = len(_done(made)) >= planned
     made = changed(made, complete=complete)
+    tasks = summarize_tasks(made)
+    summary = summarize(made, tasks=tasks)
     try:
-        folder.finish(summarize(made), complete=complete, reason=stop.reason)
-        folder.write(RESULTS, JsonReport().text(made))
+        folder.finish(summary, complete=complete, reason=stop.reason)
+        folder.write(RESULTS, JsonReport().text(made, tasks, summary))
     except StoreError as error:
         on_remark(f"{error}; every result is safe in the journal, and `waza show` reads it")
     return made
 
 
+@_rare_collections()
 def graded(
     spec: EvalSpec,
     recorded: Iterable[Recorded],

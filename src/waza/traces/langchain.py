@@ -9,7 +9,7 @@ from waza.traces._exits import exit_code_in
 from waza.traces._pick import arguments, mapping, mappings, name, plain, text, texts
 from waza.traces._reader import Item, Reader
 
-_KINDS = ("ai", "human", "tool", "system", "AIMessageChunk", "function", "chat", "remove")
+_KINDS = ("ai", "human", "tool", "system")
 
 
 class LangchainReader(Reader):
@@ -41,7 +41,7 @@ class LangchainReader(Reader):
         match kind:
             case "human":
                 draft.asks(texts(message.get("content")))
-            case "ai" | "AIMessageChunk":
+            case "ai":
                 self._takes_answer(message)
             case "tool":
                 self._takes_outcome(message)
@@ -93,7 +93,7 @@ def _message(item: JSON) -> tuple[str, Item] | None:
         case {"type": str(kind), "data": {"content": _} as fields} if kind in _KINDS:
             return kind, fields
         case {"lc": 1, "id": [*path], "kwargs": {"content": _} as fields} if path:
-            kind = str(path[-1]).removesuffix("Chunk").removesuffix("Message").lower()
+            kind = str(path[-1]).removesuffix("Message").lower()
             return (kind, fields) if kind in _KINDS else None
         case {"type": str(kind), "content": _, "additional_kwargs": _} if kind in _KINDS:
             return kind, item

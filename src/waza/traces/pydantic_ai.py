@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from waza.model import JSON
 from waza.traces._exits import exit_code_in
-from waza.traces._pick import arguments, listing, mapping, mappings, millis, name, plain, text, texts
+from waza.traces._pick import arguments, mapping, mappings, millis, name, plain, text, texts, written
 from waza.traces._reader import Item, Reader
 
 _OUTPUT_TOOL = "final_result"
@@ -49,7 +49,7 @@ class PydanticAiReader(Reader):
         draft = self.draft
         match part.get("part_kind"):
             case "user-prompt":
-                draft.asks(_asked(part.get("content")))
+                draft.asks(texts(part.get("content")))
             case "text":
                 draft.answers()
                 draft.says(text(part.get("content")))
@@ -74,18 +74,8 @@ class PydanticAiReader(Reader):
         self.draft.hears(identity, result, succeeded, at_ms=millis(part.get("timestamp")), exit_code=code)
 
 
-def _asked(content: JSON) -> str:
-    return (
-        texts([part for part in listing(content) if isinstance(part, str | dict)])
-        if content != text(content)
-        else content
-    )
-
-
 def _answer(args: JSON) -> str:
     match args:
         case {"response": str(only)} if len(args) == 1:
             return only
-    from waza.traces._pick import written
-
     return written(args)

@@ -1,0 +1,35 @@
+"""evaldeck's graders: `grade(trace, test_case)` with a PASS, FAIL or ERROR."""
+
+from waza.evaldeck.graders.base import BaseGrader, WazaGrader
+from waza.evaldeck.graders.code import (
+    ContainsGrader,
+    EqualsGrader,
+    MaxLLMCallsGrader,
+    MaxStepsGrader,
+    MaxToolCallsGrader,
+    NotContainsGrader,
+    RegexGrader,
+    TaskCompletedGrader,
+    ToolCalledGrader,
+    ToolNotCalledGrader,
+    ToolOrderGrader,
+)
+from waza.evaldeck.graders.own import CompositeGrader, CustomGrader
+
+__all__ = [
+    "BaseGrader",
+    "CompositeGrader",
+    "ContainsGrader",
+    "CustomGrader",
+    "EqualsGrader",
+    "MaxLLMCallsGrader",
+    "MaxStepsGrader",
+    "MaxToolCallsGrader",
+    "NotContainsGrader",
+    "RegexGrader",
+    "TaskCompletedGrader",
+    "ToolCalledGrader",
+    "ToolNotCalledGrader",
+    "ToolOrderGrader",
+    "WazaGrader",
+]

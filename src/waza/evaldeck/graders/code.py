@@ -1,0 +1,385 @@
+"""evaldeck's graders by name: its arguments and messages over waza's graders. No check is made here."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from waza.errors import SpecError
+from waza.evaldeck.graders.base import BaseGrader, WazaGrader
+from waza.evaldeck.results import GradeResult
+from waza.evaldeck.trace import as_waza
+from waza.graders._base import GRADERS
+from waza.model import Grade, Trace
+from waza.spec.graders import load_grader
+
+Told = tuple[str, Any, Any, dict[str, Any]]
+"""A message, what was expected, what there was, and details."""
+
+
+class _CodeGrader(BaseGrader):
+    """A check that needs one value: the constructor's, else what the case expects; without either there is none."""
+
+    type: ClassVar[str]
+    option: ClassVar[str]
+    key: ClassVar[str]
+    """Where the case's first turn says the value."""
+    nothing: ClassVar[str]
+    """The message where there is nothing to check."""
+
+    def wanted(self, test_case: Any) -> Any:
+        """Return the value to check, or None."""
+        own = getattr(self, self.option)
+        if own is not None and own != []:
+            return own
+        turns = getattr(test_case, "turns", None)
+        expected = turns[0].expected if turns else None
+        found = getattr(expected, self.key, None)
+        return None if found == [] else found
+
+    def options(self) -> dict[str, Any]:
+        """Return what the check needs beside the value."""
+        return {}
+
+    def grade(self, trace: Any, test_case: Any = None) -> GradeResult:
+        """Return the verdict."""
+        wanted = self.wanted(test_case)
+        if wanted is None:
+            return GradeResult.passed_result(self.name, self.nothing)
+        try:
+            grader = GRADERS.load(self.type)(**{self.option: wanted} | self.options())
+        except ValidationError as error:
+            return GradeResult.error_result(self.name, self.refused(error))
+        seen = as_waza(trace)
+        grade = grader.grade(seen)
+        if grade.status == "error":
+            return GradeResult.error_result(self.name, grade.feedback)
+        message, expected, actual, details = self.told(wanted, seen, grade)
+        if grade.passed:
+            return GradeResult.passed_result(self.name, message)
+        return GradeResult.failed_result(self.name, message, expected, actual, details=details)
+
+    async def grade_async(self, trace: Any, test_case: Any = None) -> GradeResult:
+        """Return the verdict; it takes no time, so no thread is needed."""
+        return self.grade(trace, test_case)
+
+    def refused(self, error: ValidationError) -> str:
+        """Return a sentence about a value that cannot be checked."""
+        first = error.errors()[0]
+        return f"Invalid {self.option}: {str(first['msg']).removeprefix('Value error, ')}"
+
+    def told(self, wanted: Any, trace: Trace, grade: Grade) -> Told:
+        """Return the message, what was expected, what there was, and details."""
+        raise NotImplementedError
+
+
+def _wrong(wanted: list[str], grade: Grade) -> list[str]:
+    """Return the values whose check did not hold; there is one check a value."""
+    return [value for value, check in zip(wanted, grade.checks, strict=True) if not check.ok]
+
+
+def _shown(output: str) -> str | None:
+    return output or None
+
+
+class _OutputGrader(_CodeGrader):
+    """A check of the output; there is no other field to look at."""
+
+    def _only_output(self, field: Any) -> None:
+        if field != "output":
+            raise ValueError(f"field is {field!r}; only 'output' can be checked")
+        self.field = field
+
+
+class _ValuesGrader(_OutputGrader):
+    option = "values"
+    nothing = "No values to check"
+
+    def __init__(
+        self, values: list[str] | None = None, field: str | bool = "output", case_sensitive: bool = False
+    ) -> None:
+        if isinstance(field, bool):  # the documentation has case_sensitive in the second place
+            field, case_sensitive = "output", field
+        self._only_output(field)
+        self.values = values
+        self.case_sensitive = case_sensitive
+
+    def options(self) -> dict[str, Any]:
+        return {"case_sensitive": self.case_sensitive}
+
+
+class ContainsGrader(_ValuesGrader):
+    """The output contains every value."""
+
+    name = "contains"
+    type = "contains"
+    key = "output_contains"
+
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+        """Return the message, what was expected, what there was, and what is missing."""
+        if grade.passed:
+            return f"All {len(wanted)} values found in output", None, None, {}
+        missing = _wrong(wanted, grade)
+        return f"Missing values in output: {missing}", wanted, _shown(trace.output), {"missing": missing}
+
+
+class NotContainsGrader(_ValuesGrader):
+    """The output contains none of the values."""
+
+    name = "not_contains"
+    type = "not_contains"
+    key = "output_not_contains"
+
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+        """Return the message, what was expected, what there was, and what should not be there."""
+        if grade.passed:
+            return "No forbidden values found", None, None, {}
+        found = _wrong(wanted, grade)
+        message = f"Forbidden values found in output: {found}"
+        return message, f"None of: {wanted}", _shown(trace.output), {"forbidden": found}
+
+
+class EqualsGrader(_OutputGrader):
+    """The output is a text, white space apart."""
+
+    name = "equals"
+    type = "equals"
+    option = "expected"
+    key = "output_equals"
+    nothing = "No expected value to check"
+
+    def __init__(
+        self,
+        expected: str | None = None,
+        field: str | bool = "output",
+        normalize_whitespace: bool = True,
+        *,
+        strip_whitespace: bool | None = None,
+    ) -> None:
+        if isinstance(field, bool):  # the documentation has strip_whitespace in the second place
+            field, strip_whitespace = "output", field
+        self._only_output(field)
+        self.expected = expected
+        self.normalize_whitespace = normalize_whitespace if strip_whitespace is None else strip_whitespace
+
+    def options(self) -> dict[str, Any]:
+        """Return how white space is taken."""
+        return {"strip_whitespace": self.normalize_whitespace}
+
+    def told(self, wanted: str, trace: Trace, grade: Grade) -> Told:
+        """Return the message and both texts as they were compared."""
+        if grade.passed:
+            return "Output matches expected", None, None, {}
+        pair = (wanted, trace.output)
+        if self.normalize_whitespace:
+            pair = (" ".join(wanted.split()), " ".join(trace.output.split()))
+        return "Output does not match expected", *pair, {}
+
+
+class RegexGrader(_OutputGrader):
+    """A pattern for Python's `re` matches somewhere in the output."""
+
+    name = "regex"
+    type = "matches"
+    option = "pattern"
+    key = "output_matches"
+    nothing = "No pattern to check"
+
+    def __init__(self, pattern: str | None = None, field: str | int = "output", flags: int = 0) -> None:
+        if isinstance(field, int):  # the documentation has flags in the second place
+            field, flags = "output", field
+        self._only_output(field)
+        self.pattern = pattern
+        self.flags = flags
+
+    def options(self) -> dict[str, Any]:
+        """Return the flags."""
+        return {"flags": int(self.flags)}
+
+    def refused(self, error: ValidationError) -> str:
+        """Return why the pattern cannot be used."""
+        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ").removeprefix("not a valid pattern: ")
+        return f"Invalid regex: {reason}"
+
+    def told(self, wanted: str, trace: Trace, grade: Grade) -> Told:
+        """Return the message, the pattern and the output."""
+        if grade.passed:
+            return f"Output matches pattern: {wanted}", None, None, {}
+        return f"Output does not match pattern: {wanted}", wanted, trace.output, {}
+
+
+def _called(trace: Trace) -> list[str]:
+    return [event.tool_name for event in trace.tool_events or [] if event.tool_name]
+
+
+class ToolCalledGrader(_CodeGrader):
+    """Every tool was called at least once."""
+
+    name = "tool_called"
+    type = "tool_called"
+    option = "required"
+    key = "tools_called"
+    nothing = "No required tools to check"
+
+    def __init__(self, required: list[str] | None = None) -> None:
+        self.required = required
+
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+        """Return the message, what was expected, what was called, and what is missing."""
+        if grade.passed:
+            return f"All {len(wanted)} required tools were called", None, None, {}
+        missing = sorted(set(_wrong(wanted, grade)))
+        message = f"Required tools not called: {missing}"
+        return message, wanted, sorted(set(_called(trace))), {"missing": missing}
+
+
+class ToolNotCalledGrader(_CodeGrader):
+    """None of the tools was called."""
+
+    name = "tool_not_called"
+    type = "tool_not_called"
+    option = "forbidden"
+    key = "tools_not_called"
+    nothing = "No forbidden tools to check"
+
+    def __init__(self, forbidden: list[str] | None = None) -> None:
+        self.forbidden = forbidden
+
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+        """Return the message, what was expected, what was called, and what should not have been."""
+        if grade.passed:
+            return "No forbidden tools were called", None, None, {}
+        found = sorted(set(_wrong(wanted, grade)))
+        message = f"Forbidden tools were called: {found}"
+        return message, f"None of: {sorted(wanted)}", sorted(set(_called(trace))), {"forbidden": found}
+
+
+class ToolOrderGrader(_CodeGrader):
+    """The tools were called in this order; others may stand in between."""
+
+    name = "tool_order"
+    type = "tool_order"
+    option = "expected_order"
+    key = "tool_call_order"
+    nothing = "No expected order to check"
+
+    def __init__(self, expected_order: list[str] | None = None) -> None:
+        self.expected_order = expected_order
+
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+        """Return the message and both orders."""
+        if grade.passed:
+            return "Tools called in correct order", None, None, {}
+        return "Tools not called in expected order", wanted, _called(trace), {}
+
+
+class MaxStepsGrader(_CodeGrader):
+    """There are no more steps than this."""
+
+    name = type = option = key = "max_steps"
+    nothing = "No max steps defined"
+
+    def __init__(self, max_steps: int | None = None) -> None:
+        self.max_steps = max_steps
+
+    def told(self, wanted: int, trace: Trace, grade: Grade) -> Told:
+        """Return the message and both numbers."""
+        actual = trace.steps
+        if grade.passed:
+            return f"Completed in {actual} steps (max: {wanted})", None, None, {}
+        return f"Too many steps: {actual} > {wanted}", wanted, actual, {}
+
+
+class MaxToolCallsGrader(_CodeGrader):
+    """There are no more tool calls than this."""
+
+    name = type = option = key = "max_tool_calls"
+    nothing = "No max tool calls defined"
+
+    def __init__(self, max_tool_calls: int | None = None) -> None:
+        self.max_tool_calls = max_tool_calls
+
+    def told(self, wanted: int, trace: Trace, grade: Grade) -> Told:
+        """Return the message and both numbers."""
+        actual = len(trace.tool_events or [])
+        if grade.passed:
+            return f"Made {actual} tool calls (max: {wanted})", None, None, {}
+        return f"Too many tool calls: {actual} > {wanted}", wanted, actual, {}
+
+
+class MaxLLMCallsGrader(_CodeGrader):
+    """There are no more calls of a model than this."""
+
+    name = type = option = key = "max_llm_calls"
+    nothing = "No max LLM calls defined"
+
+    def __init__(self, max_llm_calls: int | None = None) -> None:
+        self.max_llm_calls = max_llm_calls
+
+    def told(self, wanted: int, trace: Trace, grade: Grade) -> Told:
+        """Return the message and both numbers."""
+        actual = trace.usage.llm_calls if trace.usage else None
+        if grade.passed:
+            return f"Made {actual} LLM calls (max: {wanted})", None, None, {}
+        return f"Too many LLM calls: {actual} > {wanted}", wanted, actual, {}
+
+
+class TaskCompletedGrader(_CodeGrader):
+    """The agent ended with success and an answer, or, with `require_success=False`, did not."""
+
+    name = type = "task_completed"
+    option = "require_success"
+    key = "task_completed"
+
+    def __init__(self, require_success: bool | None = None) -> None:
+        self.require_success = require_success
+
+    def wanted(self, test_case: Any) -> Any:
+        """Return whether success is wanted: it is, unless something else is said."""
+        found = super().wanted(test_case)
+        return True if found is None else found
+
+    def told(self, wanted: bool, trace: Trace, grade: Grade) -> Told:
+        """Return the message and how the agent ended."""
+        if grade.passed:
+            done = "Task completed successfully"
+            return done if wanted else "Task correctly did not complete (as expected)", None, None, {}
+        if not wanted:
+            return "Task completed but was expected to fail", "not completed", "completed", {}
+        message = f"Task not completed. Status: {trace.status}, Output: {bool(trace.output)}"
+        return message, "completed", f"status={trace.status}", {}
+
+
+CODE_GRADERS: list[type[_CodeGrader]] = [
+    ContainsGrader,
+    NotContainsGrader,
+    EqualsGrader,
+    RegexGrader,
+    ToolCalledGrader,
+    ToolNotCalledGrader,
+    ToolOrderGrader,
+    MaxStepsGrader,
+    MaxToolCallsGrader,
+    MaxLLMCallsGrader,
+    TaskCompletedGrader,
+]
+"""In the order in which grades of one turn are given."""
+_BY_NAME = {cls.name: cls for cls in CODE_GRADERS}
+
+
+def configured(type: str, params: dict[str, Any]) -> BaseGrader:
+    """Return the grader a case names by its type; raise SpecError when there is none, or its parameters are wrong."""
+    cls = _BY_NAME.get(type.lower())
+    if cls is None:
+        return WazaGrader(load_grader({"type": type.lower(), "config": params}))
+    try:
+        grader: Any = cls(**params)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"grader '{type}': {error}") from None
+    own = getattr(grader, cls.option)
+    if own is None and cls is not TaskCompletedGrader:
+        raise SpecError(f"grader '{type}' checks nothing; give params: {{{cls.option}: …}}")
+    if own is not None:
+        load_grader({"type": cls.type, "config": {cls.option: own} | grader.options()})
+    return grader  # type: ignore[no-any-return]

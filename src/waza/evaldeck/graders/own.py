@@ -1,0 +1,97 @@
+"""Graders of one's own, and several as one."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from waza.evaldeck.graders.base import BaseGrader, graded, graded_async
+from waza.evaldeck.results import GradeResult, GradeStatus
+from waza.evaldeck.waiting import wait_for
+
+
+class CustomGrader(BaseGrader):
+    """One's own function of trace and case, plain or async; it returns a GradeResult, or True or False."""
+
+    name = "custom"
+
+    def __init__(
+        self, func: Callable[..., Any] | None = None, module: str | None = None, function: str | None = None
+    ) -> None:
+        if func is None and not (module and function):
+            raise ValueError("CustomGrader needs a function: func=, or module= and function=")
+        self.func = func
+        self.module = module
+        self.function = function
+
+    def grade(self, trace: Any, test_case: Any = None) -> GradeResult:
+        """Return the function's verdict; what it raises is an ERROR."""
+        return wait_for(self.grade_async(trace, test_case, in_thread=False))
+
+    async def grade_async(self, trace: Any, test_case: Any = None, *, in_thread: bool = True) -> GradeResult:
+        """Return the function's verdict; what it raises is an ERROR."""
+        try:
+            function = self._found()
+            if in_thread and not inspect.iscoroutinefunction(function):
+                returned = await asyncio.to_thread(function, trace, test_case)
+            else:
+                returned = function(trace, test_case)
+            if inspect.isawaitable(returned):
+                returned = await returned
+        except Exception as error:  # noqa: BLE001  one broken grader must not discard the others
+            return GradeResult.error_result(self.name, f"Custom grader error: {error}")
+        return self._verdict(returned)
+
+    def _found(self) -> Callable[..., Any]:
+        if self.func is not None:
+            return self.func
+        found: Callable[..., Any] = getattr(importlib.import_module(str(self.module)), str(self.function))
+        return found
+
+    def _verdict(self, returned: Any) -> GradeResult:
+        if isinstance(returned, GradeResult):
+            return returned
+        if isinstance(returned, bool):
+            status = GradeStatus.PASS if returned else GradeStatus.FAIL
+            return GradeResult(grader_name=self.name, status=status, message=f"the function returned {returned}")
+        fact = f"it returned {type(returned).__name__}; a GradeResult, True or False is needed"
+        return GradeResult.error_result(self.name, f"Custom grader error: {fact}")
+
+
+class CompositeGrader(BaseGrader):
+    """Several graders as one: all of them must pass, or one of them. What none can decide is an ERROR."""
+
+    name = "composite"
+
+    def __init__(self, graders: list[BaseGrader], require_all: bool = True, *, mode: str | None = None) -> None:
+        if not graders:
+            raise ValueError("CompositeGrader needs at least one grader: without any it could not fail")
+        if mode not in (None, "all", "any"):
+            raise ValueError(f"mode is 'all' or 'any', not {mode!r}")
+        self.graders = graders
+        self.require_all = require_all if mode is None else mode == "all"
+
+    def grade(self, trace: Any, test_case: Any = None) -> GradeResult:
+        """Return the verdict of all graders, asked one after the other."""
+        return self._together([graded(grader, trace, test_case) for grader in self.graders])
+
+    async def grade_async(self, trace: Any, test_case: Any = None) -> GradeResult:
+        """Return the verdict of all graders, asked at the same time."""
+        asked = (graded_async(grader, trace, test_case) for grader in self.graders)
+        return self._together(list(await asyncio.gather(*asked)))
+
+    def _together(self, results: list[GradeResult]) -> GradeResult:
+        statuses = [result.status for result in results]
+        passed = statuses.count(GradeStatus.PASS)
+        if passed == len(results) if self.require_all else passed:
+            status = GradeStatus.PASS
+        elif GradeStatus.ERROR in statuses and not (self.require_all and GradeStatus.FAIL in statuses):
+            status = GradeStatus.ERROR
+        else:
+            status = GradeStatus.FAIL
+        message = f"{passed}/{len(results)} graders passed" + ("" if self.require_all else " (require any)")
+        details = {"results": [result.model_dump(mode="json") for result in results]}
+        return GradeResult(grader_name=self.name, status=status, message=message, details=details)

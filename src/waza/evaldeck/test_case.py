@@ -1,0 +1,211 @@
+"""evaldeck's cases: what is asked, turn by turn, and what is expected. Every key is enforced or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from waza.errors import SpecError
+from waza.evaldeck.graders.base import BaseGrader
+from waza.evaldeck.graders.code import configured
+from waza.spec.evaldeck_suite import case_files, documents, problems_in_case
+from waza.spec.graders import load_expected
+from waza.spec.places import Place, unmarked
+
+_LEGACY = ("input", "expected", "graders")
+
+
+class _Declared(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ExpectedBehavior(_Declared):
+    """What must be true of one turn; the keys of waza's `expected:` block."""
+
+    tools_called: list[str] | None = None
+    tools_not_called: list[str] | None = None
+    tool_call_order: list[str] | None = None
+    output_contains: list[str] | None = None
+    output_not_contains: list[str] | None = None
+    output_contains_any: list[str] | None = None
+    output_equals: str | None = None
+    output_matches: str | None = None
+    max_steps: int | None = None
+    min_steps: int | None = None
+    max_tool_calls: int | None = None
+    max_llm_calls: int | None = None
+    task_completed: bool | None = None
+    tool_calls: list[Any] | None = None
+    outcomes: list[Any] | None = None
+    behavior: dict[str, Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _can_be_enforced(cls, data: Any) -> Any:
+        given = {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else {}
+        if "custom" in given:
+            raise ValueError("'custom' is checked by nothing; give Evaluator a CustomGrader instead")
+        if given:
+            _refused_as_value_error(lambda: load_expected(given))
+        return data
+
+
+class GraderConfig(_Declared):
+    """A grader by type; any type of waza's is known, beside evaldeck's names."""
+
+    type: str
+    params: dict[str, Any] = Field(default_factory=dict)
+    prompt: str | None = None
+    model: str | None = None
+    threshold: float | None = None
+    module: str | None = None
+    function: str | None = None
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> Self:
+        self.build()
+        return self
+
+    def build(self) -> BaseGrader:
+        """Return the grader; raise ValueError when there is none of that kind."""
+        if self.module or self.function:
+            raise ValueError(f"'{self.type}' calls a function; give Evaluator a CustomGrader instead")
+        more = {"prompt": self.prompt, "model": self.model, "threshold": self.threshold}
+        params = self.params | {key: value for key, value in more.items() if value is not None}
+        return _refused_as_value_error(lambda: configured(self.type, params))
+
+
+def _refused_as_value_error(make: Any) -> Any:
+    try:
+        return make()
+    except SpecError as error:
+        raise ValueError(str(error)) from None
+
+
+class Turn(_Declared):
+    """What the user says, and what is expected of the answer."""
+
+    user: str
+    expected: ExpectedBehavior | None = None
+    graders: list[GraderConfig] = Field(default_factory=list)
+
+
+class EvalCase(_Declared):
+    """One case: a conversation of one or more turns.
+
+    `input`, `expected` and `graders` may stand at the case itself: as its only turn, or, beside `turns`, what is
+    expected after the last one.
+    """
+
+    name: str
+    description: str | None = None
+    turns: list[Turn] = Field(default_factory=list)
+    timeout: float | None = Field(default=None, gt=0)
+    retries: int | None = Field(default=None, ge=0)
+    tags: list[str] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    reference_output: str | None = None
+    reference_tools: list[Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _turns_of_legacy(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not any(key in data for key in _LEGACY):
+            return data
+        rest = {key: value for key, value in data.items() if key not in _LEGACY}
+        given = {key: data[key] for key in _LEGACY if data.get(key) is not None}
+        if not rest.get("turns"):
+            return rest | {"turns": [{"user": given.pop("input", None), **given}]}
+        if "input" in given:
+            raise ValueError("'input' and 'turns' both say what is asked; keep one of them")
+        *before, last = rest["turns"]
+        last = dict(last)
+        for key in given:
+            if last.get(key):
+                raise ValueError(f"'{key}' stands at the case and in its last turn; keep one of them")
+        return rest | {"turns": [*before, last | given]}
+
+    @property
+    def expected(self) -> ExpectedBehavior:
+        """What the first turn expects."""
+        return (self.turns[0].expected if self.turns else None) or ExpectedBehavior()
+
+    @property
+    def graders(self) -> list[GraderConfig]:
+        """The graders of the first turn."""
+        return self.turns[0].graders if self.turns else []
+
+    @property
+    def input(self) -> str:
+        """What the first turn asks."""
+        return self.turns[0].user if self.turns else ""
+
+    @property
+    def is_multi_turn(self) -> bool:
+        """Whether there are several turns."""
+        return len(self.turns) > 1
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> Self:
+        """Return the one case in a file; raise SpecError with every mistake in it."""
+        found = _read(cls, Path(path).read_bytes(), str(path))
+        if len(found) != 1:
+            raise SpecError(f"{path}: {len(found)} cases; EvalSuite.from_directory reads files with several")
+        return found[0]
+
+    @classmethod
+    def from_yaml_string(cls, text: str) -> Self:
+        """Return the one case in a text; raise SpecError with every mistake in it."""
+        found = _read(cls, text.encode(), "case")
+        if len(found) != 1:
+            raise SpecError(f"{len(found)} cases in one text; one is needed")
+        return found[0]
+
+    def to_yaml(self) -> str:
+        """Return the case as YAML that `from_yaml_string` reads."""
+        data = self.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+        return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+
+
+def _read(cls: type[EvalCase], text: bytes, name: str) -> list[Any]:
+    """Return the cases in a text, one a YAML document."""
+    found, problems = documents(text, name)
+    for document in found:
+        problems += problems_in_case(document, Place(name, document))
+    if problems:
+        raise SpecError(problems)
+    return [cls.model_validate(unmarked(document)) for document in found]
+
+
+class EvalSuite(_Declared):
+    """Cases that are run together."""
+
+    name: str
+    description: str | None = None
+    test_cases: list[EvalCase] = Field(default_factory=list)
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+
+    @property
+    def cases(self) -> list[EvalCase]:
+        """The documentation's name for `test_cases`."""
+        return self.test_cases
+
+    @classmethod
+    def from_directory(cls, path: str | Path, name: str | None = None) -> Self:
+        """Return the cases in all YAML files below a folder; names that begin with `_` or `.` are left out."""
+        folder = Path(path)
+        if not folder.is_dir():
+            raise SpecError(f"{path}: no such folder")
+        cases: list[EvalCase] = []
+        for file in case_files(folder):
+            cases += _read(EvalCase, file.read_bytes(), str(file))
+        return cls(name=name or folder.name, test_cases=cases)
+
+    def filter_by_tags(self, tags: list[str]) -> Self:
+        """Return the suite with the cases that have any of the tags."""
+        kept = [case for case in self.test_cases if set(tags) & set(case.tags)]
+        return self.model_copy(update={"test_cases": kept})

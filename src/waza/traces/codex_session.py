@@ -1,0 +1,72 @@
+"""Codex: the session files it keeps on disk (`~/.codex/sessions/**/rollout-*.jsonl`)."""
+
+from __future__ import annotations
+
+from waza.traces._pick import mapping, millis, name, text
+from waza.traces._reader import Item, Reader
+from waza.traces._responses import takes_item
+from waza.traces.codex import unwrapped
+
+_KINDS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_SHELLS = ("shell", "local_shell", "shell_command", "exec_command")
+
+
+class CodexSessionReader(Reader):
+    """Lines of one session: what the model was sent and answered, with times, and a running count of tokens."""
+
+    format = "Codex session file"
+    engine = "codex"
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether this is a line with a type and its payload."""
+        return item.get("type") in _KINDS and isinstance(item.get("payload"), dict)
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is the first line of another session."""
+        known = self.draft.session_id
+        return item.get("type") == "session_meta" and known is not None and mapping(item["payload"]).get("id") != known
+
+    def feed(self, item: Item) -> None:
+        """Take one line."""
+        draft = self.draft
+        at_ms = millis(item.get("timestamp"))
+        draft.saw(at_ms)
+        payload = mapping(item.get("payload"))
+        match item.get("type"):
+            case "session_meta":
+                draft.session_id = name(payload.get("id"))
+            case "turn_context":
+                draft.model = name(payload.get("model")) or draft.model
+            case "response_item" if payload.get("role") != "user":
+                self._takes_item(payload, at_ms)
+            case "event_msg":
+                self._takes_event(payload)
+
+    def _takes_item(self, payload: Item, at_ms: float | None) -> None:
+        takes_item(self.draft, payload, at_ms=at_ms)
+        call = self.draft.calls[-1] if self.draft.calls else None
+        if call and call.name in _SHELLS and isinstance(call.args, dict):
+            for key in ("command", "cmd"):
+                if key in call.args:
+                    call.args = {**call.args, key: unwrapped(call.args[key])}
+
+    def _takes_event(self, payload: Item) -> None:
+        """Take what only an event tells: the user's own words (not what was put before them), tokens, errors."""
+        draft = self.draft
+        match payload.get("type"):
+            case "user_message":
+                draft.asks(text(payload.get("message")))
+            case "token_count":
+                total = mapping(mapping(payload.get("info")).get("total_token_usage"))
+                if total:
+                    draft.tokens = {}
+                    draft.uses(
+                        input_tokens=total.get("input_tokens"),
+                        output_tokens=total.get("output_tokens"),
+                        cache_read_tokens=total.get("cached_input_tokens"),
+                    )
+            case "error":
+                draft.fails(text(payload.get("message")) or "the session failed")
+            case "turn_aborted":
+                draft.fails(f"the turn was aborted: {text(payload.get('reason'))}")

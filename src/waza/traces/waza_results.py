@@ -1,0 +1,137 @@
+"""results.json: the original's (schema 1.0 to 1.5) and ours; one trace per trial."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
+from waza.traces._pick import amount, arguments, count, mapping, mappings, name, text
+from waza.traces._reader import Item, Reader
+
+_RENAMED = {"arguments": "args", "tool_result": "result"}
+_TOOL_FIELDS = ("turn", "sequence", "tool_call_id", "tool_name", "args", "result", "success", "error", "duration_ms")
+_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "turns", "llm_calls")
+
+
+class WazaResultsReader(Reader):
+    """One results file: each trial with the id of its task as `task_id`.
+
+    Before schema 1.1 there are no `tool_events`: the calls of the digest are taken, whose arguments were cut to five.
+    """
+
+    format = "results.json"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._traces: list[Trace] = []
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether this is an outcome with tasks that have runs."""
+        tasks = mappings(item.get("tasks"))
+        is_outcome = "eval_id" in item or "eval_name" in item or "schemaVersion" in item
+        return (
+            is_outcome and (not tasks or any("runs" in task for task in tasks)) and isinstance(item.get("tasks"), list)
+        )
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is another file, which every one is."""
+        return True
+
+    def feed(self, item: Item) -> None:
+        """Take the file."""
+        config = mapping(item.get("config"))
+        for task in mappings(item.get("tasks")):
+            for run in mappings(task.get("runs")):
+                self._traces.append(_trial(run, text(task.get("test_id")), config))
+
+    def traces(self) -> list[Trace]:
+        """Return a trace per trial."""
+        return self._traces
+
+
+def _trial(run: Item, task_id: str, config: Item) -> Trace:
+    digest = mapping(run.get("session_digest"))
+    engine = name(run.get("engine")) or name(config.get("engine_type"))
+    events = [
+        {_RENAMED.get(key, key): value for key, value in event.items()} for event in mappings(run.get("transcript"))
+    ]
+    return Trace(
+        input=text(run.get("prompt")),
+        output=text(run.get("final_output")),
+        status=_status(run),
+        error=name(run.get("error_msg")),
+        duration_ms=amount(run.get("duration_ms")),
+        session_id=name(digest.get("session_id")),
+        model=name(run.get("model")) or name(config.get("model_id")),
+        engine=engine,
+        outcome=mapping(run.get("outcome")),
+        events=events if isinstance(run.get("transcript"), list) else None,
+        tool_events=_tool_events(run, digest),
+        usage=_usage(mapping(run.get("usage")) or mapping(digest.get("usage"))),
+        skill_invocations=_skills(run, engine),
+        available_skills=_names(run.get("available_skills")),
+        steps=count(run.get("steps")),
+        baseline_output=name(run.get("baseline_output")),
+        extra={"task_id": task_id} if task_id else {},
+    )
+
+
+def _status(run: Item) -> TraceStatus:
+    """Return how the agent ended; the original tells a failed agent from a failed check only where it is an error."""
+    if run.get("trace_status") in get_args(TraceStatus):
+        return run["trace_status"]  # type: ignore[no-any-return]
+    return "error" if run.get("status") == "error" else "success"
+
+
+def _tool_events(run: Item, digest: Item) -> list[ToolEvent] | None:
+    told = run.get("tool_events")
+    if isinstance(told, list):
+        return [_event(event, number) for number, event in enumerate(mappings(told), 1)]
+    if not digest or ("tool_call_count" in digest and digest["tool_call_count"] is None):
+        return None
+    return [_call(call, number) for number, call in enumerate(mappings(digest.get("tool_calls")), 1)]
+
+
+def _event(event: Item, number: int) -> ToolEvent:
+    return ToolEvent(
+        tool_name=text(event.get("tool_name")),
+        args=event.get("args"),
+        result=event.get("result"),
+        success=event.get("success") is not False,
+        turn=count(event.get("turn")) or 1,
+        sequence=count(event.get("sequence")) or number,
+        tool_call_id=name(event.get("tool_call_id")),
+        duration_ms=amount(event.get("duration_ms")),
+        error=name(event.get("error")),
+        extra={key: value for key, value in event.items() if key not in _TOOL_FIELDS},
+    )
+
+
+def _call(call: Item, number: int) -> ToolEvent:
+    return ToolEvent(
+        tool_name=text(call.get("name")),
+        args=arguments(call.get("arguments")),
+        result=call.get("result"),
+        success=call.get("success") is not False,
+        sequence=number,
+        tool_call_id=name(call.get("id")),
+    )
+
+
+def _usage(usage: Item) -> Usage | None:
+    if not usage:
+        return None
+    return Usage(**{key: count(usage.get(key)) for key in _TOKENS}, cost_usd=amount(usage.get("cost_usd")))
+
+
+def _skills(run: Item, engine: str | None) -> list[SkillInvocation] | None:
+    """Return the skills used; the original leaves the field out where its one real engine saw none."""
+    told: JSON = run.get("skill_invocations")
+    if told is None:
+        return [] if engine == "copilot-sdk" and "grades" not in run else None
+    return [SkillInvocation(name=text(skill.get("name")), path=name(skill.get("path"))) for skill in mappings(told)]
+
+
+def _names(value: JSON) -> list[str] | None:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else None

@@ -1,0 +1,33 @@
+"""Traces as waza writes them, and evaldeck's (their `steps` are a list)."""
+
+from __future__ import annotations
+
+from waza.model import Trace
+from waza.traces._reader import Item, Reader
+
+
+class WazaTraceReader(Reader):
+    """One trace an item, taken as it is."""
+
+    format = "trace"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._traces: list[Trace] = []
+
+    @classmethod
+    def recognises(cls, item: Item) -> bool:
+        """Say whether this has an input, and an output or evaldeck's steps."""
+        return isinstance(item.get("input"), str) and ("output" in item or isinstance(item.get("steps"), list))
+
+    def begins(self, item: Item) -> bool:
+        """Say whether this is another trace, which every one is."""
+        return True
+
+    def feed(self, item: Item) -> None:
+        """Take the trace; raise TraceError when a field has the wrong type."""
+        self._traces = [Trace.from_json(item)]
+
+    def traces(self) -> list[Trace]:
+        """Return the one trace."""
+        return self._traces
