@@ -12,6 +12,9 @@ from waza.traces._pick import arguments, mappings, name, text, texts, written
 from waza.traces._reader import Item, Reader
 from waza.traces._spans import Span, is_console_span, spans_in, unpacked
 
+_MOST_ABOVE = 64
+"""How far up a span's place is looked for; spans that hold each other end here too."""
+
 
 class OtlpReader(Reader):
     """Exports, whose spans may be of several traces; each trace with a model or tool span in it is read.
@@ -62,9 +65,10 @@ def _trace(spans: dict[str, Span]) -> Trace:
 
 def _above(span: Span, spans: dict[str, Span]) -> Iterable[Span]:
     """Yield the spans that hold this one, the nearest first."""
-    seen = {span.span_id}
-    while (parent := spans.get(span.parent_id)) is not None and parent.span_id not in seen:
-        seen.add(parent.span_id)
+    for _ in range(_MOST_ABOVE):
+        parent = spans.get(span.parent_id)
+        if parent is None:
+            return
         yield parent
         span = parent
 

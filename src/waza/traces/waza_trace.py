@@ -18,7 +18,8 @@ class WazaTraceReader(Reader):
     @classmethod
     def recognises(cls, item: Item) -> bool:
         """Say whether this has an input, and an output or evaldeck's steps."""
-        return isinstance(item.get("input"), str) and ("output" in item or isinstance(item.get("steps"), list))
+        has_output = "output" in item and isinstance(item["output"], str | None)
+        return isinstance(item.get("input"), str) and (has_output or isinstance(item.get("steps"), list))
 
     def begins(self, item: Item) -> bool:
         """Say whether this is another trace, which every one is."""

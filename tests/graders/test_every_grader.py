@@ -1,0 +1,244 @@
+"""What holds for every grader there is, found from the registry so that a new one cannot be forgotten."""
+
+import ast
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import waza
+from waza.graders._base import GRADERS
+from waza.sandbox.folders import SpecFolder
+from waza.sandbox.patterns import Pattern
+from waza.spec.graders import build_grader
+from waza.spec.places import Place
+from waza.spec.reference import grader_page
+from waza.spec.yaml12 import read_yaml
+
+SOURCE = Path(waza.__file__).parent
+BOMBS = json.loads((Path(__file__).parent.parent / "data/hostile/assertions.json").read_text())["regex_bomb"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A project that has every file the examples in the docstrings name."""
+    root = tmp_path_factory.mktemp("project")
+    (root / ".waza.yaml").touch()
+    return root
+
+
+def built(name, root):
+    """The grader of a docstring's example, with empty stand-ins for the files it names."""
+    [entry] = read_yaml(grader_page(name).example, "example")
+    for _ in range(5):
+        grader, problems = build_grader(entry, Place("example", entry), SpecFolder(root))
+        if grader:
+            return grader
+        for problem in problems:
+            path = root / problem.message.split("'")[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            skill = "---\nname: s\ndescription: deploy things to the cloud\n---\nbody"
+            path.write_text({".json": "{}", ".md": skill}.get(path.suffix, "x = 1\n"))
+    raise AssertionError(problems)
+
+
+TEXT = st.text(max_size=30)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
+CALLS = st.fixed_dictionaries(
+    {"tool_name": st.sampled_from(["bash", "edit", "search", ""]) | TEXT},
+    optional={"args": VALUES, "result": VALUES, "success": st.booleans(), "turn": st.integers(0, 5)},
+)
+COUNTS = st.none() | st.integers(0, 10**6)
+TRACES = st.fixed_dictionaries(
+    {"input": TEXT, "output": TEXT | st.just("[" * 1000) | st.just("\ud800")},
+    optional={
+        "status": st.sampled_from(["success", "failure", "timeout", "error"]),
+        "duration_ms": COUNTS,
+        "events": st.none() | st.lists(st.dictionaries(TEXT, VALUES, max_size=3), max_size=4),
+        "tool_events": st.none() | st.lists(CALLS, max_size=6),
+        "usage": st.none() | st.fixed_dictionaries({}, optional={"input_tokens": COUNTS, "turns": COUNTS}),
+        "skill_invocations": st.none() | st.lists(st.builds(lambda name: {"name": name}, TEXT), max_size=3),
+        "outcome": st.dictionaries(TEXT, VALUES, max_size=2),
+        "steps": COUNTS,
+    },
+)
+
+
+@pytest.mark.parametrize("name", [name for name in GRADERS.built_in() if not GRADERS.load(name).waits])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tree=TRACES)
+def test_any_trace_that_parses_gets_a_verdict(name, folder, tree):
+    trace = waza.Trace.from_json(tree)
+    grade = built(name, folder).grade(trace)
+    assert grade.status in ("passed", "failed", "error")
+    assert 0.0 <= grade.score <= 1.0
+    assert "the grader broke" not in grade.feedback
+    assert (grade.score == 0.0 and not grade.passed) if grade.status == "error" else True
+
+
+def pattern_places(schema, definitions, path=""):
+    """Every place of a schema that takes a pattern."""
+    if "$ref" in schema:
+        target = schema["$ref"].rsplit("/", 1)[-1]
+        if target in path.split("|"):
+            return
+        yield from pattern_places(definitions[target], definitions, f"{path}|{target}|")
+        return
+    if schema.get("format") == "regex":
+        yield ".".join(part for part in path.split(".") if part).replace("|", "")
+    for key, inner in schema.get("properties", {}).items():
+        yield from pattern_places(inner, definitions, f"{path}.{key}")
+    for word in ("anyOf", "oneOf", "allOf"):
+        for inner in schema.get(word, ()):
+            yield from pattern_places(inner, definitions, path)
+    if isinstance(schema.get("items"), dict):
+        yield from pattern_places(schema["items"], definitions, f"{path}[]")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from pattern_places(schema["additionalProperties"], definitions, f"{path}.*")
+
+
+def found_places():
+    found = set()
+    for name in GRADERS.built_in():
+        schema = GRADERS.load(name).model_json_schema()
+        definitions = schema.get("$defs", {})
+        for place in pattern_places(schema, definitions):
+            for definition in definitions:
+                place = place.replace(definition, "")
+            found.add(f"{name}.{place}")
+    return found
+
+
+MADE = {
+    "text.regex_match[]": lambda p: {"type": "text", "regex_match": [p]},
+    "text.regex_not_match[]": lambda p: {"type": "text", "regex_not_match": [p]},
+    "regex.must_match[]": lambda p: {"type": "regex", "must_match": [p]},
+    "regex.must_not_match[]": lambda p: {"type": "regex", "must_not_match": [p]},
+    "matches.pattern": lambda p: {"type": "matches", "pattern": p},
+    "file.content_patterns[].must_match[]": lambda p: {
+        "type": "file",
+        "content_patterns": [{"path": "a", "must_match": [p]}],
+    },
+    "file.content_patterns[].must_not_match[]": lambda p: {
+        "type": "file",
+        "content_patterns": [{"path": "a", "must_not_match": [p]}],
+    },
+    "tool_calls.expect[].tool": lambda p: {"type": "tool_calls", "expect": [{"tool": p}]},
+    "tool_calls.expect[].args.*.regex": lambda p: {
+        "type": "tool_calls",
+        "expect": [{"name": "t", "args": {"a": {"regex": p}}}],
+    },
+}
+for kind in ("expect_tools", "reject_tools", "allow_only"):
+    for key in ("tool", "command_pattern", "path_pattern", "skill_pattern"):
+        MADE[f"tool_constraint.{kind}[].{key}"] = lambda p, kind=kind, key=key: {
+            "type": "tool_constraint",
+            kind: [{"tool": ".*", key: p}],
+        }
+    MADE[f"tool_constraint.{kind}[].args.*.regex"] = lambda p, kind=kind: {
+        "type": "tool_constraint",
+        kind: [{"tool": "t", "args": {"a": {"regex": p}}}],
+    }
+
+
+def test_every_place_that_takes_a_pattern_is_known():
+    found = found_places()
+    assert len(found) > 10, "the search itself finds nothing"
+    missing = found - set(MADE)
+    assert not missing, f"add these to MADE so that they are bombed: {sorted(missing)}"
+
+
+@pytest.mark.parametrize("place", sorted(MADE))
+def test_regex_bombs_end_within_their_limit_wherever_a_pattern_is_taken(place, tmp_path):
+    for bomb in BOMBS:
+        text = eval(bomb["text_python"])
+        (tmp_path / "a").write_text(text)
+        call = waza.ToolEvent(
+            tool_name=text if place.endswith(".tool") else "t",
+            args=dict.fromkeys(("a", "command", "path", "skill"), text),
+        )
+        trace = waza.Trace(input="", output=text, tool_events=[call])
+        grader = waza.load_grader(MADE[place](bomb["pattern"]), base_dir=tmp_path)
+        started = time.monotonic()
+        grade = grader.grade(trace, workspace=tmp_path)
+        assert time.monotonic() - started < 20, bomb
+        assert grade.status in ("passed", "failed", "error")
+
+
+def test_a_backtracking_bomb_is_undecided_not_failed():
+    grade = waza.load_grader({"type": "text", "regex_match": [r"(a+)+\1$(?=x)"]}).grade(
+        waza.Trace(input="", output="a" * 5000 + "b")
+    )
+    assert grade.status == "error"
+    assert Pattern(r"(a+)+$").search("a" * 50_000 + "b") is False
+
+
+def uses(module, *, except_in):
+    """Files that import a module outside the one room that may."""
+    found = []
+    for file in SOURCE.rglob("*.py"):
+        where = file.relative_to(SOURCE).as_posix()
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.split(".")[0] == module for name in names) and where not in except_in:
+                found.append(where)
+    return found
+
+
+def test_there_is_one_way_to_run_a_pattern_and_one_to_check_a_schema():
+    assert uses("re2", except_in={"sandbox/patterns.py", "results/redact.py"}) == []
+    assert uses("regex", except_in={"sandbox/child_program.py"}) == []
+    assert uses("jsonschema_rs", except_in={"sandbox/schemas.py"}) == []
+    assert uses("jsonschema", except_in=set()) == []
+
+
+def dynamic_patterns(source):
+    """Calls of `re` with a pattern that is not written in the code itself."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=name), args=[first, *_]):
+                if name != "escape" and not isinstance(first, (ast.Constant, ast.JoinedStr)):
+                    yield node.lineno
+
+
+def test_no_pattern_of_an_author_or_agent_reaches_pythons_re():
+    allowed = {"sandbox/child_program.py", "results/redact.py"}  # in the killable child; escaped secrets
+    found = {
+        f"{where}:{line}"
+        for file in SOURCE.rglob("*.py")
+        if (where := file.relative_to(SOURCE).as_posix()) not in allowed
+        for line in dynamic_patterns(file.read_text())
+    }
+    assert found == set()
+    assert list(dynamic_patterns("import re\nre.search(pattern, text)")) == [2]
+
+
+def test_graders_look_at_the_workspace_only_through_its_safe_door():
+    """No grader opens a path itself, except files of the spec in the helpers that read them."""
+    spec_readers = {"_skill.py", "_snapshots.py", "_programs.py", "json_schema.py"}
+    for file in (SOURCE / "graders").glob("*.py"):
+        text = file.read_text()
+        words = ("open(", ".read_text(", ".read_bytes(", "os.path", "shutil", "subprocess", "Path(trace")
+        if file.name not in spec_readers:
+            assert [word for word in words if word in text and f"_{word}" not in text] == [], file.name
+
+
+def test_the_example_suite_shows_each_grader_passing_and_failing(waza, examples, tmp_path):
+    import shutil
+
+    shutil.copytree(examples / "graders", tmp_path / "graders", ignore=shutil.ignore_patterns("runs"))
+    done = waza("run", "graders", "--json")
+    tree = json.loads(done.stdout)
+    verdicts = {task["test_id"]: task["status"] for task in tree["tasks"]}
+    for task, status in verdicts.items():
+        assert status == ("passed" if task.endswith("-passes") else "failed"), task
+    shown = {task.rsplit("-", 1)[0] for task in verdicts}
+    needed = {"text", "keyword", "regex", "code", "file", "diff", "json_schema", "program", "script", "behavior"}
+    needed |= {"action_sequence", "skill_invocation", "tool_constraint", "tool_calls", "trigger", "expected"}
+    assert shown == needed
+    assert tree["summary"]["tool_metrics"]["call_count"]["max"] == 3
