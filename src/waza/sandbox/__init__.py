@@ -1,1 +1,17 @@
-"""What holds hostile things: patterns, assertions, files, processes. Nothing here knows graders or specs."""
+"""What holds hostile things. Nothing here knows graders or specs.
+
+Where to look:
+
+    patterns      run a regular expression        (backtrack, lookaround: what RE2 cannot do, in a killable child)
+    assertions    a Python expression             (expressions: what is refused; lazy: early ends)
+    javascript    a JavaScript expression
+    schemas       a JSON Schema                   (strict_json: JSON without surprises)
+    workspace     read the files an agent left    (copies: a private copy for programs)
+    room          the folder of one trial         (tree, removal: walking and removing without following links)
+    snapshot      keep a folder by its content    (objects: the store)
+    process       start a program, end it whole   (attend, beside, workers, supervisor, worker, descendants, wire,
+                                                   capture, environment, isolation, landlock: its parts)
+    folders       paths written in a spec
+    child         a child that can be killed      (child_program: what runs in it)
+    texts         texts every engine can take
+"""

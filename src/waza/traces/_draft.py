@@ -244,7 +244,8 @@ class Draft:
             for tokens in self.spent.values():
                 self.uses(**tokens)
         turns = self.turn if self.turns is None else self.turns
-        return Usage(**self.tokens, turns=turns, llm_calls=self.llm_calls, cost_usd=self.cost_usd)
+        totals: dict[str, Any] = {**self.tokens}
+        return Usage(**totals, turns=turns, llm_calls=self.llm_calls, cost_usd=self.cost_usd)
 
     def _thread(self, name: str) -> _Thread:
         return self._threads.setdefault(name, _Thread())

@@ -65,10 +65,11 @@ def read_found(source: Source) -> Iterator[Found]:
     try:
         with opened(source) as file:
             lines = first_lines(file)
-            count = 0
-            for count, found in enumerate(_found(lines, label), 1):
+            is_empty = True
+            for found in _found(lines, label):
+                is_empty = False
                 yield found
-            if not count:
+            if is_empty:
                 raise TraceError(_nothing(lines))
     except TraceError as error:
         told = str(error)
@@ -105,7 +106,7 @@ def _from_own(lines: Lines, label: str) -> Iterator[Found]:
 
 
 def _from_unclear(lines: Lines) -> Iterator[Found]:
-    """Read what does not start with a whole JSON line: a document over many lines, a broken one, or other text first."""
+    """Read what does not start with a whole JSON line: a document over many lines, a broken one, or other text."""
     if lines.first.lstrip()[:1] not in (b"{", b"["):
         yield from _pump(lines.values(), lines)
         return
@@ -116,7 +117,6 @@ def _from_unclear(lines: Lines) -> Iterator[Found]:
         yield from _pump([value], lines)
     elif any(_is_known(item) for item in by_line.values()):
         fresh = again(lines, text)
-        lines.notes = fresh.notes
         yield from _pump(fresh.values(), fresh)
     else:
         yield from _pump([mended(lines, text)], lines)

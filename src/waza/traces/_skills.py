@@ -55,9 +55,9 @@ def _by_file(call: _Call) -> Iterator[SkillInvocation]:
     named = [args.get(key) for key in ("command", "path", "file_path")] if call.name in _READERS else []
     for text in named:
         for written, word in _WORD.findall(text) if isinstance(text, str) else ():
-            *_, folder, file = ["", *word.split("/")]
-            if file == "SKILL.md" and folder and not written:
-                yield SkillInvocation(name=folder, path=word)
+            parts = word.split("/")
+            if not written and len(parts) > 1 and parts[-1] == "SKILL.md" and parts[-2]:
+                yield SkillInvocation(name=parts[-2], path=word)
 
 
 _READERS = {name for kind in ("shell", "read") for program in _READ_FILES for name in TOOLS[kind].get(program, ())}

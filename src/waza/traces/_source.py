@@ -1,4 +1,4 @@
-"""Where items come from: a file or a stream with JSON lines, one JSON document, or an archive. Its name plays no part."""
+"""Where items come from: a file or a stream with JSON lines, one JSON document, or an archive. Names play no part."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def first_lines(file: IO[bytes]) -> Lines:
 
 
 def decode_line(line: bytes) -> JSON:
-    """Return the value of one line; in a list with one member a line, the comma at its end and the brackets are none."""
+    """Return the value of one line; in a list with one member a line, the comma and the brackets are none."""
     bare = line.strip()
     if bare in (b"[", b"]"):
         return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from waza.model import JSON
 from waza.traces._json import decode
-from waza.traces._pick import amount, listing, mapping, mappings, millis, text, texts
+from waza.traces._pick import amount, mapping, mappings, millis, text, texts
 from waza.traces._reader import Item
 
 _NANOS = 1_000_000

@@ -69,8 +69,8 @@ def _takes_message(draft: Draft, message: Item) -> None:
         case "assistant":
             draft.answers(is_new=True)
             draft.says(texts(message.get("content")))
-            for call in mappings(message.get("tool_calls")):
-                draft.calls_tool(call.get("id"), call.get("function"), arguments(call.get("arguments")))
+            for made in mappings(message.get("tool_calls")):
+                draft.calls_tool(made.get("id"), made.get("function"), arguments(made.get("arguments")))
         case "tool":
             identity = message.get("tool_call_id")
             call = draft.called(identity)

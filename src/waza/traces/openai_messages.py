@@ -1,4 +1,4 @@
-"""Message logs: OpenAI chat and Responses items, and Anthropic's content blocks; a conversation, or one message a line."""
+"""Message logs: OpenAI chat, Responses items, Anthropic's content blocks; a conversation, or one message a line."""
 
 from __future__ import annotations
 

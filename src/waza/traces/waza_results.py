@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
 from waza.traces._pick import amount, arguments, count, mapping, mappings, name, text
@@ -122,7 +122,8 @@ def _call(call: Item, number: int) -> ToolEvent:
 def _usage(usage: Item) -> Usage | None:
     if not usage:
         return None
-    return Usage(**{key: count(usage.get(key)) for key in _TOKENS}, cost_usd=amount(usage.get("cost_usd")))
+    counts: dict[str, Any] = {key: count(usage.get(key)) for key in _TOKENS}
+    return Usage(**counts, cost_usd=amount(usage.get("cost_usd")))
 
 
 def _skills(run: Item, engine: str | None) -> list[SkillInvocation] | None:
