@@ -16,6 +16,7 @@ from waza.model import Result, Run
 from waza.results.disk import probe, write_atomically
 from waza.results.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, new_run_id, read_run_json
 from waza.results.journal import End, read_end, read_journal
+from waza.results.memory import rare_collections
 from waza.results.summary import Summary, summarize
 
 __all__ = [
@@ -53,6 +54,7 @@ def read_run(folder: str | Path) -> Run:
     return read_run_and_warnings(folder)[0]
 
 
+@rare_collections()
 def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
     """Return a stored run, and what a person should know: records cut or damaged, results of tasks since removed.
 

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
 from waza.model import Result, Run, Usage
+from waza.results.memory import rare_collections
 from waza.results.metrics import Metric, measure
 from waza.results.scores import Interval, mean, mean_score, std_dev, wilson
 from waza.results.tasks import TaskSummary, duration_of, summarize_tasks, total_usage
@@ -65,6 +66,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     warnings: list[str] = field(default_factory=list)
 
 
+@rare_collections()
 def summarize(
     run: Run, measured: Mapping[str, Metric] | None = None, tasks: Sequence[TaskSummary] | None = None
 ) -> Summary:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +17,7 @@ from waza import __version__
 from waza.errors import StoreError
 from waza.model import Result, Run, Trial
 from waza.reports.json import JsonReport
+from waza.results.memory import rare_collections
 from waza.results.redact import Redactor, secrets_in
 from waza.results.store import RunFolder, read_run
 from waza.results.summary import summarize
@@ -131,18 +130,7 @@ def runs_folder(spec: EvalSpec) -> Path:
     return spec.folder.base / "runs"
 
 
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Let the garbage collector look rarely: records hold no cycles, and looking at thousands of them costs more."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 1_000)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-@_rare_collections()
+@rare_collections()
 def conduct(order: Order, listeners: Listeners) -> Run:
     """Run an order, each result safe on the disk before the next listener hears of it, and return the stored run."""
     spec = order.spec
@@ -254,7 +242,7 @@ def _finish(folder: RunFolder, planned: int, stop: Stop, on_remark: Callable[[st
     return made
 
 
-@_rare_collections()
+@rare_collections()
 def graded(
     spec: EvalSpec,
     recorded: Iterable[Recorded],

@@ -33,6 +33,7 @@ def _takes_answer(
         return  # the program's own words about an API error, not an answer
     identity = text(message.get("id"))
     draft.answers(identity, thread)
+    draft.llm_calls = draft.answered
     if not thread:
         draft.model = name(message.get("model")) or draft.model
     usage = mapping(message.get("usage"))
@@ -69,6 +70,7 @@ def _takes_outcome(draft: Draft, block: Item, at_ms: float | None) -> None:
 def takes_end(draft: Draft, event: Item) -> None:
     """Take the last event of a run: final answer, numbers, and whether it is an error."""
     draft.ended = True
+    draft.llm_calls = None if _has_subagents(draft) else draft.answered
     draft.session_id = name(event.get("session_id")) or draft.session_id
     draft.duration_ms = count(event.get("duration_ms"))
     draft.costs(event.get("total_cost_usd"))
@@ -87,9 +89,14 @@ def takes_end(draft: Draft, event: Item) -> None:
 def _totals(draft: Draft, event: Item) -> list[Item]:
     """Return the usage of this run: `usage` is the main thread's, `modelUsage` counts a resumed session's past too."""
     since = mapping(event.get(_ALL_THREADS[0]))
-    has_subagents = any("parent_tool_call_id" in call.extra for call in draft.calls)
-    models = since or next((found for key in _ALL_THREADS if has_subagents and (found := mapping(event.get(key)))), {})
+    keys = _ALL_THREADS if _has_subagents(draft) else ()
+    models = since or next((found for key in keys if (found := mapping(event.get(key)))), {})
     return mappings(list(models.values())) or [mapping(event.get("usage"))]
+
+
+def _has_subagents(draft: Draft) -> bool:
+    """Say whether a sub-agent was at work: its last answer is never printed, so answers cannot be counted."""
+    return any("parent_tool_call_id" in call.extra for call in draft.calls)
 
 
 def _tokens(usage: Item, engine: str | None) -> Item:

@@ -44,4 +44,3 @@ class ClaudeAgentSdkReader(Reader):
                 takes_message(draft, item, item, is_answer=False)
             case "ResultMessage":
                 takes_end(draft, item)
-        draft.llm_calls = draft.answered

@@ -62,7 +62,6 @@ class ClaudeCodeReader(Reader):
                 takes_message(draft, mapping(item.get("message")), event, is_answer=item["type"] == "assistant")
             case "result":
                 takes_end(draft, item)
-        draft.llm_calls = draft.answered
 
 
 def _session(item: Item) -> str | None:

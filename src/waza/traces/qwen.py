@@ -45,4 +45,3 @@ class QwenReader(Reader):
                 takes_message(draft, mapping(item.get("message")), item, is_answer=item["type"] == "assistant")
             case "result":
                 takes_end(draft, item)
-        draft.llm_calls = draft.answered

@@ -274,55 +274,67 @@ class ToolOrderGrader(_CodeGrader):
         return "Tools not called in expected order", wanted, _called(trace), {}
 
 
-class MaxStepsGrader(_CodeGrader):
+class _LimitGrader(_CodeGrader):
+    """There is no more of something than this."""
+
+    sentence: ClassVar[str]
+    noun: ClassVar[str]
+
+    def count(self, trace: Trace) -> int | None:
+        """Return how many there are."""
+        raise NotImplementedError
+
+    def told(self, wanted: int, trace: Trace, grade: Grade) -> Told:
+        """Return the message and both numbers."""
+        actual = self.count(trace)
+        if grade.passed:
+            return f"{self.sentence.format(actual)} (max: {wanted})", None, None, {}
+        return f"Too many {self.noun}: {actual} > {wanted}", wanted, actual, {}
+
+
+class MaxStepsGrader(_LimitGrader):
     """There are no more steps than this."""
 
     name = type = option = key = "max_steps"
     nothing = "No max steps defined"
+    sentence, noun = "Completed in {} steps", "steps"
 
     def __init__(self, max_steps: int | None = None) -> None:
         self.max_steps = max_steps
 
-    def told(self, wanted: int, trace: Trace, grade: Grade) -> Told:
-        """Return the message and both numbers."""
-        actual = trace.steps
-        if grade.passed:
-            return f"Completed in {actual} steps (max: {wanted})", None, None, {}
-        return f"Too many steps: {actual} > {wanted}", wanted, actual, {}
+    def count(self, trace: Trace) -> int | None:
+        """Return how many steps there are, of all kinds."""
+        return trace.steps
 
 
-class MaxToolCallsGrader(_CodeGrader):
+class MaxToolCallsGrader(_LimitGrader):
     """There are no more tool calls than this."""
 
     name = type = option = key = "max_tool_calls"
     nothing = "No max tool calls defined"
+    sentence, noun = "Made {} tool calls", "tool calls"
 
     def __init__(self, max_tool_calls: int | None = None) -> None:
         self.max_tool_calls = max_tool_calls
 
-    def told(self, wanted: int, trace: Trace, grade: Grade) -> Told:
-        """Return the message and both numbers."""
-        actual = len(trace.tool_events or [])
-        if grade.passed:
-            return f"Made {actual} tool calls (max: {wanted})", None, None, {}
-        return f"Too many tool calls: {actual} > {wanted}", wanted, actual, {}
+    def count(self, trace: Trace) -> int | None:
+        """Return how many tool calls there are, those without a name too."""
+        return len(trace.tool_events or [])
 
 
-class MaxLLMCallsGrader(_CodeGrader):
+class MaxLLMCallsGrader(_LimitGrader):
     """There are no more calls of a model than this."""
 
     name = type = option = key = "max_llm_calls"
     nothing = "No max LLM calls defined"
+    sentence, noun = "Made {} LLM calls", "LLM calls"
 
     def __init__(self, max_llm_calls: int | None = None) -> None:
         self.max_llm_calls = max_llm_calls
 
-    def told(self, wanted: int, trace: Trace, grade: Grade) -> Told:
-        """Return the message and both numbers."""
-        actual = trace.usage.llm_calls if trace.usage else None
-        if grade.passed:
-            return f"Made {actual} LLM calls (max: {wanted})", None, None, {}
-        return f"Too many LLM calls: {actual} > {wanted}", wanted, actual, {}
+    def count(self, trace: Trace) -> int | None:
+        """Return how many calls of a model there are."""
+        return trace.usage.llm_calls if trace.usage else None
 
 
 class TaskCompletedGrader(_CodeGrader):

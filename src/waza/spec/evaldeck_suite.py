@@ -1,0 +1,427 @@
+"""An evaldeck project (`evaldeck.yaml` and its test files) as a suite of ours.
+
+Every key is enforced or refused. Graders of a turn look at that turn alone. Where evaldeck's own behaviour and its
+documentation differ, the documentation is followed: recursive folders, several documents in a file, limits that hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from waza.errors import Problem, SpecError
+from waza.graders._base import Grader
+from waza.graders._turn import AfterTurnGrader
+from waza.model import Task
+from waza.options import Options
+from waza.sandbox.folders import SpecFolder
+from waza.spec.expected import build_expected
+from waza.spec.graders import build_grader
+from waza.spec.places import Place, parse, what
+from waza.spec.project import read_project, shown
+from waza.spec.shapes import ConfigShape, PathsShape, ProjectShape, Scalar, Seconds, Words
+from waza.spec.suite import EvalSpec
+from waza.spec.yaml12 import read_yaml
+
+FILES = ("evaldeck.yaml", "evaldeck.yml")
+_SEPARATOR = re.compile(rb"^---(?=\s|$)", re.M)
+_CONTENT = re.compile(rb"^\s*[^\s#]", re.M)
+_TYPES = {"regex": "matches"}
+_RENAMED = {"normalize_whitespace": "strip_whitespace"}
+_READERS = ("metadata", "reference_output", "reference_tools")
+_NEW = ("output_equals", "output_matches", "min_steps")
+"""Expectations that evaldeck reads and does not check."""
+
+
+class AgentShape(Options):
+    """The agent under test."""
+
+    module: Words | None = None
+    """The Python module of the agent; the project's folder can be imported from."""
+    function: Words | None = None
+    """The function in it: `(input)` or `(input, history)`, plain or async."""
+    class_name: str | None = None
+    """Not supported: name a function."""
+    framework: str | None = None
+    """Not supported: name a function."""
+
+
+class SuiteShape(Options):
+    """A folder of test files."""
+
+    name: Words
+    """Its cases get this name as a tag."""
+    path: Words
+    """The folder, searched through and through, or a file."""
+    tags: list[Words] = []
+    """Tags of all its cases."""
+
+
+class ExecutionShape(Options):
+    """How cases are run."""
+
+    workers: Annotated[int, Field(ge=0)] = 0
+    """How many run at once; 0 leaves it to waza."""
+    timeout: Seconds | None = None
+    """Seconds an agent may work on one case."""
+    retries: Annotated[int, Field(ge=0)] = 0
+    """How often an agent that could not run is started again."""
+
+
+class ThresholdShape(Options):
+    """When the run as a whole passes."""
+
+    min_pass_rate: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The share of cases that must pass; all of them if left out or 0."""
+    max_failures: Annotated[int, Field(ge=0)] | None = None
+    """How many cases may fail."""
+
+
+class EvaldeckShape(Options):
+    """The keys of `evaldeck.yaml`."""
+
+    version: int = 1
+    """The format's version."""
+    agent: AgentShape = AgentShape()
+    """The agent under test."""
+    test_dir: Words = "tests/evals"
+    """The folder of test files, where no suites are named."""
+    suites: list[SuiteShape] = []
+    """Folders of test files with names."""
+    execution: ExecutionShape = ExecutionShape()
+    """How cases are run."""
+    defaults: ExecutionShape = ExecutionShape()
+    """The older name of `execution`."""
+    graders: dict[str, Any] = {}
+    """The judge's model: `llm: {model: …}` or `llm_model`."""
+    thresholds: ThresholdShape = ThresholdShape()
+    """When the run as a whole passes."""
+    output_dir: str | None = None
+    """Where run folders are made; `runs` if left out."""
+
+
+class TurnShape(Options):
+    """One turn of a conversation."""
+
+    user: Words
+    """What the agent is asked."""
+    expected: dict[str, Any] | None = None
+    """What must be true of this turn."""
+    graders: list[Any] = []
+    """Graders of this turn."""
+
+
+class CaseShape(Options):
+    """The keys of a test file."""
+
+    name: Scalar
+    """The case's name; the task's id."""
+    description: str | None = None
+    """For readers."""
+    turns: list[TurnShape] = []
+    """The conversation."""
+    input: Words | None = None
+    """The only turn's prompt."""
+    expected: dict[str, Any] | None = None
+    """What must be true of the only turn, or after the last one."""
+    graders: list[Any] = []
+    """Graders of the only turn, or after the last one."""
+    tags: list[Words] = []
+    """For `--tags`."""
+    timeout: Seconds | None = None
+    """Seconds the agent may work on this case."""
+    retries: Annotated[int, Field(ge=0)] | None = None
+    """How often an agent that could not run is started again; the largest number in the project holds for all."""
+    metadata: dict[str, Any] = {}
+    """For readers."""
+    reference_output: str | None = None
+    """For readers."""
+    reference_tools: list[Any] | None = None
+    """For readers."""
+
+
+class Case(NamedTuple):
+    """A test file's case: its shape, and the graders of each turn."""
+
+    shape: CaseShape
+    prompts: list[str]
+    graders: list[tuple[int, Grader]]
+    """Each with its turn, counted from 1."""
+    place: Place
+
+
+def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSpec | None, list[Problem]]:
+    """Return the suite an evaldeck project is, with every problem and note; None when it cannot be made sense of."""
+    name = shown(file)
+    try:
+        data = read_yaml(file.read_bytes(), name)
+    except SpecError as error:
+        return None, error.problems
+    except OSError as error:
+        return None, [Problem(f"cannot be read: {error.strerror}", name)]
+    place = Place(name, data)
+    project, problems = read_project(file.parent)
+    shape, wrong = parse(EvaldeckShape, data, place)
+    problems += wrong
+    if shape is None:
+        return None, problems
+    folder = SpecFolder(file.parent, may_run_code=allow_local_code or project.allow_local_code)
+    problems += _agent_problems(shape.agent, place.at("agent"))
+    cases = list(_cases(shape, folder, place, problems))
+    spec = _spec(file, shape, folder, project, place, cases, problems)
+    spec.notes.extend(problem for problem in problems if problem.severity != "error")
+    return spec, problems
+
+
+def _agent_problems(agent: AgentShape, place: Place) -> Iterator[Problem]:
+    for key in ("class_name", "framework"):
+        if getattr(agent, key):
+            yield place.at(key).problem(f"'{key}' is not supported; name a function that calls your agent")
+    if bool(agent.module) != bool(agent.function):
+        yield place.problem("an agent is a 'module' and a 'function'; one of them is missing")
+
+
+def _spec(
+    file: Path,
+    shape: EvaldeckShape,
+    folder: SpecFolder,
+    project: ProjectShape,
+    place: Place,
+    cases: list[tuple[Case, list[str]]],
+    problems: list[Problem],
+) -> EvalSpec:
+    tasks, graders = _tasks(shape, cases, problems)
+    enforced = sorted({grader.name for found in graders.values() for grader in _inner(found)} & set(_NEW))
+    if enforced:
+        problems.append(place.problem(f"enforced here, ignored by evaldeck: {', '.join(enforced)}", "note"))
+    if shape.output_dir:
+        paths = project.paths.model_copy(update={"results": shape.output_dir})
+        project = project.model_copy(update={"paths": PathsShape.model_validate(paths.model_dump())})
+    agent = shape.agent
+    options = {"agent": f"{agent.module}:{agent.function}", "takes": "history"} if agent.module else {}
+    return EvalSpec(
+        file=file,
+        folder=folder,
+        name=folder.base.name,
+        config=_config(shape, cases, place, problems),
+        tasks=tasks,
+        graders=graders,
+        engine_options=options,
+        project=project,
+        place=place,
+    )
+
+
+def _config(
+    shape: EvaldeckShape, cases: list[tuple[Case, list[str]]], place: Place, problems: list[Problem]
+) -> ConfigShape:
+    run = shape.execution if "execution" in shape.model_fields_set else shape.defaults
+    retries = max([run.retries, *(case.shape.retries or 0 for case, _ in cases)])
+    if retries:
+        note = "only agents that could not run are tried again; a failed case stays failed"
+        problems.append(place.at("execution", "retries").problem(note, "note"))
+    thresholds = shape.thresholds
+    given: dict[str, Any] = {
+        "executor": "python" if shape.agent.module else None,
+        "timeout_seconds": run.timeout,
+        "parallel": run.workers != 1,
+        "workers": run.workers,
+        "max_attempts": retries + 1,
+        "min_pass_rate": thresholds.min_pass_rate or None,
+        "max_failures": thresholds.max_failures,
+        "judge_model": _judge_model(shape.graders, place.at("graders"), problems),
+    }
+    return ConfigShape.model_validate({key: value for key, value in given.items() if value is not None})
+
+
+def _judge_model(graders: dict[str, Any], place: Place, problems: list[Problem]) -> str:
+    llm = graders.get("llm") if isinstance(graders.get("llm"), dict) else {}
+    found = llm.get("model", graders.get("llm_model", "")) if llm is not None else ""
+    for key in graders:
+        if key not in ("llm", "llm_model", "llm_provider", "timeout"):
+            problems.append(place.at(key).problem(f"unknown key '{key}'; known: llm, llm_model"))
+        elif key in ("llm_provider", "timeout"):
+            problems.append(place.at(key).warning("this key has no effect"))
+    return found if isinstance(found, str) else ""
+
+
+def _inner(graders: list[Grader]) -> Iterator[Grader]:
+    for grader in graders:
+        yield grader.grader if isinstance(grader, AfterTurnGrader) else grader
+
+
+def _tasks(
+    shape: EvaldeckShape, cases: list[tuple[Case, list[str]]], problems: list[Problem]
+) -> tuple[list[Task], dict[str, list[Grader]]]:
+    """Return the tasks and their graders; cases of the same name in different suites get the suite's before theirs."""
+    run = shape.execution if "execution" in shape.model_fields_set else shape.defaults
+    names = Counter(case.shape.name for case, _ in cases)
+    tasks: list[Task] = []
+    graders: dict[str, list[Grader]] = {}
+    for case, tags in cases:
+        name = case.shape.name
+        identity = f"{tags[0]}/{name}" if names[name] > 1 and tags else name
+        if identity in graders:
+            problems.append(case.place.at("name").problem(f"case '{identity}' is there twice; names are unique"))
+            continue
+        tasks.append(
+            Task(
+                id=identity,
+                name=name,
+                description=case.shape.description or "",
+                prompt=case.prompts[0],
+                follow_up_prompts=case.prompts[1:],
+                tags=list(dict.fromkeys([*tags, *case.shape.tags])),
+                timeout_s=case.shape.timeout or run.timeout or ConfigShape().timeout_seconds,
+            )
+        )
+        graders[identity] = [_at_turn(grader, turn, len(case.prompts)) for turn, grader in case.graders]
+    if not tasks and not any(problem.severity == "error" for problem in problems):
+        problems.append(Problem(f"no test file in '{shape.test_dir}'; a suite needs at least one case"))
+    return tasks, graders
+
+
+def _at_turn(grader: Grader, turn: int, turns: int) -> Grader:
+    if turns == 1:
+        return grader
+    return AfterTurnGrader(name=f"{grader.name}@{turn}", weight=grader.weight, grader=grader, turn=turn, is_alone=True)
+
+
+def _cases(
+    shape: EvaldeckShape, folder: SpecFolder, place: Place, problems: list[Problem]
+) -> Iterator[tuple[Case, list[str]]]:
+    """Yield every case of the project with the tags of its suite."""
+    for file, tags in _files(shape, folder, place, problems):
+        name = shown(file)
+        try:
+            found, wrong = documents(file.read_bytes(), name)
+        except OSError as error:
+            problems.append(Problem(f"cannot be read: {error.strerror}", name))
+            continue
+        problems += wrong
+        for document in found:
+            case, wrong = read_case(document, Place(name, document), folder)
+            problems += wrong
+            if case:
+                yield case, tags
+
+
+def _files(
+    shape: EvaldeckShape, folder: SpecFolder, place: Place, problems: list[Problem]
+) -> Iterator[tuple[Path, list[str]]]:
+    """Yield each test file with the tags of the suite it stands in."""
+    entries = [
+        (suite.path, [suite.name, *suite.tags], place.at("suites", index, "path"))
+        for index, suite in enumerate(shape.suites)
+    ]
+    for path, tags, here in entries or [(shape.test_dir, [], place.at("test_dir"))]:
+        try:
+            found = folder.find(path)
+        except ValueError as error:
+            problems.append(here.problem(str(error)))
+            continue
+        for file in case_files(found):
+            below = file.relative_to(found).parts[:-1] if not tags else ()
+            yield file, tags or list(below[:1])
+
+
+def case_files(folder: Path) -> list[Path]:
+    """Return the YAML files below a folder, sorted; names that begin with `_` or `.` are left out. A file is itself."""
+    if folder.is_file():
+        return [folder]
+    found = [file for file in folder.rglob("*") if file.suffix in (".yaml", ".yml") and file.is_file()]
+    return sorted(file for file in found if not any(part[0] in "_." for part in file.relative_to(folder).parts))
+
+
+def documents(text: bytes, name: str) -> tuple[list[Any], list[Problem]]:
+    """Return the YAML documents in a text with their places in it, and every problem."""
+    found: list[Any] = []
+    problems: list[Problem] = []
+    starts = [0, *(match.start() for match in _SEPARATOR.finditer(text)), len(text)]
+    for start, end in zip(starts, starts[1:], strict=False):
+        part = text[start:end].removeprefix(b"---")
+        if not _CONTENT.search(part):
+            continue
+        try:
+            found.append(read_yaml(b"\n" * text[:start].count(b"\n") + part, name))
+        except SpecError as error:
+            problems += error.problems
+    if not found and not problems:
+        problems.append(Problem("the file is empty; write a case with a name and an input", name, 1, 1))
+    return found, problems
+
+
+def problems_in_case(data: Any, place: Place) -> list[Problem]:
+    """Return what is wrong with a case by itself."""
+    return [problem for problem in read_case(data, place, SpecFolder())[1] if problem.severity == "error"]
+
+
+def read_case(data: Any, place: Place, folder: SpecFolder) -> tuple[Case | None, list[Problem]]:
+    """Return the case a mapping is, with every problem and note."""
+    shape, problems = parse(CaseShape, data, place)
+    if shape is None:
+        return None, problems
+    for key in _READERS:
+        if key in shape.model_fields_set and key != "metadata":
+            problems.append(place.at(key).problem("this key is for readers; it has no effect", "note"))
+    turns = [
+        (turn.user, turn.expected, turn.graders, place.at("turns", index)) for index, turn in enumerate(shape.turns)
+    ]
+    if turns and shape.input is not None:
+        problems.append(place.at("input").problem("'input' and 'turns' both say what is asked; keep one of them"))
+    if not turns and shape.input is None:
+        return None, [*problems, place.problem("'input' is missing; or give 'turns'")]
+    if not turns:
+        turns = [(shape.input or "", None, [], place)]
+    asked: list[tuple[int, Any, list[Any], Place]] = [
+        (number, expected, graders, here) for number, (_, expected, graders, here) in enumerate(turns, 1)
+    ]
+    asked.append((len(turns), shape.expected, shape.graders, place))
+    built: list[tuple[int, Grader]] = []
+    for number, expected, graders, here in asked:
+        found, wrong = _turn_graders(expected, graders, here, folder)
+        built += [(number, grader) for grader in found]
+        problems += wrong
+    if not built and not any(problem.severity == "error" for problem in problems):
+        problems.append(place.problem(f"case '{shape.name}' expects nothing: it could not fail"))
+    return Case(shape, [user for user, *_ in turns], built, place), problems
+
+
+def _turn_graders(
+    expected: Any, graders: list[Any], place: Place, folder: SpecFolder
+) -> tuple[list[Grader], list[Problem]]:
+    built: list[Grader] = []
+    problems: list[Problem] = []
+    if expected is not None:
+        built, problems = build_expected(expected, place.at("expected"), folder)
+    for index, entry in enumerate(graders):
+        here = place.at("graders", index)
+        grader, wrong = _grader(entry, here, folder)
+        built += [grader] if grader else []
+        problems += wrong
+    return built, problems
+
+
+def _grader(entry: Any, place: Place, folder: SpecFolder) -> tuple[Grader | None, list[Problem]]:
+    """Return the grader that evaldeck's `{type, params, prompt, model, threshold}` means."""
+    if not isinstance(entry, dict):
+        return None, [place.problem(f"a grader is a mapping with a type, found {what(entry)}")]
+    if "module" in entry or "function" in entry:
+        fact = "a grader that calls a function is a Python file here: `type: ./graders/mine.py`"
+        return None, [place.at("type").problem(fact)]
+    params = entry.get("params", {})
+    if not isinstance(params, dict):
+        return None, [place.at("params").problem(f"a mapping of keys is needed, found {what(params)}")]
+    rest = {key: value for key, value in entry.items() if key != "params"}
+    kind = rest.get("type")
+    if isinstance(kind, str) and not kind.endswith(".py"):
+        rest["type"] = _TYPES.get(kind.lower(), kind.lower())
+    config = {
+        _RENAMED.get(key, key): value for key, value in params.items() if not (key == "field" and value == "output")
+    }
+    return build_grader(rest | {"config": config} if config else rest, place, folder)
