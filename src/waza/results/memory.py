@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the collector look rarely: records hold no cycles, and looking at all of them costs more than reading them."""
+    """Let the collector look rarely: records hold no cycles, and looking at all of them costs more than it frees."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 50, 1_000)
     try:
