@@ -9,7 +9,7 @@ import click
 from waza.cli._screen import say, show_problems
 from waza.errors import EXIT_PASSED, EXIT_USAGE, Problem, UsageError
 from waza.reports._text import plural
-from waza.spec.load import FILE, find_eval, read_spec
+from waza.spec.load import FILE, find_eval, read_spec, suite_in
 
 
 @click.command(epilog="Example:  waza check .  ·  waza check evals/greeter/eval.yaml --quiet")
@@ -42,8 +42,9 @@ def find_suites(paths: tuple[Path, ...]) -> list[Path]:
     """Return the eval files meant by the paths: each file, and every `eval.yaml` below each folder."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir() and not (path / FILE).is_file():
-            below = sorted(file for file in path.rglob(FILE) if not _hidden(file.relative_to(path)))
+        if path.is_dir() and not suite_in(path):
+            folders = {file.parent for file in path.rglob("*.y*ml") if not _hidden(file.relative_to(path))}
+            below = sorted(file for folder in folders if (file := suite_in(folder)))
             if not below:
                 raise UsageError(f"{path}: no {FILE} in this folder or below; `waza init` writes a first one")
             found += [file.resolve() for file in below]

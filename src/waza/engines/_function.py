@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from waza.errors import SpecError, did_you_mean
 from waza.sandbox.folders import SpecFolder
@@ -55,6 +55,34 @@ def with_context(function: Callable[..., Any]) -> tuple[Callable[[str, Any], Any
         signature.bind("prompt")
     except TypeError as error:
         raise SpecError(f"an agent takes (prompt) or (prompt, context), not {signature}: {error}") from None
+    return (lambda prompt, _: function(prompt)), False
+
+
+class Message(NamedTuple):
+    """One utterance of a conversation, as evaldeck's agents get it."""
+
+    role: str
+    content: str
+
+
+def with_history(function: Callable[..., Any]) -> tuple[Callable[[str, Any], Any], bool]:
+    """Return how to call a function that takes a prompt, or a prompt and the conversation so far; never a context.
+
+    Raises SpecError when the function wants anything else.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return (lambda prompt, _: function(prompt)), False
+    try:
+        signature.bind("prompt", "history")
+        return (lambda prompt, context: function(prompt, [Message(**said) for said in context.history])), False
+    except TypeError:
+        pass
+    try:
+        signature.bind("prompt")
+    except TypeError as error:
+        raise SpecError(f"an agent takes (input) or (input, history), not {signature}: {error}") from None
     return (lambda prompt, _: function(prompt)), False
 
 

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 from pydantic import field_validator
 
 from waza.engines._base import Engine, Room
-from waza.engines._function import find_function, told, with_context
+from waza.engines._function import find_function, told, with_context, with_history
 from waza.engines._turns import join_turns
 from waza.errors import EngineError, TraceError
 from waza.model import Task, Trace, Trial
@@ -67,6 +67,9 @@ class PythonEngine(Engine):
     agent: str
     """The function, as `module:function`. The eval file's folder and the project's root can be imported from."""
 
+    takes: Literal["context", "history"] = "context"
+    """What a second argument is: all about the trial, or only the conversation so far, as evaldeck's agents have it."""
+
     @field_validator("agent")
     @classmethod
     def _agent_is_a_name(cls, agent: str) -> str:
@@ -117,13 +120,14 @@ class PythonEngine(Engine):
         """The function and how to call it; imported once."""
         function = find_function(self.agent, self.folder)
         is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-        return Agent(*with_context(function), is_async)
+        wanted = with_context(function) if self.takes == "context" else with_history(function)
+        return Agent(*wanted, is_async)
 
     def _trace(self, value: Any, prompt: str) -> Trace:
         """Return what the function gave back as a trace of our own, which later changes of the value cannot reach."""
         if isinstance(value, str):
             return Trace(input=prompt, output=well_formed(value))
-        tree = value.to_dict() if isinstance(value, Trace) else value
+        tree = value.to_dict() if hasattr(value, "to_dict") else value
         if not isinstance(tree, dict):
             kind = type(value).__name__
             raise EngineError(f"the agent '{self.agent}' returned {kind}; a text, a waza.Trace or a mapping is needed")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from waza.errors import SpecError
 from waza.evaldeck.graders.base import BaseGrader
 from waza.evaldeck.graders.code import configured
-from waza.spec.evaldeck_suite import case_files, documents, problems_in_case
+from waza.spec.evaldeck_cases import case_files, documents, problems_in_case
 from waza.spec.graders import load_expected
 from waza.spec.places import Place, unmarked
 
+Made = TypeVar("Made")
+Case = TypeVar("Case", bound="EvalCase")
 _LEGACY = ("input", "expected", "graders")
 
 
@@ -78,7 +81,7 @@ class GraderConfig(_Declared):
         return _refused_as_value_error(lambda: configured(self.type, params))
 
 
-def _refused_as_value_error(make: Any) -> Any:
+def _refused_as_value_error(make: Callable[[], Made]) -> Made:
     try:
         return make()
     except SpecError as error:
@@ -170,7 +173,7 @@ class EvalCase(_Declared):
         return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 
 
-def _read(cls: type[EvalCase], text: bytes, name: str) -> list[Any]:
+def _read(cls: type[Case], text: bytes, name: str) -> list[Case]:
     """Return the cases in a text, one a YAML document."""
     found, problems = documents(text, name)
     for document in found:

@@ -1,6 +1,7 @@
 """A run in numbers: plain functions from results to frozen records, the same whatever order trials ended in.
 
-Of `run.spec` these keys are read: `config.pass_rule` ("all", "any" or a rate such as 0.8), `config.trials_per_task`,
+Of `run.spec` these keys are read: `config.pass_rule` ("all", "any" or a rate such as 0.8), `config.min_pass_rate` and
+`config.max_failures` (how many tasks may fail in a run that passes), `config.trials_per_task`,
 `config.group_by` ("model", "tags" or "task"); `tasks`, a list of `{id, name, tags, golden}`: every task that was to be
 run, in order; `graders`, by task id a list of `{name, type}`; `metrics`, a list of `{name, threshold, weight, grader,
 tag}`. All may be left out; the tasks are then those that have results.
@@ -13,15 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 from msgspec import Struct, field
 
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
-from waza.model import Result, Run, Usage
+from waza.model import JSON, Result, Run, Usage
 from waza.results.memory import rare_collections
 from waza.results.metrics import Metric, measure
 from waza.results.scores import Interval, mean, mean_score, std_dev, wilson
-from waza.results.tasks import TaskSummary, duration_of, summarize_tasks, total_usage
+from waza.results.tasks import TOLERANCE, TaskSummary, duration_of, summarize_tasks, total_usage
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "shown_names", "summarize", "summarize_tasks"]
 
@@ -95,7 +97,7 @@ def summarize(
         score_high=score.high,
         duration_ms=_busy_ms(run.results),
         usage=total_usage(result.trace.usage for result in run.results),
-        exit_code=exit_code(tasks, metrics),
+        exit_code=exit_code(tasks, metrics, run.spec.get("config") or {}),
         groups=_groups(run, tasks),
         metrics=metrics,
         metrics_score=metrics_score,
@@ -103,12 +105,24 @@ def summarize(
     )
 
 
-def exit_code(tasks: Sequence[TaskSummary], metrics: Sequence[Metric]) -> int:
-    """Return 1 when something failed or a gate was missed, else 3 when something is undecided, else 0."""
-    statuses = {task.status for task in tasks} | {metric.status for metric in metrics if metric.threshold is not None}
-    if "failed" in statuses:
+def exit_code(
+    tasks: Sequence[TaskSummary], metrics: Sequence[Metric], config: Mapping[str, JSON] = MappingProxyType({})
+) -> int:
+    """Return 1 when more failed than may or a gate was missed, else 3 when something is undecided, else 0."""
+    statuses = [task.status for task in tasks]
+    gates = [metric.status for metric in metrics if metric.threshold is not None]
+    if "failed" in gates or not _tolerated(statuses, config):
         return EXIT_FAILED
-    return EXIT_UNDECIDED if "error" in statuses or not tasks else EXIT_PASSED
+    return EXIT_UNDECIDED if "error" in statuses + gates or not tasks else EXIT_PASSED
+
+
+def _tolerated(statuses: Sequence[str], config: Mapping[str, JSON]) -> bool:
+    """Say whether no more tasks failed than `config.max_failures` and `config.min_pass_rate` allow."""
+    failed, rate, most = statuses.count("failed"), config.get("min_pass_rate"), config.get("max_failures")
+    if not failed or (rate is None and most is None):
+        return not failed
+    enough = rate is None or statuses.count("passed") >= rate * len(statuses) - TOLERANCE
+    return enough and (most is None or failed <= most)
 
 
 def shown_names(result: Result) -> list[str]:

@@ -36,10 +36,10 @@ class SpecFolder:
         """
         for start in dict.fromkeys((self.base, self.root)):
             candidate = self.place(path, start)
-            if candidate.exists():
+            if is_there(candidate):
                 return candidate
         where = "beside the eval file" + (" or at the project's root" if self.root != self.base else "")
-        raise ValueError(f"'{path}' is not there; looked {where}")
+        raise ValueError(f"'{path[:200]}' is not there; looked {where}")
 
     def place(self, path: str, start: Path | None = None) -> Path:
         """Return where `path` would stand under `start` (the eval file's folder), links resolved.
@@ -48,10 +48,21 @@ class SpecFolder:
         """
         if not path or "\0" in path:
             raise ValueError("a path must not be empty or hold NUL")
-        candidate = ((start or self.base) / path).resolve()
+        try:
+            candidate = ((start or self.base) / path).resolve()
+        except (OSError, RuntimeError) as error:
+            raise ValueError(f"'{path[:60]}' cannot be looked up: {error}") from None
         if not candidate.is_relative_to(self.root):
             raise ValueError(f"'{path}' leaves the project's folder")
         return candidate
+
+
+def is_there(path: Path) -> bool:
+    """Say whether something stands at a path; a name that cannot exist does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def project_root(base: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from waza.errors import Problem
-from waza.sandbox.folders import SpecFolder
+from waza.sandbox.folders import SpecFolder, is_there
 from waza.sandbox.patterns import Pattern
 from waza.spec.project import unused_keys
 from waza.spec.shapes import EvalShape
@@ -80,7 +80,7 @@ def _skill_exists(spec: EvalSpec) -> bool:
     root = spec.folder.root
     folders = [root / name for name in (*SKILL_FOLDERS, spec.project.paths.skills)]
     folders += [spec.folder.base / name for name in spec.config.skill_directories]
-    if any((folder / spec.skill / "SKILL.md").is_file() for folder in folders):
+    if any(is_there(folder / spec.skill / "SKILL.md") for folder in folders):
         return True
     above = [path for path in (spec.folder.base, *spec.folder.base.parents) if path.is_relative_to(root)]
     return any(path.name == spec.skill and (path / "SKILL.md").is_file() for path in above)

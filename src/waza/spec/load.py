@@ -13,6 +13,8 @@ from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
 from waza.sandbox.folders import SpecFolder
 from waza.spec.advice import ORIGINAL_ENGINES, advise
+from waza.spec.evaldeck_suite import FILES as EVALDECK
+from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
 from waza.spec.places import Place, keys_of, parse, unknown_key
 from waza.spec.project import read_project, shown
@@ -49,10 +51,15 @@ def find_eval(path: str | Path) -> Path:
     """Return the eval file meant by a path; raise SpecError when there is none."""
     file = Path(path)
     if file.is_dir():
-        file = file / FILE
+        file = suite_in(file) or file / FILE
     if not file.is_file():
         raise SpecError(Problem("no such eval file; `waza init` writes a first one", shown(file)))
     return file.resolve()
+
+
+def suite_in(folder: Path) -> Path | None:
+    """Return the suite in a folder, if there is one: `eval.yaml`, else a project of evaldeck's."""
+    return next((folder / name for name in (FILE, *EVALDECK) if (folder / name).is_file()), None)
 
 
 def read_spec(
@@ -62,6 +69,8 @@ def read_spec(
 
     `forced` options win over written ones in each grader that has them.
     """
+    if file.name in EVALDECK:
+        return read_evaldeck(file, allow_local_code=allow_local_code)
     name = shown(file)
     try:
         data = read_yaml(file.read_bytes(), name)

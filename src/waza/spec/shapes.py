@@ -47,6 +47,10 @@ class ConfigShape(Options):
     """Folders that hold skills."""
     pass_rule: Literal["all", "any"] | Share = "all"
     """When a task passes: `all` its trials pass, `any` of them, or a rate such as 0.8."""
+    min_pass_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The run passes when at least this share of its tasks passed; all of them if left out."""
+    max_failures: Annotated[int, Field(ge=0)] | None = None
+    """The run passes with up to this many failed tasks; none if left out."""
 
 
 class AgentShape(Options):

@@ -10,7 +10,7 @@ from waza.engines.mock import MockFile, script_for
 from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
 from waza.model import InputFile, Task
-from waza.sandbox.folders import SpecFolder, inner_path
+from waza.sandbox.folders import SpecFolder, inner_path, is_there
 from waza.spec.datasets import read_rows, unused_column
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader
@@ -116,7 +116,11 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
     if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         problems.append(place.problem(f"'{pattern}' leaves the eval file's folder"))
         return
-    files = sorted(path for path in folder.base.glob(pattern) if path.is_file())
+    try:
+        files = sorted(path for path in folder.base.glob(pattern) if path.is_file())
+    except (OSError, ValueError, NotImplementedError) as error:
+        problems.append(place.problem(f"'{pattern[:60]}' cannot be looked up: {error.args[-1]}"))
+        return
     if not files:
         problems.append(place.problem(f"no task file fits '{pattern}'"))
     if len(files) > MAX_TASKS:
@@ -326,7 +330,7 @@ def _files(shape: TaskShape, found: Found, suite: Suite, problems: list[Problem]
 def _fixture(path: str, root: Path) -> Path:
     """Return the fixture at a path below the fixture folder; raise ValueError when it is not there or leaves it."""
     source = SpecFolder(root, root).place(path)
-    if not source.exists():
+    if not is_there(source):
         raise ValueError(f"no fixture '{path}' in {shown(root)}")
     return source
 

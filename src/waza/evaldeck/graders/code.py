@@ -100,7 +100,7 @@ class _ValuesGrader(_OutputGrader):
         self, values: list[str] | None = None, field: str | bool = "output", case_sensitive: bool = False
     ) -> None:
         if isinstance(field, bool):  # the documentation has case_sensitive in the second place
-            field, case_sensitive = "output", field
+            case_sensitive, field = field, "output"
         self._only_output(field)
         self.values = values
         self.case_sensitive = case_sensitive
@@ -158,7 +158,7 @@ class EqualsGrader(_OutputGrader):
         strip_whitespace: bool | None = None,
     ) -> None:
         if isinstance(field, bool):  # the documentation has strip_whitespace in the second place
-            field, strip_whitespace = "output", field
+            strip_whitespace, field = field, "output"
         self._only_output(field)
         self.expected = expected
         self.normalize_whitespace = normalize_whitespace if strip_whitespace is None else strip_whitespace
@@ -188,7 +188,7 @@ class RegexGrader(_OutputGrader):
 
     def __init__(self, pattern: str | None = None, field: str | int = "output", flags: int = 0) -> None:
         if isinstance(field, int):  # the documentation has flags in the second place
-            field, flags = "output", field
+            flags, field = field, "output"
         self._only_output(field)
         self.pattern = pattern
         self.flags = flags

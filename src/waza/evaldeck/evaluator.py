@@ -1,0 +1,316 @@
+"""evaldeck's evaluator: grade a trace against a case, or run an agent over suites of them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from waza.engines._call import call
+from waza.engines._function import find_function
+from waza.errors import UsageError
+from waza.evaldeck.config import EvaldeckConfig
+from waza.evaldeck.graders.base import BaseGrader, WazaGrader, graded, graded_async
+from waza.evaldeck.graders.code import CODE_GRADERS, TaskCompletedGrader
+from waza.evaldeck.metrics import DEFAULT_METRICS, BaseMetric
+from waza.evaldeck.results import (
+    EvaluationResult,
+    GradeResult,
+    GradeStatus,
+    MetricResult,
+    RunResult,
+    SuiteResult,
+    TurnResult,
+    worst,
+)
+from waza.evaldeck.test_case import EvalCase, EvalSuite, Turn
+from waza.evaldeck.trace import Message, Trace, TraceStatus
+from waza.evaldeck.waiting import wait_for
+from waza.sandbox.folders import SpecFolder
+from waza.spec.graders import load_expected
+
+Listener = Callable[[EvaluationResult], None]
+AgentFunction = Callable[..., Any]
+_NO_LIMIT_S = 1e7
+_BY_KEY = {cls.key: cls for cls in CODE_GRADERS}
+
+
+class Evaluator:
+    """Grades traces: with its own graders, else with those each turn asks for."""
+
+    def __init__(
+        self,
+        graders: list[BaseGrader] | None = None,
+        metrics: list[BaseMetric] | None = None,
+        config: EvaldeckConfig | None = None,
+    ) -> None:
+        self.graders = list(graders or [])
+        self.metrics = list(metrics or [metric() for metric in DEFAULT_METRICS])
+        self.config = config
+
+    def add_grader(self, grader: BaseGrader) -> None:
+        """Use this grader too, instead of those the turns ask for."""
+        self.graders.append(grader)
+
+    def add_metric(self, metric: BaseMetric) -> None:
+        """Calculate this metric too."""
+        self.metrics.append(metric)
+
+    def evaluate(self, trace: Trace, test_case: EvalCase) -> EvaluationResult:
+        """Return the grades of a trace against the first turn of a case."""
+        started = datetime.now()
+        grades = [graded(grader, trace, test_case) for grader in self._graders(test_case)]
+        return self._result(trace, test_case, grades or _ungraded(trace), started)
+
+    async def evaluate_async(self, trace: Trace, test_case: EvalCase) -> EvaluationResult:
+        """Return what `evaluate` returns; the graders work at the same time."""
+        started = datetime.now()
+        asked = (graded_async(grader, trace, test_case) for grader in self._graders(test_case))
+        grades = list(await asyncio.gather(*asked))
+        return self._result(trace, test_case, grades or _ungraded(trace), started)
+
+    def evaluate_suite(
+        self, suite: EvalSuite, agent_func: AgentFunction, on_result: Listener | None = None, max_concurrent: int = 0
+    ) -> SuiteResult:
+        """Run an agent over a suite and return its results; works under a running event loop too."""
+        return wait_for(self.evaluate_suite_async(suite, agent_func, on_result, max_concurrent))
+
+    async def evaluate_suite_async(
+        self, suite: EvalSuite, agent_func: AgentFunction, on_result: Listener | None = None, max_concurrent: int = 0
+    ) -> SuiteResult:
+        """Run an agent over a suite, up to `max_concurrent` cases at once (0: all), and return results in its order."""
+        started = datetime.now()
+        gate = asyncio.Semaphore(max_concurrent or max(len(suite.test_cases), 1))
+
+        async def one(case: EvalCase) -> EvaluationResult:
+            async with gate:
+                result = await _Conversation(self, case, suite, agent_func).play()
+            if on_result is not None:
+                try:
+                    on_result(result)
+                except Exception as error:  # noqa: BLE001  a listener must not change a verdict
+                    warnings.warn(f"on_result raised {type(error).__name__}: {error}", RuntimeWarning, stacklevel=1)
+            return result
+
+        results = await asyncio.gather(*(one(case) for case in suite.test_cases))
+        return SuiteResult(
+            suite_name=suite.name, results=list(results), started_at=started, completed_at=datetime.now()
+        )
+
+    def _graders(self, case: EvalCase) -> list[BaseGrader]:
+        if self.graders:
+            return self.graders
+        return graders_of(case.turns[0]) if case.turns else [TaskCompletedGrader()]
+
+    def _result(self, trace: Trace, case: EvalCase, grades: list[GradeResult], started: datetime) -> EvaluationResult:
+        result = EvaluationResult(test_case_name=case.name, started_at=started, trace_id=trace.id)
+        for grade in grades:
+            result.add_grade(grade)
+        result.metrics = self.measured(trace, case)
+        return _closed(result)
+
+    def measured(self, trace: Trace, case: EvalCase) -> list[MetricResult]:
+        """Return the metrics of a trace; one that raises is told of in a warning."""
+        found: list[MetricResult] = []
+        for metric in self.metrics:
+            try:
+                found.append(metric.calculate(trace, case))
+            except Exception as error:  # noqa: BLE001  a metric decides nothing
+                warnings.warn(
+                    f"metric {metric.name} raised {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2
+                )
+        return found
+
+
+def graders_of(turn: Turn) -> list[BaseGrader]:
+    """Return the graders a turn asks for: one for each expectation, then those it names."""
+    given = turn.expected.model_dump(exclude_none=True) if turn.expected else {}
+    found: list[BaseGrader] = []
+    for key, cls in _BY_KEY.items():
+        if key in given:
+            found.append(cls(**{cls.option: given.pop(key)}))
+    found += [WazaGrader(grader) for grader in (load_expected(given) if given else [])]
+    return found + [config.build() for config in turn.graders]
+
+
+def _ungraded(trace: Trace) -> list[GradeResult]:
+    """Return nothing, unless an agent of which nothing is expected could not even run, or ran out of time."""
+    if trace.status == TraceStatus.ERROR:
+        return [GradeResult.error_result("execution", "the agent ended with an error")]
+    if trace.status == TraceStatus.TIMEOUT:
+        return [GradeResult.failed_result("execution", "the agent ran out of time")]
+    return []
+
+
+def _closed(result: EvaluationResult) -> EvaluationResult:
+    result.completed_at = datetime.now()
+    started = result.started_at or result.completed_at
+    result.duration_ms = (result.completed_at - started).total_seconds() * 1000
+    return result
+
+
+class _Answer(NamedTuple):
+    """What an agent gave back, or why there is nothing."""
+
+    trace: Trace | None
+    trouble: GradeResult | None = None
+
+
+class _Conversation:
+    """One case: its turns one after the other, until one does not pass."""
+
+    def __init__(self, evaluator: Evaluator, case: EvalCase, suite: EvalSuite, agent: AgentFunction) -> None:
+        self.evaluator = evaluator
+        self.case = case
+        self.agent = agent
+        execution = evaluator.config.execution if evaluator.config else None
+        limit = _first(case.timeout, suite.defaults.get("timeout"), execution and execution.timeout)
+        self.timeout_s = float(limit or _NO_LIMIT_S)
+        self.attempts = 1 + int(
+            _first(case.retries, suite.defaults.get("retries"), execution and execution.retries) or 0
+        )
+
+    async def play(self) -> EvaluationResult:
+        """Return what came of the case."""
+        result = EvaluationResult(test_case_name=self.case.name, started_at=datetime.now())
+        if not self.case.turns:
+            result.add_grade(GradeResult.error_result("execution", "Test case has no turns defined"))
+            return _closed(result)
+        history: list[Message] = []
+        for index, turn in enumerate(self.case.turns):
+            if result.failed_at_turn is not None:
+                skipped = TurnResult(turn_index=index, user_input=turn.user, status=GradeStatus.SKIP, skipped=True)
+                result.add_turn_result(skipped)
+                continue
+            answer = await self._turn(result, index, turn, history)
+            if not result.turn_results[-1].passed:
+                result.failed_at_turn = index
+            elif answer is not None:
+                history += [Message(role="user", content=turn.user)]
+                history += [Message(role="assistant", content=answer.output or "")]
+        return _closed(result)
+
+    async def _turn(self, result: EvaluationResult, index: int, turn: Turn, history: list[Message]) -> Trace | None:
+        """Play one turn, add it to the result and return the agent's trace."""
+        started = time.perf_counter()
+        trace, trouble = await self._asked(turn.user, history)
+        alone = self.case.model_copy(update={"turns": [turn]})
+        grades = [trouble] if trouble else []
+        if trace is not None:
+            graders = self.evaluator.graders or graders_of(turn)
+            grades += await asyncio.gather(*(graded_async(grader, trace, alone) for grader in graders))
+            grades = grades or _ungraded(trace)
+            result.metrics = self.evaluator.measured(trace, alone)
+            result.trace_id = trace.id
+        elif trouble is not None and trouble.status == GradeStatus.ERROR:
+            result.error = trouble.message
+        result.add_turn_result(
+            TurnResult(
+                turn_index=index,
+                user_input=turn.user,
+                status=worst([grade.status for grade in grades]),
+                grades=grades,
+                trace_id=trace.id if trace else None,
+                duration_ms=(time.perf_counter() - started) * 1000,
+            )
+        )
+        return trace
+
+    async def _asked(self, prompt: str, history: list[Message]) -> _Answer:
+        """Return the agent's trace; an agent that raises is asked again as often as the case allows."""
+        error: BaseException | None = None
+        for _ in range(self.attempts):
+            copy = [message.model_copy() for message in history]
+            outcome = await call(_calling(self.agent, prompt, copy), self.timeout_s, is_async=_is_async(self.agent))
+            if outcome is None:
+                message = f"Agent timed out after {self.timeout_s:g} s"
+                return _Answer(None, GradeResult.failed_result("execution", message))
+            error = outcome.error
+            if error is None:
+                return _answer(outcome.value, prompt)
+        return _Answer(None, GradeResult.error_result("execution", f"Agent error: {error}"))
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _is_async(agent: AgentFunction) -> bool:
+    return inspect.iscoroutinefunction(agent) or inspect.iscoroutinefunction(type(agent).__call__)
+
+
+def _calling(agent: AgentFunction, prompt: str, history: list[Message]) -> Callable[[], Any | Awaitable[Any]]:
+    """Return how to call an agent of one argument or of two."""
+    try:
+        inspect.signature(agent).bind(prompt, history)
+    except TypeError:
+        return lambda: agent(prompt)
+    except ValueError:
+        pass  # a function that tells nothing about itself is called as evaldeck does
+    return lambda: agent(prompt, history)
+
+
+def _answer(value: Any, prompt: str) -> _Answer:
+    if isinstance(value, str):
+        return _Answer(Trace(input=prompt, output=value))
+    if isinstance(value, Trace):
+        return _Answer(value)
+    fact = f"Agent error: it returned {type(value).__name__}; a waza.evaldeck.Trace or a text is needed"
+    return _Answer(None, GradeResult.error_result("execution", fact))
+
+
+class EvaluationRunner:
+    """Runs the suites of a project: those that are handed over, else those its configuration names."""
+
+    def __init__(self, config: EvaldeckConfig | None = None) -> None:
+        self.config = config or EvaldeckConfig.load()
+
+    def run(
+        self,
+        suites: list[EvalSuite] | None = None,
+        agent_func: AgentFunction | None = None,
+        tags: Iterable[str] | None = None,
+        on_result: Listener | None = None,
+        max_concurrent: int | None = None,
+    ) -> RunResult:
+        """Return the results of all suites; works under a running event loop too."""
+        return wait_for(self.run_async(suites, agent_func, tags, on_result, max_concurrent))
+
+    async def run_async(
+        self,
+        suites: list[EvalSuite] | None = None,
+        agent_func: AgentFunction | None = None,
+        tags: Iterable[str] | None = None,
+        on_result: Listener | None = None,
+        max_concurrent: int | None = None,
+    ) -> RunResult:
+        """Return the results of all suites, one after the other; raise UsageError when no case is left to run."""
+        chosen = list(suites) if suites is not None else self._discover_suites()
+        if tags is not None:
+            chosen = [suite.filter_by_tags(list(tags)) for suite in chosen]
+        if not any(suite.test_cases for suite in chosen):
+            raise UsageError("no case to run: no suite has one, or none has the tags")
+        agent = agent_func or self._load_agent_func()
+        width = self.config.execution.workers if max_concurrent is None else max_concurrent
+        evaluator = Evaluator(config=self.config)
+        run = RunResult(started_at=datetime.now(), config=self.config.model_dump(mode="json"))
+        for suite in chosen:
+            run.suites.append(await evaluator.evaluate_suite_async(suite, agent, on_result, width))
+        run.completed_at = datetime.now()
+        return run
+
+    def _discover_suites(self) -> list[EvalSuite]:
+        if self.config.suites:
+            return [EvalSuite.from_directory(suite.path, suite.name) for suite in self.config.suites]
+        return [EvalSuite.from_directory(self.config.test_dir)]
+
+    def _load_agent_func(self) -> AgentFunction:
+        agent = self.config.agent
+        if not (agent.module and agent.function):
+            raise UsageError("no agent: name agent.module and agent.function in evaldeck.yaml, or hand over agent_func")
+        return find_function(f"{agent.module}:{agent.function}", SpecFolder(Path.cwd()))

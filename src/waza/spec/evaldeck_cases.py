@@ -1,0 +1,173 @@
+"""The cases of an evaldeck project: one YAML document each, in files below a folder. Graders of a turn see it alone."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from waza.errors import Problem, SpecError
+from waza.graders._base import Grader
+from waza.options import Options
+from waza.sandbox.folders import SpecFolder
+from waza.spec.expected import build_expected
+from waza.spec.graders import build_grader
+from waza.spec.places import Place, parse, what
+from waza.spec.shapes import Scalar, Seconds, Words
+from waza.spec.yaml12 import read_yaml
+
+_SEPARATOR = re.compile(rb"^---(?=\s|$)", re.M)
+_CONTENT = re.compile(rb"^\s*[^\s#]", re.M)
+_TYPES = {"regex": "matches"}
+_RENAMED = {"normalize_whitespace": "strip_whitespace"}
+_READERS = ("reference_output", "reference_tools")
+
+
+class TurnShape(Options):
+    """One turn of a conversation."""
+
+    user: Words
+    """What the agent is asked."""
+    expected: dict[str, Any] | None = None
+    """What must be true of this turn."""
+    graders: list[Any] = []
+    """Graders of this turn."""
+
+
+class CaseShape(Options):
+    """The keys of a test file."""
+
+    name: Scalar
+    """The case's name; the task's id."""
+    description: str | None = None
+    """For readers."""
+    turns: list[TurnShape] = []
+    """The conversation."""
+    input: Words | None = None
+    """The only turn's prompt."""
+    expected: dict[str, Any] | None = None
+    """What must be true of the only turn, or after the last one."""
+    graders: list[Any] = []
+    """Graders of the only turn, or after the last one."""
+    tags: list[Words] = []
+    """For `--tags`."""
+    timeout: Seconds | None = None
+    """Seconds the agent may work on this case."""
+    retries: Annotated[int, Field(ge=0)] | None = None
+    """How often an agent that could not run is started again; the largest number in the project holds for all."""
+    metadata: dict[str, Any] = {}
+    """For readers."""
+    reference_output: str | None = None
+    """For readers."""
+    reference_tools: list[Any] | None = None
+    """For readers."""
+
+
+class Case(NamedTuple):
+    """A test file's case: its shape, and the graders of each turn."""
+
+    shape: CaseShape
+    prompts: list[str]
+    graders: list[tuple[int, Grader]]
+    """Each with its turn, counted from 1."""
+    place: Place
+
+
+def case_files(folder: Path) -> list[Path]:
+    """Return the YAML files below a folder, sorted; names that begin with `_` or `.` are left out. A file is itself."""
+    if folder.is_file():
+        return [folder]
+    found = [file for file in folder.rglob("*") if file.suffix in (".yaml", ".yml") and file.is_file()]
+    return sorted(file for file in found if not any(part[0] in "_." for part in file.relative_to(folder).parts))
+
+
+def documents(text: bytes, name: str) -> tuple[list[Any], list[Problem]]:
+    """Return the YAML documents in a text with their places in it, and every problem."""
+    found: list[Any] = []
+    problems: list[Problem] = []
+    starts = [0, *(match.start() for match in _SEPARATOR.finditer(text)), len(text)]
+    for start, end in pairwise(starts):
+        part = text[start:end].removeprefix(b"---")
+        if not _CONTENT.search(part):
+            continue
+        try:
+            found.append(read_yaml(b"\n" * text[:start].count(b"\n") + part, name))
+        except SpecError as error:
+            problems += error.problems
+    if not found and not problems:
+        problems.append(Problem("the file is empty; write a case with a name and an input", name, 1, 1))
+    return found, problems
+
+
+def problems_in_case(data: Any, place: Place) -> list[Problem]:
+    """Return what is wrong with a case by itself."""
+    return [problem for problem in read_case(data, place, SpecFolder())[1] if problem.severity == "error"]
+
+
+def read_case(data: Any, place: Place, folder: SpecFolder) -> tuple[Case | None, list[Problem]]:
+    """Return the case a mapping is, with every problem and note."""
+    shape, problems = parse(CaseShape, data, place)
+    if shape is None:
+        return None, problems
+    for key in _READERS:
+        if key in shape.model_fields_set:
+            problems.append(place.at(key).problem("this key is for readers; it has no effect", "note"))
+    turns = [
+        (turn.user, turn.expected, turn.graders, place.at("turns", index)) for index, turn in enumerate(shape.turns)
+    ]
+    if turns and shape.input is not None:
+        problems.append(place.at("input").problem("'input' and 'turns' both say what is asked; keep one of them"))
+    if not turns and shape.input is None:
+        return None, [*problems, place.problem("'input' is missing; or give 'turns'")]
+    if not turns:
+        turns = [(shape.input or "", None, [], place)]
+    asked: list[tuple[int, Any, list[Any], Place]] = [
+        (number, expected, graders, here) for number, (_, expected, graders, here) in enumerate(turns, 1)
+    ]
+    asked.append((len(turns), shape.expected, shape.graders, place))
+    built: list[tuple[int, Grader]] = []
+    for number, expected, graders, here in asked:
+        found, wrong = _turn_graders(expected, graders, here, folder)
+        built += [(number, grader) for grader in found]
+        problems += wrong
+    if not built and not any(problem.severity == "error" for problem in problems):
+        problems.append(place.problem(f"case '{shape.name}' expects nothing: it could not fail"))
+    return Case(shape, [user for user, *_ in turns], built, place), problems
+
+
+def _turn_graders(
+    expected: Any, graders: list[Any], place: Place, folder: SpecFolder
+) -> tuple[list[Grader], list[Problem]]:
+    built: list[Grader] = []
+    problems: list[Problem] = []
+    if expected is not None:
+        built, problems = build_expected(expected, place.at("expected"), folder)
+    for index, entry in enumerate(graders):
+        here = place.at("graders", index)
+        grader, wrong = _grader(entry, here, folder)
+        built += [grader] if grader else []
+        problems += wrong
+    return built, problems
+
+
+def _grader(entry: Any, place: Place, folder: SpecFolder) -> tuple[Grader | None, list[Problem]]:
+    """Return the grader that evaldeck's `{type, params, prompt, model, threshold}` means."""
+    if not isinstance(entry, dict):
+        return None, [place.problem(f"a grader is a mapping with a type, found {what(entry)}")]
+    if "module" in entry or "function" in entry:
+        fact = "a grader that calls a function is a Python file here: `type: ./graders/mine.py`"
+        return None, [place.at("type").problem(fact)]
+    params = entry.get("params", {})
+    if not isinstance(params, dict):
+        return None, [place.at("params").problem(f"a mapping of keys is needed, found {what(params)}")]
+    rest = {key: value for key, value in entry.items() if key != "params"}
+    kind = rest.get("type")
+    if isinstance(kind, str) and not kind.endswith(".py"):
+        rest["type"] = _TYPES.get(kind.lower(), kind.lower())
+    config = {
+        _RENAMED.get(key, key): value for key, value in params.items() if not (key == "field" and value == "output")
+    }
+    return build_grader(rest | {"config": config} if config else rest, place, folder)
