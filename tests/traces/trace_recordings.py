@@ -23,7 +23,17 @@ ENGINES = {"claude-latest": "claude-code", "claude-agent-sdk": "claude-code", "c
     "openai-agents-OpenAIResponsesModel": "openai-agents",
     "mini-swe-agent": "mini-swe-agent",
 }
-MODEL_CALLS = {"hello": 2, "fail": 3, "multi": 4, "parallel": 2, "badtool": 2, "skill": 3, "edit": 3, "patch": 3, "mcp": 3}
+MODEL_CALLS = {
+    "hello": 2,
+    "fail": 3,
+    "multi": 4,
+    "parallel": 2,
+    "badtool": 2,
+    "skill": 3,
+    "edit": 3,
+    "patch": 3,
+    "mcp": 3,
+}
 MODEL_CALLS |= {"subagent": 4, "talk": 1, "resume-2": 1, "apierror": 0}
 FINAL_TEXTS = {
     "hello": "Created hello.txt with the text hello.",

@@ -18,6 +18,8 @@ from waza.results.tasks import TaskSummary, summarize_tasks
 
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "error": ("?", "yellow"), "skipped": ("-", "dim")}
 PLAIN_MARKS = {"passed": "ok", "failed": "FAIL", "error": "??", "skipped": "--"}
+MOST_TASKS = 100
+"""In a larger suite the tasks that passed are counted, not listed, unless every check is asked for."""
 MOST_FAILURES = 20
 """How many tasks are shown in full before the report says how many more there are."""
 
@@ -43,7 +45,14 @@ class TableReport:
             by_task.setdefault(result.task_id, []).append(result)
         yield heading(run)
         shown = 0
-        for task in summarize_tasks(run):
+        tasks = summarize_tasks(run)
+        if len(tasks) > MOST_TASKS and not self.verbose:
+            passed = sum(task.status == "passed" for task in tasks)
+            yield Text(
+                f"  {plural(passed, 'task')} passed and {'is' if passed == 1 else 'are'} not listed", style="dim"
+            )
+            tasks = [task for task in tasks if task.status != "passed"]
+        for task in tasks:
             yield task_line(task, console)
             if task.status == "passed" and not self.verbose:
                 continue

@@ -135,7 +135,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
     """Run an order, each result safe on the disk before the next listener hears of it, and return the stored run."""
     spec = order.spec
     engine = spec.engine(order.engine or None)
-    redactor, warnings = _redactor(spec)
+    redactor, warnings = redactor_for(spec)
     for warning in warnings:
         listeners.on_remark(warning)
     with _folder(order, redactor) as folder:
@@ -182,7 +182,7 @@ def _leave(setting: Setting, on_remark: Callable[[str], None]) -> None:
         remove_rooms(setting.rooms)
 
 
-def _redactor(spec: EvalSpec) -> tuple[Redactor, list[str]]:
+def redactor_for(spec: EvalSpec) -> tuple[Redactor, list[str]]:
     """Return what keeps secrets out of results: waza's own variables, the suite's and the tasks'."""
     declared = spec.engine_options.get("pass_environment") or []
     environment = dict(os.environ) | (spec.engine_options.get("environment") or {})
@@ -276,7 +276,7 @@ def _done(run: Run) -> frozenset[tuple[str, int]]:
 
 def stored_form(order: Order, redactor: Redactor | None = None) -> Run:
     """Return the run before anything happened, as it is written down: without secrets."""
-    return (redactor or _redactor(order.spec)[0]).tree(blank_run(order))
+    return (redactor or redactor_for(order.spec)[0]).tree(blank_run(order))
 
 
 def blank_run(order: Order) -> Run:

@@ -113,11 +113,13 @@ def explained(grades: Iterable[Grade], status: ResultStatus, reason: str = "") -
     """Return what a person needs to know about a trace that did not pass: each check that did not hold."""
     if status == "passed":
         return "passed"
+    wrong = [grade for grade in grades if grade.status != "passed"]
+    decisive = next((grade for grade in wrong if grade.status == status), None)
+    why = reason or (decisive.feedback if decisive else "")
     head = "undecided" if status == "error" else status
-    lines = [f"{head}: {visible(reason)}" if reason else head]
-    for grade in grades:
-        if grade.status != "passed":
-            lines += _explained(grade)
+    lines = [f"{head}: {clipped(visible(why), _WIDTH)}" if why else head]
+    for grade in wrong:
+        lines += _explained(grade)
     return "\n".join(lines)
 
 

@@ -170,4 +170,5 @@ def _grader(entry: Any, place: Place, folder: SpecFolder) -> tuple[Grader | None
     config = {
         _RENAMED.get(key, key): value for key, value in params.items() if not (key == "field" and value == "output")
     }
-    return build_grader(rest | {"config": config} if config else rest, place, folder)
+    grader, problems = build_grader(rest | {"config": config} if config else rest, place, folder)
+    return grader, [problem._replace(path=problem.path.replace("].config", "].params")) for problem in problems]

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -64,14 +64,19 @@ def load_local(kind: str, folder: SpecFolder) -> type[Grader]:
     return cls
 
 
-def came_from(grader: Grader) -> LocalCode | None:
-    """Return the project's file a grader came from, if it did."""
-    return _CAME_FROM.get(type(grader))
+def came_from(grader: Grader) -> Iterator[LocalCode]:
+    """Yield the project's files a grader, and those it is made of, came from."""
+    if code := _CAME_FROM.get(type(grader)):
+        yield code
+    for value in vars(grader).values():
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, Grader):
+                yield from came_from(part)
 
 
 def local_files(graders: Iterable[Grader]) -> list[str]:
     """Return the project's files whose code runs when these graders do."""
-    return sorted({code.path for grader in graders if (code := came_from(grader))})
+    return sorted({code.path for grader in graders for code in came_from(grader)})
 
 
 def _module(path: Path, digest: str, folder: SpecFolder) -> ModuleType:

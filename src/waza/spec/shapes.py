@@ -184,6 +184,19 @@ class InputsShape(Options):
     """What the agent is asked next, in the same workspace."""
 
 
+class CheckpointShape(Options):
+    """What must be true in the middle of a conversation."""
+
+    after_turn: Whole
+    """After which prompt, counted from 1; what came later is not looked at."""
+    expected: dict[str, Any] | None = None
+    """What must be true then, in short."""
+    graders: list[Any] = []
+    """Graders of the conversation so far. Files as they were then are not kept."""
+    on_failure: Literal["continue"] = "continue"
+    """The conversation goes on; checkpoints are looked at when it is over."""
+
+
 class TaskShape(Options):
     """The keys of a task."""
 
@@ -207,6 +220,8 @@ class TaskShape(Options):
     """What must be true afterwards, in short."""
     graders: list[Any] = []
     """Graders of this task, beside the suite's."""
+    checkpoints: list[CheckpointShape] = []
+    """What must be true after a prompt, before the next one."""
     context_dir: str | None = None
     """The folder fixtures are copied from; `fixtures` beside the eval file if left out."""
     timeout_seconds: Seconds | None = None

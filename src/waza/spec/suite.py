@@ -137,8 +137,8 @@ def _content(path: Path) -> str:
 def grader_as_data(grader: Grader) -> dict[str, JSON]:
     """Return a grader as the mapping it could be loaded from."""
     config = grader.model_dump(mode="json", exclude={"name", "weight", "folder"}, exclude_defaults=True, by_alias=True)
-    code = came_from(grader)
-    source = {"source": code._asdict()} if code else {}
+    code = [code._asdict() for code in came_from(grader)]
+    source = {"source": code} if code else {}
     return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config} | source
 
 

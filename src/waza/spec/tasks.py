@@ -11,6 +11,7 @@ from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
 from waza.model import InputFile, Task
 from waza.sandbox.folders import SpecFolder, inner_path, is_there
+from waza.spec.checkpoints import build_checkpoints
 from waza.spec.datasets import read_rows, unused_column
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader
@@ -26,7 +27,6 @@ _LATER = {
     "repos": "git worktrees are not supported yet",
     "responder": "an answering user is not supported yet; use follow_up_prompts",
     "command_mocks": "mocked commands are not supported yet",
-    "checkpoints": "checkpoints are not supported yet",
     "requirements": None,
     "first_event_timeout_seconds": None,
 }
@@ -188,6 +188,11 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
         return Made(None, [], problems)
     identity = shape.id or shape.name or found.default_id
     graders, wrong = _task_graders(data, found.place, suite, identity)
+    prompts = 1 + len(shape.inputs.follow_up_prompts)
+    later, wrong_later = build_checkpoints(
+        shape.checkpoints, prompts, found.place, suite.folder, skill=suite.shape.skill
+    )
+    graders, wrong = graders + later, wrong + wrong_later
     problems += wrong
     prompt = _prompt(shape, found, problems)
     values = suite.shape.inputs | {

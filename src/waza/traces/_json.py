@@ -73,30 +73,40 @@ def mend(text: bytes) -> JSON:
 
 
 def _last_whole(source: str) -> tuple[int, str]:
-    """Return where the last whole member of the outermost value ends, and the brackets that are open there."""
+    """Return where the last whole member of the outermost value ends, and the brackets to close there.
+
+    Only brackets change what is open, and every bracket ends a whole member: so what is open at last was open there.
+    """
     stack: list[str] = []
-    end, closing = 0, ""
-    place = 0
+    end = place = 0
     previous = ""
     while match := _TOKEN.match(source, place):
         token = match.group().lstrip()
-        place = match.end()
         if token in _CLOSED_BY:
-            stack.append(token)
-            is_whole = True  # an empty list or object is whole as soon as it is open
-        elif token in ("}", "]"):
-            if not stack or _CLOSED_BY[stack.pop()] != token:
+            if len(stack) == MAX_DEPTH:
                 break
-            is_whole = True
-        else:
-            is_value = previous in (":", "[") or (previous == "," and bool(stack) and stack[-1] == "[")
-            is_whole = is_value and (token[0] == '"' or place < len(source)) and _is_scalar(token)
-        if is_whole:
-            end, closing = place, "".join(_CLOSED_BY[bracket] for bracket in reversed(stack))
+            stack.append(token)
+        elif token in ("}", "]"):
+            if not stack or _CLOSED_BY[stack[-1]] != token:
+                break
+            stack.pop()
+        place = match.end()
+        if token in "{}[]" or (_is_value(previous, stack) and _is_whole(token, place < len(source))):
+            end = place
         if not stack:
             break
         previous = token
-    return end, closing
+    return end, "".join(_CLOSED_BY[bracket] for bracket in reversed(stack))
+
+
+def _is_value(previous: str, stack: list[str]) -> bool:
+    """Say whether what follows a token is a value, and not a key."""
+    return previous in (":", "[") or (previous == "," and stack[-1:] == ["["])
+
+
+def _is_whole(token: str, has_more: bool) -> bool:
+    """Say whether a token is a whole text, number or word; at the very end a number may go on."""
+    return (token[0] == '"' or has_more) and _is_scalar(token)
 
 
 def _is_scalar(token: str) -> bool:
