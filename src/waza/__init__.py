@@ -28,6 +28,7 @@ _WHERE = {
     "load_expected": "waza.spec.graders",
     "load_grader": "waza.spec.graders",
     "load_spec": "waza.spec.load",
+    "read_trace": "waza.traces._read",
     "record": "waza.recording",
     "run": "waza.runner.run",
     "CompositeGrader": "waza.graders._composite",

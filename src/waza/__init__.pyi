@@ -37,6 +37,7 @@ from waza.runner.verdicts import grade as grade
 from waza.spec.graders import load_expected as load_expected
 from waza.spec.graders import load_grader as load_grader
 from waza.spec.load import load_spec as load_spec
+from waza.traces._read import read_trace as read_trace
 
 __version__: str
 __all__ = ["MaxLLMCallsGrader", "RegexGrader"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from waza.graders._base import Grader
+from waza.graders._base import Finding, Grader
 from waza.graders._fields import Needles
 from waza.graders._text import excerpt
 from waza.model import Check, Trace
@@ -29,8 +29,16 @@ class ContainsAnyGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check for all values together."""
-        lowered = trace.output.lower()
-        found = any(value.lower() in lowered for value in self.values)
+        found = bool(self._found(trace))
         claim = f"the output contains one of {self.values}"
         failure = f"None of the expected values found in output: {self.values}"
         yield Check(found, claim, failure, self.values, excerpt(trace.output)) if not found else Check(True, claim)
+
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return what is found; where it passed, which of the values is there."""
+        found = super().look(trace, judge)
+        return found if found.status != "passed" else found._replace(feedback=f"Found in output: {self._found(trace)}")
+
+    def _found(self, trace: Trace) -> list[str]:
+        lowered = trace.output.lower()
+        return [value for value in self.values if value.lower() in lowered]

@@ -10,6 +10,7 @@ from waza.traces._pick import arguments, mapping, mappings, name, plain, text, t
 from waza.traces._reader import Item, Reader
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_OBJECTS = ("response", "chat.completion")
 _LISTS = ("messages", "input", "output", "conversation")
 
 
@@ -19,12 +20,16 @@ class OpenaiMessagesReader(Reader):
     A result has no word for success: one is taken as failed where it says so itself or tells an exit code.
     """
 
-    format = "OpenAI messages"
+    format = "OpenAI or Anthropic messages"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: JSON = None
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
         """Say whether this is a message, an item of a response, or a whole conversation of them."""
-        if item.get("object") in ("response", "chat.completion"):
+        if item.get("object") in _OBJECTS:
             return True
         if "trajectory_format" in item:
             return False
@@ -33,14 +38,9 @@ class OpenaiMessagesReader(Reader):
 
     def begins(self, item: Item) -> bool:
         """Say whether this is another conversation: a whole one, unless it is the response to the one before."""
-        if _is_message(item):
-            return False
-        before = item.get("previous_response_id")
-        return not (item.get("object") in ("response", "chat.completion") and (before is None or before == self._last))
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: JSON = None
+        if item.get("object") in _OBJECTS:
+            return self._last is not None and item.get("previous_response_id") != self._last
+        return not _is_message(item) and any(mappings(item.get(key)) for key in _LISTS)
 
     def feed(self, item: Item) -> None:
         """Take a message, an item, or a whole conversation."""
@@ -58,7 +58,7 @@ class OpenaiMessagesReader(Reader):
         _responses.takes_usage(draft, item.get("usage"))
         draft.model = name(item.get("model")) or draft.model
         draft.session_id = draft.session_id or name(item.get("id"))
-        self._last = item.get("id")
+        self._last = item.get("id") if "object" in item else None
         if item.get("status") == "failed":
             draft.fails(text(mapping(item.get("error")).get("message")) or "the response failed")
         self._keeps(item)
