@@ -109,7 +109,8 @@ def _suite(d, n, agent, graders, *, files=False):
 
 def _conduct(d, n):
     from waza import load_spec
-    from waza.runner.run import Listeners, conduct, order_for
+    from waza.runner.order import order_for
+    from waza.runner.run import Listeners, conduct
 
     sys.path.insert(0, str(d))
     import recorded_agent

@@ -29,6 +29,7 @@ _WHERE = {
     "load_grader": "waza.spec.graders",
     "load_spec": "waza.spec.load",
     "read_trace": "waza.traces._read",
+    "read_traces": "waza.traces._read",
     "record": "waza.recording",
     "run": "waza.runner.run",
     "CompositeGrader": "waza.graders._composite",

@@ -125,7 +125,7 @@ class Trace(_Record, frozen=True, kw_only=True):
                 )
         except (msgspec.ValidationError, TypeError):
             pass  # fields we do not know, another shape, or no trace at all
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise TraceError(f"not a trace: {error}") from None
         return cls._from_foreign(source)
 
@@ -134,7 +134,7 @@ class Trace(_Record, frozen=True, kw_only=True):
         """Read a trace that has fields we do not know, or evaldeck's shape."""
         try:
             tree = source if isinstance(source, dict) else msgspec.json.decode(source)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise TraceError(f"not a trace: {error}") from None
         if not isinstance(tree, dict):
             raise TraceError(f"not a trace: a JSON object is needed, found {type(tree).__name__}")
@@ -147,8 +147,8 @@ class Trace(_Record, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the trace as JSON-ready data, unknown fields included."""
-        tree = msgspec.to_builtins(msgspec.structs.replace(self, files=None))
-        return _without_extra(tree)  # type: ignore[no-any-return]
+        tree: dict[str, JSON] = msgspec.to_builtins(msgspec.structs.replace(self, files=None))
+        return _without_extra(tree)
 
     def to_json(self) -> str:
         """Return the trace as JSON text, unknown fields included."""
@@ -186,13 +186,16 @@ def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]
     return out | ({_EXTRA: extra} if extra else {})
 
 
-def _without_extra(tree: JSON) -> JSON:
-    if isinstance(tree, list):
-        return [_without_extra(item) for item in tree]
-    if isinstance(tree, dict):
-        extra = tree.get(_EXTRA, {})
-        return {key: _without_extra(value) for key, value in tree.items() if key != _EXTRA} | extra
-    return tree
+def _without_extra(tree: dict[str, JSON]) -> dict[str, JSON]:
+    """Return a record's data with the fields we do not know back in their places."""
+    extra: dict[str, JSON] = tree.get(_EXTRA, {})
+    out = {key: value for key, value in tree.items() if key != _EXTRA}
+    for key in _NESTED:
+        if isinstance(value := out.get(key), dict):
+            out[key] = _without_extra(value)
+        elif isinstance(value, list):
+            out[key] = [_without_extra(item) for item in value]
+    return out | extra
 
 
 def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
@@ -203,8 +206,8 @@ def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
     tokens = [step["tokens"] for step in models if isinstance(step.get("tokens"), dict)]
     usage: dict[str, JSON] = {"llm_calls": len(models)}
     if tokens:
-        usage["input_tokens"] = sum(int(item.get("prompt_tokens") or 0) for item in tokens)
-        usage["output_tokens"] = sum(int(item.get("completion_tokens") or 0) for item in tokens)
+        usage["input_tokens"] = sum(_count(item.get("prompt_tokens")) for item in tokens)
+        usage["output_tokens"] = sum(_count(item.get("completion_tokens")) for item in tokens)
     rest = {key: value for key, value in tree.items() if key not in ("steps", "output", "framework", "agent_name")}
     return rest | {
         "output": tree.get("output") or "",
@@ -222,6 +225,10 @@ def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
             for number, step in enumerate(calls, 1)
         ],
     }
+
+
+def _count(value: JSON) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 class Check(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -305,6 +312,8 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts: int = 1
     started_at: str = ""
     duration_ms: float = 0.0
+    fingerprint: str = ""
+    """What the result was made from: task, graders, engine. Results that no longer fit the run's spec do not count."""
     snapshot: str = ""
     """The workspace as the agent left it: a name under the run folder's `artifacts/`."""
 

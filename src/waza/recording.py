@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from functools import wraps
 from typing import Any, Literal, NamedTuple, ParamSpec, Self, TypeVar
@@ -75,8 +76,7 @@ class Recording:
             _OPEN.discard(self)
             self._seen = _seen(self._log)
         self._ended = time.perf_counter()
-        if self._token is not None:
-            _CURRENT.reset(self._token)
+        _back(_CURRENT, self._token)
         if error is not None:
             self.status, self.error = "error", f"{type(error).__name__}: {error}"
         if self._unclaimed:
@@ -148,8 +148,7 @@ class Call:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
-        if self._token is not None:
-            _WITHIN.reset(self._token)
+        _back(_WITHIN, self._token)
         self.duration_ms = (time.perf_counter() - self._started) * 1000
         self.result = _plain(self.result)
         self.error = None if error is None else f"{type(error).__name__}: {error}"
@@ -163,6 +162,13 @@ class Call:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         self.__exit__(kind, error, traceback)
+
+
+def _back(variable: ContextVar[Any], token: Token[Any] | None) -> None:
+    """Put a variable back; a block that ends in another context than it began in (a generator) leaves none behind."""
+    if token is not None:
+        with suppress(ValueError):
+            variable.reset(token)
 
 
 def _claimed() -> list[Recording]:

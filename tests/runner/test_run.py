@@ -8,7 +8,7 @@ import time
 import pytest
 
 import waza
-from waza.runner.run import runs_folder
+from waza.runner.order import runs_folder
 from waza.spec.load import load_spec
 
 GRADERS = "graders: [{type: text, name: says_yes, config: {contains: ['yes']}}]\n"

@@ -10,7 +10,7 @@ import click
 from waza.cli._progress import progress_for
 from waza.cli._report import report
 from waza.cli._runs import the_run
-from waza.cli._screen import console
+from waza.cli._screen import console, remark
 from waza.errors import UsageError
 from waza.spec.load import load_spec
 from waza.spec.suite import EvalSpec
@@ -44,6 +44,9 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
         raise UsageError("name one run at a time")
     folder = the_run(sources[0])
     stored, spec = _suite_of(folder, suite, options["allow_local_code"])
+    known = {task.id for task in spec.tasks}
+    if gone := sorted({result.task_id for result in stored.results} - known):
+        remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
     spec = _selected(spec, tasks)
     return _grade(spec, list(from_run(folder, spec)), folder, stored.engine, stored.model, options)
 
@@ -64,7 +67,7 @@ def _grade(
     spec: EvalSpec, recorded: list[Any], source: Path | None, engine: str, model: str, options: dict[str, Any]
 ) -> int:
     """Grade the traces into a run folder of their own and show it; return the exit code."""
-    from waza.runner.run import graded
+    from waza.runner.regrade import graded
 
     if not recorded:
         raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ import click
 from waza.cli._progress import progress_for
 from waza.cli._report import report
 from waza.cli._screen import console, remark, say, show_problems
-from waza.errors import EXIT_BUG, EXIT_PASSED, StoreError, UsageError
+from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.model import Run
 from waza.reports._text import plural
 from waza.reports.table import models_table
-from waza.results.store import find_run
+from waza.results.store import find_run, read_run
+from waza.runner.order import Order, order_for, runs_folder, stored_form
 from waza.runner.resume import newest, resume
-from waza.runner.run import Order, conduct, order_for, runs_folder, stored_form
+from waza.runner.run import conduct
 from waza.runner.suite import Listeners, Stop
 from waza.spec.load import load_spec
 from waza.spec.project import shown
@@ -65,7 +67,8 @@ def command(path: Path, **options: Any) -> int:
     Exit code 0: all passed; 1: something failed or a gate was missed; 2: the spec or the call is wrong;
     3: nothing failed, but something could not be decided; 130/143: interrupted, results so far are kept.
     """
-    spec = prepared(path, options)
+    whole = prepared(path, options)
+    spec = whole.select(options["tasks"], options["tags"]) if options["tasks"] or options["tags"] else whole
     if not options["quiet"] and not options["as_json"]:
         show_problems(problem for problem in spec.notes if problem.severity == "warning")
     for file in spec.local_code:
@@ -77,7 +80,7 @@ def command(path: Path, **options: Any) -> int:
         raise UsageError("each --model may be given once")
     codes, runs = [], []
     for model in options["models"] or (None,):
-        code, run = _one_model(spec, engine, model, options)
+        code, run = _one_model(spec, whole, engine, model, options)
         codes.append(code)
         runs.append(run)
         if code > EXIT_BUG:
@@ -90,8 +93,6 @@ def command(path: Path, **options: Any) -> int:
 def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     """Return the suite with what the command line changes in it."""
     spec = load_spec(path, update_snapshots=options["update_snapshots"], allow_local_code=options["allow_local_code"])
-    if options["tasks"] or options["tags"]:
-        spec = spec.select(options["tasks"], options["tags"])
     if options["fail_fast"]:
         spec = spec.with_config(fail_fast=True)
     if options["timeout"]:
@@ -115,7 +116,9 @@ def _dry_run(spec: EvalSpec, engine: str | None, trials: int | None) -> int:
     return EXIT_PASSED
 
 
-def _one_model(spec: EvalSpec, engine: str | None, model: str | None, options: dict[str, Any]) -> tuple[int, Run]:
+def _one_model(
+    spec: EvalSpec, whole: EvalSpec, engine: str | None, model: str | None, options: dict[str, Any]
+) -> tuple[int, Run]:
     """Run the suite with one model and show the result; return its exit code and the run."""
     order = order_for(
         spec,
@@ -126,47 +129,88 @@ def _one_model(spec: EvalSpec, engine: str | None, model: str | None, options: d
         keep_workspace=options["keep_workspace"],
         skip_graders=options["skip_graders"],
         max_cost_usd=options["max_cost"],
+        whole=whole,
+        selection={"names": [*options["tasks"]], "tags": [*options["tags"]]} if spec is not whole else {},
     )
-    order = _resumed(order, options)
-    total = sum(1 for _ in order.planned())
-    done = len(order.resume.done) if order.resume else 0
-    if order.resume and done >= total:
+    order = _resumed(order, engine, model, options)
+    planned = {(trial.task.id, trial.number) for trial in order.planned()}
+    done = planned & order.resume.done if order.resume else set()
+    if order.resume and planned <= done:
         remark(f"run {order.resume.run.id} is complete; nothing was run")
-    stop = Stop()
-    with progress_for(total, done, console(stderr=True), quiet=options["quiet"] or options["as_json"]) as progress:
-        listeners = Listeners(
-            on_start=progress.on_start, on_result=progress.on_result, on_remark=progress.on_remark, stop=stop
-        )
+    stop, trouble = Stop(), list[str]()
+    quiet = options["quiet"] or options["as_json"]
+    with progress_for(len(planned), len(done), console(stderr=True), quiet=quiet) as progress:
+        listeners = Listeners(progress.on_start, progress.on_result, progress.on_remark, stop, trouble)
         try:
             run = conduct(order, listeners)
         except StoreError as error:
             if "safe" in str(error):  # a disk that gave up in the middle, not a run that never began
-                progress.on_remark(f"go on with:  waza run {shown(spec.file)} --resume")
+                progress.on_remark(f"go on with:  {_again(spec, options)}")
             raise
     code = report(run, options, suffix=run.model if len(options["models"]) > 1 else "")
+    for sentence in trouble:
+        remark(sentence, "yellow")
     if stop.reason:
         remark(f"stopped: {stop.reason}; {plural(len(run.results), 'result')} kept", "yellow")
     if not run.complete:
-        remark(f"go on with:  waza run {shown(spec.file)} --resume {run.id}", "yellow")
-    return (128 + stop.signal if stop.signal else code), run
+        remark(f"go on with:  {_again(spec, options, run.id)}", "yellow")
+    if stop.signal:
+        return 128 + stop.signal, run
+    return (EXIT_UNDECIDED if trouble and code == EXIT_PASSED else code), run
 
 
-def _resumed(order: Order, options: dict[str, Any]) -> Order:
-    """Return the order with the stored run it is to go on with, if `--resume` asks for one and there is one."""
+def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
+    """Return the command that goes on with a run; what the run itself remembers is left out."""
+    words = ["waza", "run", shown(spec.file), "--resume", *([run] if run else [])]
+    for option in ("timeout", "replay", "max_cost"):
+        words += [f"--{option.replace('_', '-')}", str(options[option])] if options[option] else []
+    for flag in ("skip_graders", "update_snapshots", "allow_local_code"):
+        words += [f"--{flag.replace('_', '-')}"] if options[flag] else []
+    return shlex.join(words)
+
+
+def _resumed(order: Order, engine: str | None, model: str | None, options: dict[str, Any]) -> Order:
+    """Return the order with the stored run it is to go on with, if `--resume` asks for one and there is one.
+
+    Engine, model, trials and the choice of tasks are the stored run's, unless they are given again.
+    """
     if not options["resume"]:
         if options["rerun_changed"] or options["rerun_errors"]:
             raise UsageError("--rerun-changed and --rerun-errors go with --resume")
         return order
-    new = stored_form(order)
     parent = runs_folder(order.spec)
-    folder = newest(parent, new) if options["resume"] == "newest" else find_run(options["resume"], [parent])
+    if options["resume"] == "newest":
+        folder = newest(parent, str(stored_form(order).spec["file"]), model)
+    else:
+        folder = find_run(options["resume"], [parent])
     if folder is None:
         remark("no run of this suite yet; starting one")
         return order
-    found = resume(folder, new, rerun_changed=options["rerun_changed"], rerun_errors=options["rerun_errors"])
+    order = _as_stored(order, read_run(folder), engine, model, options)
+    found = resume(
+        folder,
+        stored_form(replace(order, spec=order.whole or order.spec)),
+        rerun_changed=options["rerun_changed"],
+        rerun_errors=options["rerun_errors"],
+        skip_graders=options["skip_graders"],
+    )
     if found.removed:
         remark(f"no longer in the suite, left out of the report: {', '.join(found.removed)}", "yellow")
     return replace(order, resume=found)
+
+
+def _as_stored(order: Order, run: Run, engine: str | None, model: str | None, options: dict[str, Any]) -> Order:
+    """Return the order with what the stored run was started with, where nothing else is asked for."""
+    selection = run.spec.get("selection") or {}
+    if selection and not order.selection:
+        whole = order.whole or order.spec
+        order = replace(order, spec=whole.select(selection["names"], selection["tags"]), selection=selection)
+    return replace(
+        order,
+        engine=engine or run.engine,
+        model=run.model if model is None else model,
+        trials=options["trials"] or run.spec["config"]["trials_per_task"],
+    )
 
 
 def _severity(code: int) -> int:

@@ -16,7 +16,7 @@ from waza.engines._function import find_function
 from waza.errors import UsageError
 from waza.evaldeck.config import EvaldeckConfig
 from waza.evaldeck.graders.base import BaseGrader, WazaGrader, graded, graded_async
-from waza.evaldeck.graders.code import CODE_GRADERS, TaskCompletedGrader
+from waza.evaldeck.graders.code import CODE_GRADERS, TaskCompletedGrader, views
 from waza.evaldeck.metrics import DEFAULT_METRICS, BaseMetric
 from waza.evaldeck.results import (
     EvaluationResult,
@@ -30,7 +30,7 @@ from waza.evaldeck.results import (
 )
 from waza.evaldeck.test_case import EvalCase, EvalSuite, Turn
 from waza.evaldeck.trace import Message, Trace, TraceStatus
-from waza.evaldeck.waiting import wait_for
+from waza.runner.waiting import wait_for
 from waza.sandbox.folders import SpecFolder
 from waza.spec.graders import load_expected
 
@@ -64,14 +64,17 @@ class Evaluator:
     def evaluate(self, trace: Trace, test_case: EvalCase) -> EvaluationResult:
         """Return the grades of a trace against the first turn of a case."""
         started = datetime.now()
-        grades = [graded(grader, trace, test_case) for grader in self._graders(test_case)]
+        graders = self._graders(test_case)
+        grades = [graded(grader, seen, test_case) for grader, seen in views(graders, trace)]
         return self._result(trace, test_case, grades or _ungraded(trace), started)
 
     async def evaluate_async(self, trace: Trace, test_case: EvalCase) -> EvaluationResult:
         """Return what `evaluate` returns; the graders work at the same time."""
         started = datetime.now()
-        asked = (graded_async(grader, trace, test_case) for grader in self._graders(test_case))
-        grades = list(await asyncio.gather(*asked))
+        graders = self._graders(test_case)
+        grades = await asyncio.gather(
+            *(graded_async(grader, seen, test_case) for grader, seen in views(graders, trace))
+        )
         return self._result(trace, test_case, grades or _ungraded(trace), started)
 
     def evaluate_suite(
@@ -203,7 +206,9 @@ class _Conversation:
         grades = [trouble] if trouble else []
         if trace is not None:
             graders = self.evaluator.graders or graders_of(turn)
-            grades += await asyncio.gather(*(graded_async(grader, trace, alone) for grader in graders))
+            grades += await asyncio.gather(
+                *(graded_async(grader, seen, alone) for grader, seen in views(graders, trace))
+            )
             grades = grades or _ungraded(trace)
             result.metrics = self.evaluator.measured(trace, alone)
             result.trace_id = trace.id

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny
 
-from waza.graders._base import Grader
-from waza.model import JSON, Check, Trace
+from waza.graders._base import Finding, Grader
+from waza.model import JSON, Check, Grade, GradeStatus, Trace
 
 
 class CompositeGrader(Grader):
@@ -24,17 +23,34 @@ class CompositeGrader(Grader):
     require_all: bool = True
     """Whether all must pass, or one is enough."""
 
-    def checks(self, trace: Trace) -> Iterator[Check]:
-        """Yield every check of every grader, or one check that any grader passed."""
-        grades = [grader.grade(trace) for grader in self.graders]
-        if self.require_all:
-            for grade in grades:
-                yield from grade.checks or [Check(None, f"{grade.name} decides", grade.feedback)]
-            return
-        statuses = {grade.status for grade in grades}
-        ok = True if "passed" in statuses else None if "error" in statuses else False
-        yield Check(ok, "one of the graders passes", "; ".join(f"{grade.name}: {grade.feedback}" for grade in grades))
+    @property
+    def waits(self) -> bool:  # type: ignore[override]
+        """Whether any of them waits for another process."""
+        return any(grader.waits for grader in self.graders)
+
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return what the grades come to: all of them, or the best one."""
+        grades = [grader.grade(trace, judge=judge) for grader in self.graders]
+        checks = [check for grade in grades for check in _told(grade)]
+        statuses = [grade.status for grade in grades]
+        feedback = "; ".join(grade.feedback for grade in grades if not grade.passed) or self.all_held
+        if not self.require_all:
+            status: GradeStatus = min(statuses, key=("passed", "error", "failed").index)
+            return Finding(status, float(status == "passed"), feedback, checks, self.details(trace, checks))
+        status = min(statuses, key=("failed", "error", "passed").index)
+        score = 0.0 if status == "error" else sum(check.ok is True for check in checks) / len(checks)
+        return Finding(status, score, feedback, checks, self.details(trace, checks))
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return what was combined."""
         return {"graders": [grader.name or grader.type_name() for grader in self.graders], "all": self.require_all}
+
+
+def _told(grade: Grade) -> list[Check]:
+    """Return a grade's checks, and one for the grade itself where they do not explain it."""
+    oks = [check.ok for check in grade.checks]
+    explained = {"passed": bool(oks) and all(oks), "failed": False in oks, "error": None in oks and False not in oks}
+    if explained[grade.status]:
+        return grade.checks
+    ok = {"passed": True, "failed": False, "error": None}[grade.status]
+    return [*grade.checks, Check(ok, f"{grade.name} passes", "" if ok else grade.feedback)]

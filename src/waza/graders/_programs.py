@@ -106,10 +106,7 @@ def run_over(
 
 def trouble(finished: Finished) -> str:
     """Return a sentence when the program came to no verdict: only the codes 0 to 125 are one."""
-    if finished.trouble or finished.exit_code is None:
-        return finished.trouble or "it has no exit code"
-    code = finished.exit_code
-    return f"it ended with code {code}, as a shell does for signal {code - 128}" if code > 125 else ""
+    return finished.trouble or ("it has no exit code" if finished.exit_code is None else "")
 
 
 def shown(text: str, limit: int = MAX_SHOWN_CHARS) -> str:

@@ -45,6 +45,7 @@ class CodeGrader(Grader):
     ```
     """
 
+    waits: ClassVar[bool] = True
     all_held: ClassVar[str] = "All assertions passed"
 
     language: Language = "python"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,8 @@ class MatchesGrader(Grader):
         pattern: 'Confirmation: [A-Z]{3}\d{6}'
     ```
     """
+
+    waits: ClassVar[bool] = True
 
     pattern: PythonPattern
     """A pattern for Python's `re`; it runs under a time limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from waza.model import Run
@@ -34,7 +35,8 @@ def _sentences(summary: Summary, tasks: list[TaskSummary], run: Run) -> Iterator
         yield f"{plural(len(flaky), 'task')} sometimes passed and sometimes failed ({some}): look there first."
     elif worst:
         task = min(worst, key=lambda task: task.score.weighted or 0.0)
-        yield f"Start with '{task.id}', the failed task with the lowest score: waza show {run.id} --task {task.id}."
+        command = shlex.join(["waza", "show", run.id, "--task", task.id])
+        yield f"Start with '{task.id}', the failed task with the lowest score: {command}"
 
 
 def _verdict(summary: Summary) -> str:

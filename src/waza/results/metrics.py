@@ -70,7 +70,7 @@ def _measure(
     if name == "behavior_quality":
         return _of_checks(name, _behavior_checks(run, tasks)), ""
     if name == "efficiency":
-        limits = [check for check in _behavior_checks(run, tasks) if check is None or check.claim.startswith(_LIMIT)]
+        limits = [check for check in _behavior_checks(run, tasks) if check is None or _LIMIT in check.claim]
         return _of_checks(name, limits), ""
     if name in _grader_names(run):
         return _of_grader(name, name, run, tasks), ""

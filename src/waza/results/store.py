@@ -65,7 +65,12 @@ def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
     if not (folder / JOURNAL).exists():
         return run, [f"{folder}: has no {JOURNAL}: the run ended before it began"]
     records, warnings = read_journal(folder / JOURNAL)
-    latest = {(record.task_id, record.trial): record for record in records if isinstance(record, Result)}
+    fits: dict[str, str] = run.spec.get("fingerprints") or {}
+    latest = {
+        (record.task_id, record.trial): record
+        for record in records
+        if isinstance(record, Result) and record.fingerprint in ("", fits.get(record.task_id, record.fingerprint))
+    }
     results, removed = _in_order(run, latest.values())
     if removed:
         warnings.append(f"{folder}: results of {removed} trials of tasks that are not in the spec are left out")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from pathlib import Path
 
 from waza.errors import EngineError
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.process import base_environment, run_process
+from waza.spec.hooks import where_and_what
 from waza.spec.shapes import HookShape
 
 TIMEOUT_S = 600
@@ -31,11 +30,10 @@ async def run_hooks(hooks: list[HookShape], folder: SpecFolder, environment: Map
 async def _run_hook(hook: HookShape, folder: SpecFolder, environment: Mapping[str, str]) -> str:
     """Run one command and return a sentence about its failure, or nothing."""
     try:
-        cwd = folder.find(hook.working_directory) if hook.working_directory else Path(folder.base)
-        argv = shlex.split(hook.command)
+        cwd, argv = where_and_what(hook, folder)
+        finished = await run_process(argv, cwd=cwd, env=base_environment(environment, home=None), timeout_s=TIMEOUT_S)
     except ValueError as error:
         return f"hook '{hook.command}': {error}"
-    finished = await run_process(argv, cwd=cwd, env=base_environment(environment, home=None), timeout_s=TIMEOUT_S)
     if finished.exit_code in hook.exit_codes:
         return ""
     fact = finished.trouble or f"exit code {finished.exit_code}"

@@ -54,6 +54,14 @@ class Keeper:
                         safe.set_exception(error)
                 continue
             for result, safe in batch:
-                self._on_result(result)
-                if not safe.done():
-                    safe.set_result(None)
+                self._tell(result, safe)
+
+    def _tell(self, result: Result, safe: asyncio.Future[None]) -> None:
+        try:
+            self._on_result(result)
+        except Exception as error:  # noqa: BLE001  it belongs to the trial whose result was told
+            if not safe.done():
+                safe.set_exception(error)
+        else:
+            if not safe.done():
+                safe.set_result(None)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from waza.errors import SpecError, TraceError, UsageError
 from waza.model import Files, Result, Run, Task, Trace
-from waza.results.store import read_run
+from waza.results.memory import rare_collections
+from waza.results.store import RunFolder, read_run
+from waza.runner.finish import finish
 from waza.runner.grading import grade_trace, status_of
+from waza.runner.order import Order, redactor_for, runs_folder, stored_form
 from waza.sandbox.snapshot import SnapshotFiles
 from waza.spec.suite import EvalSpec
 
@@ -106,6 +109,34 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+@rare_collections()
+def graded(
+    spec: EvalSpec,
+    recorded: Iterable[Recorded],
+    *,
+    source: Path | None,
+    engine: str,
+    model: str = "",
+    on_result: Callable[[Result], None] = lambda result: None,
+    on_remark: Callable[[str], None] = lambda text: None,
+) -> Run:
+    """Grade recorded trials into a run folder of their own and return it; `source` is the run they come from.
+
+    A task of the suite without a recorded trial counts as not run.
+    """
+    redactor, _ = redactor_for(spec)
+    blank = stored_form(Order(spec=spec, engine=engine, model=model), redactor)
+    blank.spec["graded_from"] = source.name if source else "traces"
+    with RunFolder.create(runs_folder(spec), blank) as folder:
+        if source:
+            take_over_artifacts(source / "artifacts", folder.artifacts)
+        for item in recorded:
+            result = redactor.tree(regrade(item, spec))
+            folder.append(result)
+            on_result(result)
+        return finish(folder, "", on_remark)
 
 
 def eval_of(run: Run, folder: Path) -> Path:

@@ -1,7 +1,8 @@
 """Going on with a stored run: what is done, what changed since, what is to be run again.
 
 Everything in a stored spec either affects results (then old results must not be mixed with new ones) or only pace and
-presentation; `PACE` and `AFFECTS` name every setting of a suite, and a test fails when one is in neither.
+presentation; `PACE` and `AFFECTS` name every setting of a suite, and a test fails when one is in neither. Each result
+carries the fingerprint of what it was made from, so that a result that no longer fits is never counted.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from waza.errors import UsageError
+from waza.errors import UsageError, WazaError
 from waza.model import JSON, Run
-from waza.results.store import newest_run, read_run
+from waza.results.folder import read_run_json
+from waza.results.store import read_run, run_folders
+from waza.spec.suite import fingerprint
 
 PACE = {
     "parallel",
@@ -21,8 +24,6 @@ PACE = {
     "max_attempts",
     "group_by",
     "pass_rule",
-    "min_pass_rate",
-    "max_failures",
     "trials_per_task",
     "timeout_seconds",
 }
@@ -44,12 +45,16 @@ class Resumed(NamedTuple):
     """Tasks of the stored run that the suite no longer has."""
 
 
-def resume(folder: Path, new: Run, *, rerun_changed: bool = False, rerun_errors: bool = False) -> Resumed:
+def resume(
+    folder: Path, new: Run, *, rerun_changed: bool = False, rerun_errors: bool = False, skip_graders: bool = False
+) -> Resumed:
     """Return what is left to do of the run in `folder` for the suite as it is in `new`.
 
-    Raises UsageError that lists what changed when old results would not fit the suite any more.
+    Raises UsageError when it is another suite's run, or lists what changed when old results would not fit any more.
     """
     old = read_run(folder)
+    if old.spec.get("file") != new.spec["file"] or "graded_from" in old.spec:
+        raise UsageError(f"run {old.id} is not a run of this suite; `waza list runs` shows which there are")
     changed = dict(changes(old.spec, new.spec))
     if changed and not rerun_changed:
         listed = "; ".join(f"{task}: {', '.join(fields)}" for task, fields in list(changed.items())[:10])
@@ -62,30 +67,61 @@ def resume(folder: Path, new: Run, *, rerun_changed: bool = False, rerun_errors:
     done = frozenset(
         (result.task_id, result.trial)
         for result in old.results
-        if result.task_id not in changed and not (rerun_errors and result.trace.status == "error")
+        if result.task_id in kept
+        and result.task_id not in changed
+        and not (rerun_errors and result.trace.status == "error")
+        and (result.status != "skipped" or skip_graders)
     )
     removed = sorted({task["id"] for task in old.spec["tasks"]} - kept)
     return Resumed(folder, old, done, removed)
 
 
-def newest(runs: Path, new: Run) -> Path | None:
-    """Return the newest run of the same eval file and model, or None when there is none yet."""
-    return newest_run(runs, file=str(new.spec["file"]), model=new.model)
+def newest(runs: Path, file: str, model: str | None) -> Path | None:
+    """Return the newest run an agent made of that eval file (and model, if given), or None when there is none yet."""
+    for folder in run_folders(runs):
+        run = stored_head(folder)
+        if run is None or "graded_from" in run.spec or run.spec.get("file") != file:
+            continue
+        if model is None or run.model == model:
+            return folder
+    return None
+
+
+def stored_head(folder: Path) -> Run | None:
+    """Return what a run was made from, without its results; None when that cannot be read."""
+    try:
+        return read_run_json(folder)
+    except WazaError:
+        return None
+
+
+def fingerprints(spec: dict[str, JSON]) -> dict[str, str]:
+    """Return for each task what its results depend on, as a short name that changes with any of it."""
+    config = _affecting(spec["config"])
+    hooks = spec.get("hooks")
+    return {
+        task["id"]: fingerprint([_asked(task), spec["graders"].get(task["id"]), config, hooks])
+        for task in spec["tasks"]
+    }
 
 
 def changes(old: dict[str, JSON], new: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
     """Yield each task that both suites have and whose results would differ, with the fields that changed."""
     settings = [f"config.{key}" for key in _changed_keys(_affecting(old["config"]), _affecting(new["config"]))]
+    settings += ["hooks"] if old.get("hooks") != new.get("hooks") else []
     before = {task["id"]: task for task in old["tasks"]}
     for task in new["tasks"]:
         if (previous := before.get(task["id"])) is None:
             continue
-        fields = list(settings)
-        fields += [key for key in _changed_keys(previous, task) if key not in _READERS]
+        fields = settings + _changed_keys(_asked(previous), _asked(task))
         if old["graders"].get(task["id"]) != new["graders"].get(task["id"]):
             fields.append("graders")
         if fields:
             yield task["id"], fields
+
+
+def _asked(task: dict[str, JSON]) -> dict[str, JSON]:
+    return {key: value for key, value in task.items() if key not in _READERS}
 
 
 def _affecting(config: dict[str, JSON]) -> dict[str, JSON]:

@@ -3,77 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import platform
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace as changed
 
-from waza import __version__
-from waza.errors import StoreError
 from waza.model import Result, Run, Trial
-from waza.reports.json import JsonReport
 from waza.results.memory import rare_collections
-from waza.results.redact import Redactor, secrets_in
-from waza.results.store import RunFolder, read_run
-from waza.results.summary import summarize
-from waza.results.tasks import summarize_tasks
-from waza.runner.plan import plan
-from waza.runner.regrade import Recorded, regrade, take_over_artifacts
-from waza.runner.resume import Resumed
+from waza.results.redact import Redactor
+from waza.results.store import RunFolder
+from waza.runner.finish import finish
+from waza.runner.order import Order, order_for, redactor_for, runs_folder, stored_form
 from waza.runner.signals import ends_cleanly
-from waza.runner.suite import Listeners, Stop, run_suite
+from waza.runner.suite import Listeners, run_suite
 from waza.runner.trial import Setting
+from waza.runner.waiting import wait_for
 from waza.sandbox.room import remove_rooms, rooms_for
 from waza.spec.load import load_spec
-from waza.spec.suite import EvalSpec, fingerprint
-
-RESULTS = "results.json"
-
-
-@dataclass(frozen=True)
-class Order:
-    """What is to be run and how; only `spec` and `engine` change results, the rest is pace and place."""
-
-    spec: EvalSpec
-    engine: str
-    model: str = ""
-    trials: int = 1
-    workers: int | None = None
-    runs: Path | None = None
-    """Where the run folder is made; the suite's own place if None."""
-    keep_workspace: bool = False
-    skip_graders: bool = False
-    max_cost_usd: float | None = None
-    """Start no further trial once this much is spent."""
-    resume: Resumed | None = None
-    """A stored run to go on with."""
-
-    def planned(self) -> Iterator[Trial]:
-        """Yield every trial of the order."""
-        return plan(self.spec, trials=self.trials, model=self.model)
-
-
-class Purse:
-    """What a run has cost so far."""
-
-    def __init__(self, limit: float | None, earlier: Iterable[Result] = ()) -> None:
-        self.limit = float("inf") if limit is None else limit
-        self.spent = sum(_cost(result) for result in earlier)
-
-    def spend(self, result: Result) -> bool:
-        """Count a result's cost and say whether the limit is reached."""
-        self.spent += _cost(result)
-        return self.spent >= self.limit
-
-
-def _cost(result: Result) -> float:
-    usage = result.trace.usage
-    return float(usage.cost_usd or 0) if usage else 0.0
+from waza.spec.suite import EvalSpec
 
 
 def run(
@@ -102,32 +50,22 @@ def run(
     return conduct(order, Listeners(on_result=on_result))
 
 
-def order_for(
-    spec: EvalSpec,
-    *,
-    engine: str | None = None,
-    model: str | None = None,
-    trials: int | None = None,
-    workers: int | None = None,
-    **how: Any,
-) -> Order:
-    """Return the order for a suite: what is given wins over what the suite and the project say."""
-    chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
-    return Order(
-        spec=spec,
-        engine=chosen,
-        model=spec.config.model if model is None else model,
-        trials=trials or spec.config.trials_per_task,
-        workers=workers,
-        **how,
-    )
+class Purse:
+    """What a run has cost so far."""
+
+    def __init__(self, limit: float | None, earlier: Iterable[Result] = ()) -> None:
+        self.limit = float("inf") if limit is None else limit
+        self.spent = sum(_cost(result) for result in earlier)
+
+    def spend(self, result: Result) -> bool:
+        """Count a result's cost and say whether the limit is reached."""
+        self.spent += _cost(result)
+        return self.spent >= self.limit
 
 
-def runs_folder(spec: EvalSpec) -> Path:
-    """Return where a suite's run folders stand: the project's `paths.results`, else `runs` beside the eval file."""
-    if spec.project.paths.results:
-        return spec.folder.root / spec.project.paths.results
-    return spec.folder.base / "runs"
+def _cost(result: Result) -> float:
+    usage = result.trace.usage
+    return max(0.0, float(usage.cost_usd or 0)) if usage else 0.0
 
 
 @rare_collections()
@@ -149,9 +87,9 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             max_attempts=spec.config.max_attempts,
             clean=redactor.raw if redactor else None,
             rooms=rooms_for(folder.path.name),
+            fingerprints=folder.run.spec.get("fingerprints", {}),
             on_remark=listeners.on_remark,
         )
-
         purse = Purse(order.max_cost_usd, order.resume.run.results if order.resume else ())
 
         def store(*results: Result) -> None:
@@ -166,10 +104,10 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         heard = replace(listeners, on_result=on_result, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
         try:
             if trials:
-                asyncio.run(_until_done_or_stopped(spec, iter(trials), setting, heard, store, order.workers))
+                wait_for(_until_done_or_stopped(spec, iter(trials), setting, heard, store, order.workers))
         finally:
             _leave(setting, listeners.on_remark)
-        return _finish(folder, len(trials) + len(done), listeners.stop, listeners.on_remark)
+        return finish(folder, listeners.stop.reason, listeners.on_remark)
 
 
 def _leave(setting: Setting, on_remark: Callable[[str], None]) -> None:
@@ -180,16 +118,6 @@ def _leave(setting: Setting, on_remark: Callable[[str], None]) -> None:
         on_remark(f"workspaces are kept in {setting.rooms}")
     else:
         remove_rooms(setting.rooms)
-
-
-def redactor_for(spec: EvalSpec) -> tuple[Redactor, list[str]]:
-    """Return what keeps secrets out of results: waza's own variables, the suite's and the tasks'."""
-    declared = spec.engine_options.get("pass_environment") or []
-    environment = dict(os.environ) | (spec.engine_options.get("environment") or {})
-    for task in spec.tasks:
-        environment |= task.environment
-    secrets, warnings = secrets_in(environment, declared)
-    return Redactor(secrets), warnings
 
 
 def _folder(order: Order, redactor: Redactor) -> RunFolder:
@@ -225,74 +153,3 @@ async def _until_done_or_stopped(
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
     return _cause(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-def _finish(folder: RunFolder, planned: int, stop: Stop, on_remark: Callable[[str], None]) -> Run:
-    """Write down how the run ended and everything made from it; return it as it can be read again."""
-    made = read_run(folder.path)
-    complete = len(_done(made)) >= planned
-    made = changed(made, complete=complete)
-    tasks = summarize_tasks(made)
-    summary = summarize(made, tasks=tasks)
-    try:
-        folder.finish(summary, complete=complete, reason=stop.reason)
-        folder.write(RESULTS, JsonReport().text(made, tasks, summary))
-    except StoreError as error:
-        on_remark(f"{error}; every result is safe in the journal, and `waza show` reads it")
-    return made
-
-
-@rare_collections()
-def graded(
-    spec: EvalSpec,
-    recorded: Iterable[Recorded],
-    *,
-    source: Path | None,
-    engine: str,
-    model: str = "",
-    on_result: Callable[[Result], None] = lambda result: None,
-    on_remark: Callable[[str], None] = lambda text: None,
-) -> Run:
-    """Grade recorded trials into a run folder of their own and return it; `source` is the run they come from."""
-    recorded = list(recorded)
-    kept = [task for task in spec.tasks if task.id in {item.task_id for item in recorded}]
-    trials = max(item.trial for item in recorded)
-    order = Order(spec=replace(spec, tasks=kept), engine=engine, model=model, trials=trials)
-    blank = blank_run(order)
-    blank.spec["graded_from"] = source.name if source else "traces"
-    with RunFolder.create(runs_folder(spec), blank) as folder:
-        if source:
-            take_over_artifacts(source / "artifacts", folder.artifacts)
-        for item in recorded:
-            result = regrade(item, spec)
-            folder.append(result)
-            on_result(result)
-        return _finish(folder, len(recorded), Stop(), on_remark)
-
-
-def _done(run: Run) -> frozenset[tuple[str, int]]:
-    return frozenset((result.task_id, result.trial) for result in run.results)
-
-
-def stored_form(order: Order, redactor: Redactor | None = None) -> Run:
-    """Return the run before anything happened, as it is written down: without secrets."""
-    return (redactor or redactor_for(order.spec)[0]).tree(blank_run(order))
-
-
-def blank_run(order: Order) -> Run:
-    """Return the run before anything happened."""
-    spec = order.spec
-    parent = order.runs or runs_folder(spec)
-    data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
-    data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
-    return Run(
-        id="",
-        name=spec.name,
-        started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        engine=order.engine,
-        model=order.model,
-        skill=spec.skill,
-        spec=data,
-        fingerprint=fingerprint(data),
-        versions={"waza": __version__, "python": platform.python_version()},
-    )

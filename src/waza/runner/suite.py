@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace as changed
+
 from waza.errors import EngineError
 from waza.model import Result, Trial
 from waza.runner.hooks import run_hooks
@@ -35,6 +37,8 @@ class Listeners:
     on_result: Callable[[Result], None] = lambda result: None
     on_remark: Callable[[str], None] = lambda text: None
     stop: Stop = field(default_factory=Stop)
+    trouble: list[str] = field(default_factory=list)
+    """What went wrong beside the trials: nothing failed, but the run is not all right."""
 
 
 async def run_suite(
@@ -59,9 +63,20 @@ async def run_suite(
                 group.create_task(_worker(spec, trials, setting, keeper, listeners))
     finally:
         await keeper.close()
+        await _afterwards(spec, setting, listeners, environment)
+
+
+async def _afterwards(spec: EvalSpec, setting: Setting, listeners: Listeners, environment: dict[str, str]) -> None:
+    """Stop the engine and run the last hooks; what goes wrong there is told, and costs no result."""
+    try:
         await setting.engine.stop()
+    except Exception as error:  # noqa: BLE001  the results are there; only the engine's own clean-up failed
+        listeners.trouble.append(f"the engine did not stop: {type(error).__name__}: {error}")
+    try:
         for remark in await run_hooks(spec.hooks.after_run, spec.folder, environment):
             listeners.on_remark(remark)
+    except EngineError as error:
+        listeners.trouble.append(str(error))
 
 
 async def _worker(
@@ -93,5 +108,5 @@ async def _with_hooks(spec: EvalSpec, trial: Trial, setting: Setting, listeners:
         for remark in await run_hooks(spec.hooks.after_task, spec.folder, environment):
             listeners.on_remark(remark)
     except EngineError as error:
-        listeners.on_remark(str(error))
+        result = changed(result, status="error", reason=str(error))
     return result

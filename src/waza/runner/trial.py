@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from waza.errors import EngineError
 from waza.graders._base import Grader
 from waza.model import Files, Grade, Result, Trace, Trial
 from waza.runner.grading import grade_trace, status_of
+from waza.sandbox.beside import in_thread
 from waza.sandbox.room import NO_ROOM, make_room
 from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
@@ -24,6 +25,7 @@ from waza.sandbox.workspace import Workspace
 GRACE_S = 60
 """How long past a task's time an engine may need to end its agent before the runner stops waiting."""
 RETRY_DELAY_S = 1.0
+MAX_RETRY_DELAY_S = 60.0
 
 
 class Setting(NamedTuple):
@@ -38,6 +40,8 @@ class Setting(NamedTuple):
     max_attempts: int = 1
     clean: Clean | None = None
     """Takes secrets out of the files that are kept."""
+    fingerprints: Mapping[str, str] = {}
+    """By task id: what results of it are made from."""
     rooms: Path | None = None
     """The folder trials' rooms are made in; the system's folder for temporary files if None."""
     on_remark: Callable[[str], None] = lambda text: None
@@ -52,7 +56,7 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
             return failed_trial(trial, setting, str(error))
         if result.trace.status != "error" or attempt == setting.max_attempts:
             return result
-        await asyncio.sleep(RETRY_DELAY_S * 2 ** (attempt - 1))
+        await asyncio.sleep(min(RETRY_DELAY_S * 2 ** (attempt - 1), MAX_RETRY_DELAY_S))
     raise AssertionError("max_attempts is at least 1")
 
 
@@ -76,6 +80,7 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Res
         started_at=started_at,
         duration_ms=(time.perf_counter() - started) * 1000,
         snapshot=snapshot,
+        fingerprint=setting.fingerprints.get(trial.task.id, ""),
     )
 
 
@@ -103,7 +108,7 @@ async def _grade(trace: Trace, graders: list[Grader], files: Files | None, setti
     if trace.status == "error" or setting.skip_graders:
         return []
     if any(grader.waits for grader in graders):
-        return await asyncio.to_thread(grade_trace, trace, graders, files)
+        return await in_thread(lambda: grade_trace(trace, graders, files))
     return grade_trace(trace, graders, files)
 
 
@@ -111,14 +116,16 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
     """Return what the agent did; an agent that could not run gives a trace with status `error`."""
     started = time.perf_counter()
     turns = 1 + len(trial.task.follow_up_prompts)
+    limit = asyncio.timeout(trial.task.timeout_s * turns + GRACE_S)
     try:
-        async with asyncio.timeout(trial.task.timeout_s * turns + GRACE_S):
+        async with limit:
             trace = await setting.engine.run(trial, room)
     except EngineError as error:
         trace = Trace(input=trial.task.prompt, output="", status="error", error=str(error))
-    except TimeoutError:
-        trace = Trace(input=trial.task.prompt, output="", status="timeout", error="the engine did not come back")
     except Exception as error:  # noqa: BLE001  an engine that breaks must not end the run
+        late = "the engine did not come back"
+        if isinstance(error, TimeoutError) and limit.expired():
+            return Trace(input=trial.task.prompt, output="", status="timeout", error=late, engine=setting.engine_name)
         fact = f"the engine broke: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
     changes: dict[str, object] = {}
@@ -139,5 +146,11 @@ def failed_trial(trial: Trial, setting: Setting, reason: str) -> Result:
     """Return the result of a trial whose agent never started."""
     trace = Trace(input=trial.task.prompt, output="", status="error", error=reason, engine=setting.engine_name)
     return Result(
-        task_id=trial.task.id, trial=trial.number, status="error", reason=reason, trace=trace, started_at=_now()
+        task_id=trial.task.id,
+        trial=trial.number,
+        status="error",
+        reason=reason,
+        trace=trace,
+        started_at=_now(),
+        fingerprint=setting.fingerprints.get(trial.task.id, ""),
     )

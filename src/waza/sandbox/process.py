@@ -82,6 +82,8 @@ class Finished(Struct, frozen=True):
             return "it ended with code 126: a command was found but cannot be executed"
         if self.exit_code == 127:
             return "it ended with code 127: a command was not found"
+        if self.exit_code is not None and self.exit_code > 125:
+            return f"it ended with code {self.exit_code}: a program it started was ended by a signal, or could not run"
         return ""
 
 

@@ -51,7 +51,12 @@ def make_room(task: Task, *, keep: bool = False, parent: str | Path | None = Non
 
     Raises EngineError when the task's input files cannot be laid out.
     """
-    place = Path(tempfile.mkdtemp(prefix="waza-", dir=parent)).resolve()
+    try:
+        if parent is not None:
+            Path(parent).mkdir(0o700, exist_ok=True)  # an agent may have removed it
+        place = Path(tempfile.mkdtemp(prefix="waza-", dir=parent)).resolve()
+    except OSError as error:
+        raise EngineError(f"no folder can be made for the trial: {error.strerror}") from None
     try:
         yield _furnished(task, place)
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from waza.errors import StoreError
+from waza.errors import EngineError, StoreError
 from waza.sandbox import tree
 from waza.sandbox.folders import inner_path
 from waza.sandbox.objects import keep_bytes, keep_file, read_chunks, read_object
@@ -67,16 +68,21 @@ def take(workspace: Path, store: Path, clean: Clean | None = None) -> str:
     A workspace that the agent removed, or put something else in place of, counts as empty. Raises StoreError.
     """
     try:
-        with tree.opened(workspace) as root:
-            entries = list(tree.walk(root, MAX_ENTRIES))
-            if not entries:
-                return EMPTY
-            taking = _Taking(workspace, root, store, clean)
-            items = sorted(map(taking.item, entries[:MAX_ENTRIES]), key=lambda item: item.path)
+        root = os.open(workspace, tree.OPEN_FOLDER)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return EMPTY
-        raise StoreError(f"the workspace cannot be copied: {error.strerror}") from error
+        raise EngineError(f"the workspace cannot be read: {error.strerror}") from error
+    try:
+        entries = list(tree.walk(root, MAX_ENTRIES))
+        if not entries:
+            return EMPTY
+        taking = _Taking(workspace, root, store, clean)
+        items = sorted(map(taking.item, entries[:MAX_ENTRIES]), key=lambda item: item.path)
+    except OSError as error:
+        raise EngineError(f"the workspace changed while it was copied: {error.strerror}") from error
+    finally:
+        os.close(root)
     more = f"the workspace holds more than {MAX_ENTRIES} files and folders" if len(entries) > MAX_ENTRIES else ""
     manifest = msgspec.to_builtins(Manifest(items=items, left_out=more))
     return keep_bytes(json.dumps(manifest, separators=(",", ":")).encode(), store)

@@ -77,7 +77,7 @@ def _cell(key: str, cell: str) -> Any:
     if cell[:1] in "[{" or last in _TYPED:
         try:
             return json.loads(cell)
-        except ValueError:
+        except (ValueError, RecursionError):
             return cell
     return [cell] if last in _LISTS else cell
 
@@ -87,12 +87,20 @@ def _jsonl(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
             raise SpecError(Problem(f"not JSON: {error}", shown, number, 1)) from None
         if not isinstance(record, dict):
             raise SpecError(Problem("each line is a JSON object", shown, number, 1))
         yield number, record
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose keys are all different."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
 
 
 def _row(record: dict[str, Any], number: int, line: int, shown: str) -> Row:
@@ -102,7 +110,10 @@ def _row(record: dict[str, Any], number: int, line: int, shown: str) -> Row:
     for key, value in record.items():
         head = key.split(".")[0]
         if head in keys_of(TaskShape) or key in _INPUTS:
-            _put(tree, key.split(".") if head in keys_of(TaskShape) else ["inputs", key], value)
+            try:
+                _put(tree, key.split(".") if head in keys_of(TaskShape) else ["inputs", key], value)
+            except ValueError as error:
+                raise SpecError(place.problem(str(error))) from None
         elif isinstance(value, str | int | float):
             values[key] = str(value)
         else:
@@ -132,10 +143,11 @@ def _hint(key: str) -> str:
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
     for step in path[:-1]:
-        inner = tree.setdefault(step, {})
-        if not isinstance(inner, dict):
-            return
-        tree = inner
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            raise ValueError(f"'{'.'.join(path)}' and '{step}' are both given")
+    if path[-1] in tree:
+        raise ValueError(f"'{'.'.join(path)}' is given twice")
     tree[path[-1]] = value
 
 

@@ -117,6 +117,7 @@ def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSp
     problems += _agent_problems(shape.agent, place.at("agent"))
     cases = list(_cases(shape, folder, place, problems))
     spec = _spec(file, shape, folder, project, place, cases, problems)
+    problems += [place.problem(f"runs code of this project: {path}", "note") for path in spec.local_code]
     spec.notes.extend(problem for problem in problems if problem.severity != "error")
     return spec, problems
 

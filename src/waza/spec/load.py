@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from waza.engines._base import ENGINES
 from waza.errors import Problem, SpecError, did_you_mean
@@ -16,6 +16,7 @@ from waza.spec.advice import ORIGINAL_ENGINES, advise
 from waza.spec.evaldeck_suite import FILES as EVALDECK
 from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
+from waza.spec.hooks import check_hooks
 from waza.spec.places import Place, keys_of, parse, unknown_key
 from waza.spec.project import read_project, shown
 from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
@@ -86,8 +87,10 @@ def read_spec(
     problems += [place.at(key).problem(NOT_YET[key]) for key in NOT_YET if isinstance(data, dict) and key in data]
     config, engine_options, wrong = _config(data, place, project)
     problems += wrong
-    if shape is None or config is None:
-        return None, _by_place(problems + _graders_only(data, place, folder))
+    if not isinstance(data, dict):
+        return None, _by_place(problems)
+    shape, config = shape or _readable(data), config or ConfigShape()  # so that mistakes further down are told too
+    problems += check_hooks(shape.hooks, place, folder)
     graders, wrong = _suite_graders(shape.graders, place, folder, forced)
     problems += wrong
     suite = Suite(shape, config, place, folder, graders, forced or {})
@@ -114,6 +117,18 @@ def read_spec(
     advice = advise(spec, shape)
     spec.notes.extend(problem for problem in advice if problem.severity != "error")
     return spec, _by_place(problems + advice)
+
+
+def _readable(data: dict[str, Any]) -> EvalShape:
+    """Return the keys of a broken eval file that make sense by themselves."""
+    good = {}
+    for key, value in data.items():
+        try:
+            EvalShape.model_validate({key: value})
+        except ValidationError:
+            continue
+        good[key] = value
+    return EvalShape.model_validate(good)
 
 
 def _by_place(problems: list[Problem]) -> list[Problem]:
@@ -180,9 +195,3 @@ def _suite_graders(
         if grader:
             graders.append(grader)
     return graders, problems
-
-
-def _graders_only(data: Any, place: Place, folder: SpecFolder) -> list[Problem]:
-    """Return the mistakes in the graders of a file whose other keys are wrong, so that all are told at once."""
-    entries = data.get("graders") if isinstance(data, dict) else None
-    return _suite_graders(entries, place, folder, None)[1] if isinstance(entries, list) else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from waza.errors import Problem, SpecError
-from waza.sandbox.folders import project_root
+from waza.sandbox.folders import SpecFolder, inner_path, project_root
 from waza.spec.places import Place, parse
 from waza.spec.shapes import ProjectShape
 from waza.spec.yaml12 import read_yaml
@@ -25,7 +25,15 @@ def read_project(start: Path) -> tuple[ProjectShape, list[Problem]]:
         return ProjectShape(), error.problems
     if data is None:
         return ProjectShape(), []
-    project, problems = parse(ProjectShape, data, Place(shown(file), data))
+    place = Place(shown(file), data)
+    project, problems = parse(ProjectShape, data, place)
+    if project and project.paths.results is not None:
+        try:
+            inner_path(project.paths.results)
+            SpecFolder(file.parent, file.parent).place(project.paths.results)
+        except ValueError as error:
+            problems.append(place.at("paths", "results").problem(str(error).replace("workspace", "project")))
+            project = None
     return project or ProjectShape(), problems
 
 

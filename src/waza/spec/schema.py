@@ -89,7 +89,10 @@ def _grader(definitions: dict[str, Any]) -> dict[str, Any]:
                 {"properties": {"config": {"required": required}}, "required": ["config"]},
             ]
         branches.append({"if": {"properties": {"type": {"const": name}}}, "then": then})
-    kinds = [{"const": name, "description": grader_page(name).summary} for name in GRADERS.names()]
+    kinds: list[dict[str, str]] = [
+        {"const": name, "description": grader_page(name).summary} for name in GRADERS.names()
+    ]
+    kinds.append({"pattern": r"\.py(:\w+)?$", "description": "A Python file of the project, and the grader in it."})
     return {
         "type": "object",
         "required": ["type"],

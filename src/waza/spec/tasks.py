@@ -118,7 +118,7 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
         return
     try:
         files = sorted(path for path in folder.base.glob(pattern) if path.is_file())
-    except (OSError, ValueError, NotImplementedError) as error:
+    except (OSError, ValueError, IndexError, NotImplementedError) as error:
         problems.append(place.problem(f"'{pattern[:60]}' cannot be looked up: {error.args[-1]}"))
         return
     if not files:
@@ -128,6 +128,9 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
         return
     for file in files:
         name = shown(file)
+        if not file.resolve().is_relative_to(folder.root):
+            problems.append(place.problem(f"'{name}' is a link that leaves the project's folder"))
+            continue
         try:
             data = read_yaml(file.read_bytes(), name)
         except SpecError as error:
@@ -263,7 +266,7 @@ def _task_graders(data: dict[str, Any], place: Place, suite: Suite, task: str) -
             if isinstance(entry, str):
                 chooses = True
                 if entry in by_name:
-                    named.append(by_name[entry])
+                    named += [grader for grader in suite.graders if grader.name == entry]
                 else:
                     problems.append(here.problem(f"unknown grader '{entry}'; {did_you_mean(entry, list(by_name))}"))
             else:
@@ -311,9 +314,8 @@ def _filled(text: str, values: dict[str, str], place: Place, problems: list[Prob
 def _files(shape: TaskShape, found: Found, suite: Suite, problems: list[Problem]) -> list[InputFile]:
     """Return what is laid into the workspace, each fixture found now."""
     files: list[InputFile] = []
-    root = suite.folder.base / "fixtures"
     try:
-        root = suite.folder.find(shape.context_dir) if shape.context_dir else root
+        root = suite.folder.find(shape.context_dir) if shape.context_dir else suite.folder.place("fixtures")
     except ValueError as error:
         problems.append(found.place.at("context_dir").problem(str(error)))
         return files
@@ -351,9 +353,7 @@ def _context_fixture(value: Any, found: Found, folder: SpecFolder, problems: lis
     except ValueError as error:
         problems.append(here.problem(str(error)))
         return []
-    if source.is_dir():
-        return [InputFile(path=child.name, source=str(child)) for child in sorted(source.iterdir())]
-    return [InputFile(path=source.name, source=str(source))]
+    return [InputFile(path="." if source.is_dir() else source.name, source=str(source))]
 
 
 def _workdir(path: str, place: Place, problems: list[Problem]) -> str:

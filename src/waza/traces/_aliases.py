@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from waza.model import JSON, ToolEvent, Trace
 
@@ -144,15 +144,6 @@ _CHANGES = {"add": "write", "update": "edit", "delete": "edit"}
 _MCP_MARKS = ("mcp__", "mcp:", "mcp_")
 
 
-class AsWritten(NamedTuple):
-    """Tool names on both sides in the author's words."""
-
-    declared: list[str]
-    """The names that were declared; two names of one tool are both the first of them."""
-    called: list[str]
-    """The name of each call: as declared where it is the same tool, else as it was seen."""
-
-
 class Dialect:
     """How one agent program names its tools and their arguments."""
 
@@ -176,32 +167,39 @@ class Dialect:
             return frozenset()
         return frozenset({kind} | (_patch_kinds(event.args) if kind == "patch" else set()))
 
-    def args(self, event: ToolEvent) -> JSON:
-        """Return a call's arguments, each also under the other names programs have for it."""
+    def args(self, event: ToolEvent, wanted: Iterable[str]) -> JSON:
+        """Return a call's arguments, with those that are wanted under a name that another program has for them."""
         args = event.args
         if not isinstance(args, dict) or event.tool_name not in self._kinds:
             return args
-        groups = [*ARGUMENTS, _SKILL_ARGUMENTS] if self._kinds[event.tool_name] == "skill" else ARGUMENTS
         known = {**_changed_path(args), **args}
-        more: dict[str, Any] = {}
-        for group in groups:
-            given = next((known[name] for name in group if name in known), None)
-            if given is not None:
-                more |= dict.fromkeys(group, given)
-        return {**more, **known}
+        groups = [*ARGUMENTS, _SKILL_ARGUMENTS] if self._kinds[event.tool_name] == "skill" else ARGUMENTS
+        more = {
+            name: known[other]
+            for name in wanted
+            if name not in known
+            for group in groups
+            if name in group
+            for other in group
+            if other in known
+        }
+        return {**args, **{name: known[name] for name in wanted if name in known}, **more}
 
-    def as_written(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> AsWritten:
-        """Return declared names and calls so that they can be compared letter for letter."""
-        words = list(declared)
-        first: dict[str, str] = {}
-        for word in words:
-            first[word] = next((other for other in first if _meant_by(other) & _meant_by(word)), word)
-        called = []
-        for event in events:
-            name = event.tool_name
-            meant = name if name in first else next((word for word in words if self.same(word, event)), name)
-            called.append(first.get(meant, meant))
-        return AsWritten([first[word] for word in words], called)
+    def as_written(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> list[str]:
+        """Return the name of each call: the declared one that means it, else the one that was seen."""
+        words = list(dict.fromkeys(declared))
+        return [
+            event.tool_name
+            if event.tool_name in words
+            else next((word for word in words if self.same(word, event)), event.tool_name)
+            for event in events
+        ]
+
+    def used(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> dict[str, None]:
+        """Return the names that were seen, and the declared ones that mean one of those calls."""
+        calls = list(events)
+        meant = [word for word in declared if any(self.same(word, event) for event in calls)]
+        return dict.fromkeys([*(event.tool_name for event in calls), *meant])
 
     def seen_as(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> dict[str, list[str]]:
         """Return for each declared name the other names its calls really had; names without any are left out."""

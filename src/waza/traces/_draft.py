@@ -5,15 +5,14 @@ Readers tell it what they find; turns, numbers, times and the final answer are w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
+from waza.traces._notes import Notes
 from waza.traces._pick import amount, count, written
 from waza.traces._skills import invocations
 
-MAX_NOTES = 20
 _ERROR_CHARS = 2_000
 
 
@@ -70,12 +69,11 @@ class Draft:
     """Skill use where the recording tells of it; else it is worked out from the calls."""
     outcome: dict[str, JSON] = field(default_factory=dict)
     extra: dict[str, JSON] = field(default_factory=dict)
-    sees_tools: bool = True
     answered: int = 0
     """How many model answers were seen, those of sub-agents included."""
     calls: list[Call] = field(default_factory=list)
     events: list[dict[str, JSON]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
     tokens: dict[str, int] = field(default_factory=dict)
     spent: dict[str, dict[str, JSON]] = field(default_factory=dict)
     """What single model answers consumed, by their id; added up where the recording tells no total."""
@@ -188,13 +186,10 @@ class Draft:
         """Take it that the agent did not come to its end, and why."""
         self.status, self.error = status, error[:_ERROR_CHARS] or None
 
-    def note(self, text: str) -> None:
-        """Say what is missing or was left out."""
-        self.notes.append(text)
-
     def trace(self) -> Trace:
         """Return the trace as far as it was read."""
         self._conclude()
+        notes = self.notes.take()
         tool_events = [self._event(number, call) for number, call in enumerate(self.calls, 1)]
         skills = invocations(self.engine, self.calls) if self.skills is None else self.skills
         return Trace(
@@ -208,26 +203,26 @@ class Draft:
             engine=self.engine,
             outcome=self.outcome,
             events=self.events,
-            tool_events=tool_events if self.sees_tools else None,
+            tool_events=tool_events,
             usage=self._usage(),
             skill_invocations=skills,
             available_skills=self.available_skills,
             steps=self.answered + len(self.calls),
-            extra=self.extra | ({"reading_notes": limited(self.notes)} if self.notes else {}),
+            extra=self.extra | ({"reading_notes": notes} if notes else {}),
         )
 
     def _conclude(self) -> None:
         lost = [call for call in self.calls if not call.is_settled]
         if lost:
             names = ", ".join(dict.fromkeys(call.name or "unnamed" for call in lost))
-            self.note(f"{len(lost)} of {len(self.calls)} tool calls have no result: {names}")
+            self.notes.add(f"{len(lost)} of {len(self.calls)} tool calls have no result: {names}")
         if self.ended is False:
             missing = f"the recording ends early: its {self.end_mark} is missing"
-            self.note(missing)
+            self.notes.add(missing)
             if self.status == "success":
                 self.fails(missing)
         elif self.ended is None and self.output is None and not self._is_final and self.status == "success":
-            self.note("the recording ends without a final answer")
+            self.notes.add("the recording ends without a final answer")
 
     def _final_text(self) -> str:
         if self.output is not None:
@@ -263,10 +258,3 @@ class Draft:
             error=call.error,
             extra=call.extra,
         )
-
-
-def limited(notes: Iterable[str]) -> list[Any]:
-    """Return notes, each once and not more than a person reads."""
-    found = list(dict.fromkeys(notes))
-    more = len(found) - MAX_NOTES
-    return [*found[:MAX_NOTES], f"and {more} more"] if more > 0 else found

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from waza.errors import TraceError
 from waza.model import JSON, Trace
 from waza.traces._archive import MAGIC, samples_in
-from waza.traces._draft import limited
 from waza.traces._reader import Item, Reader, reader_for, readers
 from waza.traces._source import (
     MAX_DOCUMENT_BYTES,
@@ -26,7 +25,7 @@ from waza.traces._source import (
     rest_of,
     whole,
 )
-from waza.traces.waza_trace import WazaTraceReader
+from waza.traces.waza_trace import WazaTraceReader, own_trace
 
 _SHOWN = 60
 
@@ -99,7 +98,7 @@ def _from_own(lines: Lines, label: str) -> Iterator[Found]:
     """Yield our own traces, one a line, with nothing done to them beside decoding."""
     for number, line in lines.raw():
         try:
-            trace = Trace.from_json(line)
+            trace = own_trace(line)
         except TraceError as error:
             raise TraceError(f"{label}:{number}: {error}") from None
         yield Found(WazaTraceReader.format, trace)
@@ -150,7 +149,7 @@ def _pump(values: Iterable[JSON], lines: Lines) -> Iterator[Found]:
                     yield from _given(reader, lines, is_last=False)
                 reader = reader_for(value)
             if reader is None:
-                lines.notes.append(f"an item of no known format is left out: {_shown(value)}")
+                lines.notes.add(f"an item of no known format is left out: {_shown(value)}")
             else:
                 _feed(reader, value, lines)
     if reader:
@@ -162,7 +161,7 @@ def _members(value: list[JSON], lines: Lines) -> Iterator[JSON]:
         if isinstance(member, dict) or (isinstance(member, list) and all(isinstance(item, dict) for item in member)):
             yield member
         else:
-            lines.notes.append("a member of a list is left out: it holds no JSON object")
+            lines.notes.add("a member of a list is left out: it holds no JSON object")
 
 
 def _feed(reader: Reader, item: Item, lines: Lines) -> None:
@@ -171,7 +170,7 @@ def _feed(reader: Reader, item: Item, lines: Lines) -> None:
     except TraceError:
         raise
     except Exception as error:  # noqa: BLE001  one item of an unheard-of shape must not end the reading
-        lines.notes.append(f"an item could not be read as {reader.format}: {type(error).__name__}: {_shown(item)}")
+        lines.notes.add(f"an item could not be read as {reader.format}: {type(error).__name__}: {_shown(item)}")
 
 
 def _given(reader: Reader, lines: Lines, *, is_last: bool = True) -> Iterator[Found]:
@@ -181,15 +180,15 @@ def _given(reader: Reader, lines: Lines, *, is_last: bool = True) -> Iterator[Fo
         yield Found(reader.format, trace)
     for trace in traces[-1:]:
         yield Found(reader.format, _noted(trace, reader, lines, is_last))
-        lines.notes.clear()
 
 
 def _noted(trace: Trace, reader: Reader, lines: Lines, is_last: bool) -> Trace:
-    if not lines.notes:
+    notes = lines.notes.take()
+    if not notes:
         return trace
     before = trace.extra.get("reading_notes")
-    notes = [*lines.notes, *(before if isinstance(before, list) else [])]
-    trace = replace(trace, extra=trace.extra | {"reading_notes": limited(notes)})
+    notes += before if isinstance(before, list) else []
+    trace = replace(trace, extra=trace.extra | {"reading_notes": notes})
     if is_last and lines.is_cut and not reader.ended and trace.status == "success":
         return replace(trace, status="error", error="the recording breaks off")
     return trace
@@ -198,7 +197,7 @@ def _noted(trace: Trace, reader: Reader, lines: Lines, is_last: bool) -> Trace:
 def _nothing(lines: Lines) -> str:
     known = ", ".join(sorted({kind.format for kind in readers()}))
     start = lines.first[:_SHOWN].decode("utf-8", "replace").strip()
-    return f"no recording of an agent is recognised in it: it starts with {start!r}; known: {known}"
+    return f"not a trace, nor a recording that is recognised: it starts with {start!r}; known: {known}"
 
 
 def _shown(item: Item) -> str:

@@ -13,6 +13,7 @@ from typing import IO
 from waza.errors import TraceError
 from waza.model import JSON
 from waza.traces._json import decode, mend
+from waza.traces._notes import Notes
 
 MAX_LINE_BYTES = 256 << 20
 MAX_DOCUMENT_BYTES = 1 << 30
@@ -30,7 +31,7 @@ class Lines:
     first: bytes
     number: int
     """The first line's number, from 1."""
-    notes: list[str] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
     """What was left out on the way."""
     is_cut: bool = False
     """Whether the last line, or the document, breaks off."""
@@ -52,12 +53,12 @@ class Lines:
             except ValueError as error:
                 self.is_cut = not line.endswith(b"\n")
                 fact = "breaks off" if self.is_cut else "is not JSON"
-                self.notes.append(f"line {number} {fact} and is left out: {error}")
+                self.notes.add(f"line {number} {fact} and is left out: {error}")
                 continue
             if isinstance(value, dict | list):
                 yield value
             elif value is not None:
-                self.notes.append(f"line {number} is left out: it holds no JSON object")
+                self.notes.add(f"line {number} is left out: it holds no JSON object")
 
 
 @contextmanager
@@ -123,7 +124,7 @@ def mended(lines: Lines, text: bytes) -> JSON:
     value = mend(text)
     if value is not None:
         lines.is_cut = True
-        lines.notes.append("the file breaks off: only what stands before is read")
+        lines.notes.add("the file breaks off: only what stands before is read")
     return value
 
 

@@ -22,10 +22,8 @@ class ClaudeAgentSdkReader(Reader):
         return item.get("cls") in _CLASSES
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first message of another session."""
-        known = self.draft.session_id
-        other = name(mapping(item.get("data")).get("session_id"))
-        return item.get("subtype") == "init" and None not in (known, other) and other != known
+        """Say whether this is the first message of another run."""
+        return item.get("subtype") == "init" and self.draft.ended is True
 
     def feed(self, item: Item) -> None:
         """Take one message."""

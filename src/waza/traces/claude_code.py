@@ -39,11 +39,10 @@ class ClaudeCodeReader(Reader):
                 return kind in _SESSION_KINDS and ("sessionId" in item or "messageId" in item)
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first event of another session."""
-        other = _session(item)
-        known = self.draft.session_id
-        is_start = item.get("subtype") == "init" or "sessionId" in item
-        return is_start and other is not None and known is not None and other != known
+        """Say whether this is the first event of another run, of the same session or not."""
+        if item.get("subtype") == "init":
+            return self.draft.ended is True or self.draft.session_id not in (None, _session(item))
+        return "sessionId" in item and self.draft.session_id not in (None, _session(item))
 
     def feed(self, item: Item) -> None:
         """Take one event."""

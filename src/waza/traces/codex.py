@@ -33,9 +33,8 @@ class CodexReader(Reader):
         )
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first event of another thread."""
-        known = self.draft.session_id
-        return item.get("type") == "thread.started" and known is not None and item.get("thread_id") != known
+        """Say whether this is the first event of another run, of the same thread or not."""
+        return item.get("type") == "thread.started" and self.draft.session_id is not None
 
     def feed(self, item: Item) -> None:
         """Take one event."""
@@ -52,8 +51,6 @@ class CodexReader(Reader):
             case "turn.failed":
                 draft.ended = True
                 draft.fails(text(mapping(item.get("error")).get("message")) or "the turn failed")
-            case "error":
-                draft.note(f"the agent says: {text(item.get('message'))}")
 
     def _takes_item(self, item: Item, *, is_over: bool) -> None:
         kind = item.get("type")

@@ -28,9 +28,8 @@ class QwenReader(Reader):
         )
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first event of another session."""
-        known = self.draft.session_id
-        return item.get("subtype") == "init" and known is not None and item.get("session_id") != known
+        """Say whether this is the first event of another run."""
+        return item.get("subtype") == "init" and self.draft.session_id is not None
 
     def feed(self, item: Item) -> None:
         """Take one event."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from waza.errors import TraceError
 from waza.model import Trace
 from waza.traces._reader import Item, Reader
 
@@ -27,8 +28,16 @@ class WazaTraceReader(Reader):
 
     def feed(self, item: Item) -> None:
         """Take the trace; raise TraceError when a field has the wrong type."""
-        self._traces = [Trace.from_json(item)]
+        self._traces = [own_trace(item)]
 
     def traces(self) -> list[Trace]:
         """Return the one trace."""
         return self._traces
+
+
+def own_trace(source: bytes | Item) -> Trace:
+    """Return a trace of ours or evaldeck's; raise TraceError when it is none, whatever is in it."""
+    try:
+        return Trace.from_json(source)
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise TraceError(f"not a trace: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -10,7 +11,7 @@ from waza.errors import SpecError
 from waza.evaldeck.graders.base import BaseGrader, WazaGrader
 from waza.evaldeck.results import GradeResult
 from waza.evaldeck.trace import as_waza
-from waza.graders._base import GRADERS
+from waza.graders._base import GRADERS, Grader
 from waza.model import Grade, Trace
 from waza.spec.graders import load_grader
 
@@ -48,7 +49,7 @@ class _CodeGrader(BaseGrader):
         if wanted is None:
             return GradeResult.passed_result(self.name, self.nothing)
         try:
-            grader = GRADERS.load(self.type)(**{self.option: wanted} | self.options())
+            grader = self._made(wanted)
         except ValidationError as error:
             return GradeResult.error_result(self.name, self.refused(error))
         seen = as_waza(trace)
@@ -59,6 +60,14 @@ class _CodeGrader(BaseGrader):
         if grade.passed:
             return GradeResult.passed_result(self.name, message)
         return GradeResult.failed_result(self.name, message, expected, actual, details=details)
+
+    def _made(self, wanted: Any) -> Grader:
+        """Return waza's grader for a value; the last one is kept, as most graders are used for many traces."""
+        options = {self.option: list(wanted) if isinstance(wanted, list) else wanted} | self.options()
+        kept: tuple[dict[str, Any], Grader] | None = getattr(self, "_kept", None)
+        if kept is None or kept[0] != options:
+            kept = self._kept = options, GRADERS.load(self.type)(**options)
+        return kept[1]
 
     async def grade_async(self, trace: Any, test_case: Any = None) -> GradeResult:
         """Return the verdict; it takes no time, so no thread is needed."""
@@ -378,6 +387,22 @@ CODE_GRADERS: list[type[_CodeGrader]] = [
 ]
 """In the order in which grades of one turn are given."""
 _BY_NAME = {cls.name: cls for cls in CODE_GRADERS}
+
+
+def views(graders: Iterable[BaseGrader], trace: Any) -> Iterator[tuple[BaseGrader, Any]]:
+    """Yield each grader with the trace as it wants it: one translation serves all that look at waza's shape."""
+    seen: Any = None
+    for grader in graders:
+        own = type(grader).grade
+        if own is not _CodeGrader.grade and own is not WazaGrader.grade:
+            yield grader, trace
+            continue
+        if seen is None:
+            try:
+                seen = as_waza(trace)
+            except Exception:  # noqa: BLE001  each grader tells for itself what is wrong with the trace
+                seen = trace
+        yield grader, seen
 
 
 def configured(type: str, params: dict[str, Any]) -> BaseGrader:

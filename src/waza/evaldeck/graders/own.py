@@ -10,7 +10,7 @@ from typing import Any
 
 from waza.evaldeck.graders.base import BaseGrader, graded, graded_async
 from waza.evaldeck.results import GradeResult, GradeStatus
-from waza.evaldeck.waiting import wait_for
+from waza.runner.waiting import wait_for
 
 
 class CustomGrader(BaseGrader):

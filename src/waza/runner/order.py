@@ -1,0 +1,120 @@
+"""What is to be run and how, and how that is written down."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from waza import __version__
+from waza.model import JSON, Run, Trial
+from waza.results.redact import Redactor, secrets_in
+from waza.runner.plan import plan
+from waza.runner.resume import Resumed, fingerprints
+from waza.spec.suite import EvalSpec, fingerprint
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be run and how."""
+
+    spec: EvalSpec
+    """The suite with the tasks to be run."""
+    engine: str
+    model: str = ""
+    trials: int = 1
+    workers: int | None = None
+    runs: Path | None = None
+    """Where the run folder is made; the suite's own place if None."""
+    keep_workspace: bool = False
+    skip_graders: bool = False
+    max_cost_usd: float | None = None
+    """Start no further trial once this much is spent."""
+    whole: EvalSpec | None = None
+    """The suite before tasks were selected, where some were."""
+    selection: dict[str, JSON] = field(default_factory=dict)
+    """How they were selected: `names` and `tags`."""
+    resume: Resumed | None = None
+    """A stored run to go on with."""
+
+    def planned(self) -> Iterator[Trial]:
+        """Yield every trial of the order."""
+        return plan(self.spec, trials=self.trials, model=self.model)
+
+    @property
+    def stored(self) -> EvalSpec:
+        """The suite as the run folder knows it: what is run now, and what a resumed run has of it already."""
+        if self.resume is None:
+            return self.spec
+        whole = self.whole or self.spec
+        ids = {task["id"] for task in self.resume.run.spec["tasks"]} | {task.id for task in self.spec.tasks}
+        return replace(whole, tasks=[task for task in whole.tasks if task.id in ids])
+
+
+def order_for(
+    spec: EvalSpec,
+    *,
+    engine: str | None = None,
+    model: str | None = None,
+    trials: int | None = None,
+    workers: int | None = None,
+    **how: Any,
+) -> Order:
+    """Return the order for a suite: what is given wins over what the suite and the project say."""
+    chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
+    return Order(
+        spec=spec,
+        engine=chosen,
+        model=spec.config.model if model is None else model,
+        trials=trials or spec.config.trials_per_task,
+        workers=workers,
+        **how,
+    )
+
+
+def runs_folder(spec: EvalSpec) -> Path:
+    """Return where a suite's run folders stand: the project's `paths.results`, else `runs` beside the eval file."""
+    if spec.project.paths.results:
+        return spec.folder.root / spec.project.paths.results
+    return spec.folder.base / "runs"
+
+
+def redactor_for(spec: EvalSpec) -> tuple[Redactor, list[str]]:
+    """Return what keeps secrets out of results: waza's own variables, the suite's and the tasks'."""
+    declared = spec.engine_options.get("pass_environment") or []
+    environment = dict(os.environ) | (spec.engine_options.get("environment") or {})
+    for task in spec.tasks:
+        environment |= task.environment
+    secrets, warnings = secrets_in(environment, declared)
+    return Redactor(secrets), warnings
+
+
+def stored_form(order: Order, redactor: Redactor | None = None) -> Run:
+    """Return the run before anything happened, as it is written down: without secrets, with its fingerprints."""
+    run = (redactor or redactor_for(order.spec)[0]).tree(_blank(order))
+    run.spec["fingerprints"] = fingerprints(run.spec)
+    return run
+
+
+def _blank(order: Order) -> Run:
+    spec = order.stored
+    parent = order.runs or runs_folder(spec)
+    data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
+    data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
+    if order.selection:
+        data["selection"] = order.selection
+    return Run(
+        id="",
+        name=spec.name,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        engine=order.engine,
+        model=order.model,
+        skill=spec.skill,
+        spec=data,
+        fingerprint=fingerprint(data),
+        versions={"waza": __version__, "python": platform.python_version()},
+    )

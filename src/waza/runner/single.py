@@ -1,0 +1,36 @@
+"""One trial by itself, for callers that do their own planning and keep their own results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from waza.engines._base import Engine
+from waza.model import Result, Trial
+from waza.runner.order import redactor_for
+from waza.runner.suite import Listeners, run_suite
+from waza.runner.trial import Setting
+from waza.runner.waiting import wait_for
+from waza.spec.suite import EvalSpec
+
+
+class Tried(NamedTuple):
+    """A trial's result, and what else there is to say about it."""
+
+    result: Result
+    remarks: list[str]
+
+
+def run_one(spec: EvalSpec, trial: Trial, engine: Engine, engine_name: str) -> Tried:
+    """Run one trial with the commands around its task and return what came of it, without secrets.
+
+    Nothing is stored. Commands around the run are the caller's: there is no run.
+    """
+    redactor, _ = redactor_for(spec)
+    results: list[Result] = []
+    remarks: list[str] = []
+    listeners = Listeners(on_remark=remarks.append)
+    alone = replace(spec, hooks=spec.hooks.model_copy(update={"before_run": [], "after_run": []}))
+    setting = Setting(engine=engine, engine_name=engine_name, max_attempts=spec.config.max_attempts)
+    wait_for(run_suite(alone, iter([trial]), setting, listeners, lambda *kept: results.extend(kept), workers=1))
+    return Tried(redactor.tree(results[0]), [redactor.text(remark) for remark in remarks])
