@@ -272,3 +272,26 @@ def test_docs_are_written_and_checked(waza, tmp_path):
 def test_completion_scripts_are_printed(waza):
     for shell in ("bash", "zsh", "fish"):
         assert "_WAZA_COMPLETE" in waza("completion", shell).stdout
+
+
+def test_grading_names_tasks_that_are_gone_and_counts_those_without_a_trace_as_not_run(waza):
+    write(SUITE)
+    waza("run", "-q")
+    write(SUITE.replace("id: bad", "id: renamed"))
+    done = waza("grade", "latest")
+    assert done.returncode == 3
+    assert "no longer in the suite, not graded: bad" in done.stderr
+
+
+def test_grading_keeps_secrets_out_of_its_run_folder(waza, tmp_path):
+    write(SUITE)
+    write(json.dumps({"task_id": "good", "input": "hi", "output": "hello sk-secret-0123456789"}), "one.json")
+    waza("grade", "one.json", env={"MY_API_TOKEN": "sk-secret-0123456789"})
+    for file in (tmp_path / "runs").rglob("*.json*"):
+        assert "sk-secret-0123456789" not in file.read_text(), file
+
+
+def test_a_mistake_at_the_top_does_not_hide_those_in_tasks(waza):
+    write(SUITE.replace("name: suite", "hooks: {before_run: [{comand: x}]}").replace("prompt: hi", "promt: hi"))
+    said = waza("check").stdout
+    assert "comand" in said and said.count("promt") == 4

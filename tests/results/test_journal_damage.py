@@ -5,8 +5,8 @@ from io import BytesIO
 
 import msgspec
 import pytest
-from results_made import a_result
 
+from results_made import a_result
 from waza.errors import StoreError
 from waza.model import Result
 from waza.results.frames import pieces

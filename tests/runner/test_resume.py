@@ -69,7 +69,7 @@ def test_a_changed_prompt_is_refused_and_named_and_rerun_changed_runs_just_that(
     [
         ("contains: ['yes']", "contains: ['y']", "graders"),
         ("echo yes'", "echo  yes'", "config.command"),
-        ("executor: command,", "executor: command, model: m2,", "no run of this suite yet"),
+        ("executor: command,", "executor: command, model: m2,", "config.model"),
         ("prompt: a}", "prompt: a, inputs: {environment: {X: y}}}", "environment"),
         ("prompt: a}", "prompt: a, timeout_seconds: 3}", "timeout_s"),
     ],
@@ -156,3 +156,47 @@ def test_max_cost_stops_cleanly_and_resume_goes_on(waza, tmp_path):
     assert "3 of 5 tasks passed" in done.stdout
     done = waza("run", "--resume")
     assert done.returncode == 0 and "5 of 5 tasks passed" in done.stdout
+
+
+def test_an_interrupted_rerun_of_changed_tasks_leaves_no_stale_result(ran, tmp_path):
+    from waza.results.store import read_run
+
+    ran()
+    (tmp_path / "eval.yaml").write_text(SUITE.replace("prompt: b", "prompt: bb"))
+    done, started = ran("--resume", "--rerun-changed", "--task", "a")
+    assert started == [], "only the unchanged task was chosen, so nothing ran"
+    [folder] = [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
+    assert [result.task_id for result in read_run(folder).results] == ["a"], (
+        "the result of the old prompt must not count"
+    )
+    done, started = ran("--resume")
+    assert (done.returncode, started) == (0, ["bb"])
+
+
+def test_resume_goes_on_with_the_trials_and_tasks_the_run_was_started_with(ran):
+    ran("--trials", "2", "--task", "a")
+    done, started = ran("--resume")
+    assert (done.returncode, started) == (0, [])
+    assert "1 of 1 task passed" in done.stdout
+
+
+def test_a_filter_on_resume_keeps_the_other_tasks_of_the_run(ran):
+    ran()
+    done, started = ran("--resume", "--task", "a")
+    assert (done.returncode, started) == (0, [])
+    assert "2 of 2 tasks passed" in done.stdout
+
+
+def test_a_run_of_another_suite_is_refused(ran, waza, tmp_path):
+    done, _ = ran()
+    run = re.search(r"waza show (\S+)\)", done.stdout)[1]
+    (tmp_path / "other.yaml").write_text(SUITE)
+    done = waza("run", "other.yaml", "--resume", run, env={"LEDGER": str(tmp_path / "ledger")})
+    assert done.returncode == 2 and "is not a run of this suite" in done.stderr
+
+
+def test_what_was_not_graded_is_run_again_with_graders(ran):
+    assert ran("--skip-graders")[0].returncode == 0
+    done, started = ran("--resume")
+    assert (done.returncode, started) == (0, ["a", "b"])
+    assert "2 of 2 tasks passed" in done.stdout

@@ -230,3 +230,56 @@ def test_no_thread_or_process_is_left_after_a_run(suite):
     waza.run(folder)
     time.sleep(0.2)
     assert threading.active_count() <= before + 2
+
+
+def test_a_failing_hook_after_a_task_makes_it_an_error(suite):
+    folder = suite(
+        GRADERS
+        + """
+config: {executor: mock}
+hooks: {after_task: [{command: "false", error_on_fail: true}], after_run: [{command: "false", error_on_fail: true}]}
+tasks: [{id: a, prompt: x, mock: {output: "yes"}}]
+"""
+    )
+    run = waza.run(folder)
+    assert (run.results[0].status, run.complete) == ("error", True)
+
+
+def test_a_listener_that_raises_ends_the_run_instead_of_hanging_it(suite):
+    folder = suite(GRADERS + "config: {executor: mock}\ntasks: [{id: a, prompt: x}, {id: b, prompt: x}]")
+
+    def raises(result):
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        waza.run(folder, workers=4, on_result=raises)
+
+
+def test_an_engine_error_that_is_a_timeout_is_not_the_agents_timeout(suite):
+    folder = suite(
+        GRADERS + "config: {executor: python, agent: 'timing:answer'}\ntasks: [{id: a, prompt: x}]",
+        timing__py="def answer(prompt):\n    raise TimeoutError('connect to api timed out')\n",
+    )
+    assert waza.run(folder).results[0].status == "error"
+
+
+def test_an_agent_killed_behind_a_shell_is_an_error(suite):
+    folder = suite(
+        """
+        config: {executor: command, command: [sh, -c, "sh -c 'kill -9 $$'; exit $?"]}
+        graders: [{type: text, config: {not_contains: ['x']}}]
+        tasks: [{id: a, prompt: x}]
+        """
+    )
+    assert waza.run(folder).results[0].status == "error"
+
+
+def test_an_agent_that_removes_the_folder_of_rooms_spoils_nothing(suite):
+    folder = suite(
+        GRADERS
+        + """
+config: {executor: command, command: [sh, -c, 'echo yes; rm -rf "$(dirname "$(dirname "$WAZA_WORKSPACE_DIR")")"']}
+tasks: [{id: a, prompt: x}, {id: b, prompt: x}]
+"""
+    )
+    assert [result.status for result in waza.run(folder).results] == ["passed", "passed"]

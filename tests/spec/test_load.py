@@ -144,7 +144,7 @@ def test_fixtures_prompt_files_and_context_folders_are_found_when_the_suite_is_l
     )
     [task] = spec.tasks
     assert task.prompt == "Please."
-    assert [file.path for file in task.files] == ["data/in.csv", "new.txt", "one.txt"]
+    assert [file.path for file in task.files] == ["data/in.csv", "new.txt", "."]
 
 
 def test_a_disabled_task_is_left_out(tmp_path):

@@ -40,7 +40,7 @@ _FILES = {
 }
 _YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.S | re.M)
 _GRADER = {"type": "text", "name": "polite", "config": {"contains": ["x"]}}
-_NOT_THERE = ("is not there", "no fixture", "was not found", "no task file fits")
+_NOT_THERE = ("is not there", "is not loaded", "no fixture", "was not found", "no task file fits")
 """An example may name a file that only the reader has."""
 
 

@@ -130,9 +130,9 @@ def _one_model(
         skip_graders=options["skip_graders"],
         max_cost_usd=options["max_cost"],
         whole=whole,
-        selection={"names": [*options["tasks"]], "tags": [*options["tags"]]} if spec is not whole else {},
+        given={key: value for key, value in _given(engine, model, options).items() if value},
     )
-    order = _resumed(order, engine, model, options)
+    order = _resumed(order, model, options)
     planned = {(trial.task.id, trial.number) for trial in order.planned()}
     done = planned & order.resume.done if order.resume else set()
     if order.resume and planned <= done:
@@ -159,6 +159,12 @@ def _one_model(
     return (EXIT_UNDECIDED if trouble and code == EXIT_PASSED else code), run
 
 
+def _given(engine: str | None, model: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what the command line says beside the suite; a resumed run goes on with the same."""
+    names, tags = list(options["tasks"]), list(options["tags"])
+    return {"names": names, "tags": tags, "engine": engine, "model": model, "trials": options["trials"]}
+
+
 def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
     """Return the command that goes on with a run; what the run itself remembers is left out."""
     words = ["waza", "run", shown(spec.file), "--resume", *([run] if run else [])]
@@ -169,7 +175,7 @@ def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
     return shlex.join(words)
 
 
-def _resumed(order: Order, engine: str | None, model: str | None, options: dict[str, Any]) -> Order:
+def _resumed(order: Order, model: str | None, options: dict[str, Any]) -> Order:
     """Return the order with the stored run it is to go on with, if `--resume` asks for one and there is one.
 
     Engine, model, trials and the choice of tasks are the stored run's, unless they are given again.
@@ -186,7 +192,7 @@ def _resumed(order: Order, engine: str | None, model: str | None, options: dict[
     if folder is None:
         remark("no run of this suite yet; starting one")
         return order
-    order = _as_stored(order, read_run(folder), engine, model, options)
+    order = _as_stored(order, read_run(folder))
     found = resume(
         folder,
         stored_form(replace(order, spec=order.whole or order.spec)),
@@ -199,17 +205,18 @@ def _resumed(order: Order, engine: str | None, model: str | None, options: dict[
     return replace(order, resume=found)
 
 
-def _as_stored(order: Order, run: Run, engine: str | None, model: str | None, options: dict[str, Any]) -> Order:
+def _as_stored(order: Order, run: Run) -> Order:
     """Return the order with what the stored run was started with, where nothing else is asked for."""
-    selection = run.spec.get("selection") or {}
-    if selection and not order.selection:
-        whole = order.whole or order.spec
-        order = replace(order, spec=whole.select(selection["names"], selection["tags"]), selection=selection)
+    started_with = run.spec.get("given") or {}
+    given = started_with | order.given
+    if (given.get("names") or given.get("tags")) and order.whole is order.spec:
+        order = replace(order, spec=order.spec.select(given.get("names", ()), given.get("tags", ())))
     return replace(
         order,
-        engine=engine or run.engine,
-        model=run.model if model is None else model,
-        trials=options["trials"] or run.spec["config"]["trials_per_task"],
+        engine=given.get("engine") or order.engine,
+        model=given.get("model", order.model),
+        trials=given.get("trials") or order.trials,
+        given=started_with,
     )
 
 

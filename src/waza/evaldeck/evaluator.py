@@ -16,7 +16,8 @@ from waza.engines._function import find_function
 from waza.errors import UsageError
 from waza.evaldeck.config import EvaldeckConfig
 from waza.evaldeck.graders.base import BaseGrader, WazaGrader, graded, graded_async
-from waza.evaldeck.graders.code import CODE_GRADERS, TaskCompletedGrader, views
+from waza.evaldeck.graders.code import TaskCompletedGrader
+from waza.evaldeck.graders.lookup import CODE_GRADERS, views
 from waza.evaldeck.metrics import DEFAULT_METRICS, BaseMetric
 from waza.evaldeck.results import (
     EvaluationResult,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from waza.errors import SpecError
 from waza.evaldeck.graders.base import BaseGrader
-from waza.evaldeck.graders.code import configured
+from waza.evaldeck.graders.lookup import configured
 from waza.spec.evaldeck_cases import case_files, documents, problems_in_case
 from waza.spec.graders import load_expected
 from waza.spec.places import Place, unmarked

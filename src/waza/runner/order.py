@@ -36,8 +36,8 @@ class Order:
     """Start no further trial once this much is spent."""
     whole: EvalSpec | None = None
     """The suite before tasks were selected, where some were."""
-    selection: dict[str, JSON] = field(default_factory=dict)
-    """How they were selected: `names` and `tags`."""
+    given: dict[str, JSON] = field(default_factory=dict)
+    """What was asked for beside the suite: `names` and `tags` of tasks, `engine`, `model`, `trials`."""
     resume: Resumed | None = None
     """A stored run to go on with."""
 
@@ -105,8 +105,8 @@ def _blank(order: Order) -> Run:
     parent = order.runs or runs_folder(spec)
     data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
     data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
-    if order.selection:
-        data["selection"] = order.selection
+    if order.given:
+        data["given"] = order.given
     return Run(
         id="",
         name=spec.name,

@@ -24,6 +24,8 @@ PACE = {
     "max_attempts",
     "group_by",
     "pass_rule",
+    "min_pass_rate",
+    "max_failures",
     "trials_per_task",
     "timeout_seconds",
 }

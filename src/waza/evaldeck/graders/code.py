@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from waza.errors import SpecError
-from waza.evaldeck.graders.base import BaseGrader, WazaGrader
+from waza.evaldeck.graders.base import BaseGrader
 from waza.evaldeck.results import GradeResult
 from waza.evaldeck.trace import as_waza
 from waza.graders._base import GRADERS, Grader
 from waza.model import Grade, Trace
-from waza.spec.graders import load_grader
 
 Told = tuple[str, Any, Any, dict[str, Any]]
 """A message, what was expected, what there was, and details."""
 
 
-class _CodeGrader(BaseGrader):
+class CodeGrader(BaseGrader):
     """A check that needs one value: the constructor's, else what the case expects; without either there is none."""
 
     type: ClassVar[str]
@@ -92,7 +89,7 @@ def _shown(output: str) -> str | None:
     return output or None
 
 
-class _OutputGrader(_CodeGrader):
+class _OutputGrader(CodeGrader):
     """A check of the output; there is no other field to look at."""
 
     def _only_output(self, field: Any) -> None:
@@ -222,7 +219,7 @@ def _called(trace: Trace) -> list[str]:
     return [event.tool_name for event in trace.tool_events or [] if event.tool_name]
 
 
-class ToolCalledGrader(_CodeGrader):
+class ToolCalledGrader(CodeGrader):
     """Every tool was called at least once."""
 
     name = "tool_called"
@@ -243,7 +240,7 @@ class ToolCalledGrader(_CodeGrader):
         return message, wanted, sorted(set(_called(trace))), {"missing": missing}
 
 
-class ToolNotCalledGrader(_CodeGrader):
+class ToolNotCalledGrader(CodeGrader):
     """None of the tools was called."""
 
     name = "tool_not_called"
@@ -264,7 +261,7 @@ class ToolNotCalledGrader(_CodeGrader):
         return message, f"None of: {sorted(wanted)}", sorted(set(_called(trace))), {"forbidden": found}
 
 
-class ToolOrderGrader(_CodeGrader):
+class ToolOrderGrader(CodeGrader):
     """The tools were called in this order; others may stand in between."""
 
     name = "tool_order"
@@ -283,7 +280,7 @@ class ToolOrderGrader(_CodeGrader):
         return "Tools not called in expected order", wanted, _called(trace), {}
 
 
-class _LimitGrader(_CodeGrader):
+class _LimitGrader(CodeGrader):
     """There is no more of something than this."""
 
     sentence: ClassVar[str]
@@ -346,7 +343,7 @@ class MaxLLMCallsGrader(_LimitGrader):
         return trace.usage.llm_calls if trace.usage else None
 
 
-class TaskCompletedGrader(_CodeGrader):
+class TaskCompletedGrader(CodeGrader):
     """The agent ended with success and an answer, or, with `require_success=False`, did not."""
 
     name = type = "task_completed"
@@ -370,53 +367,3 @@ class TaskCompletedGrader(_CodeGrader):
             return "Task completed but was expected to fail", "not completed", "completed", {}
         message = f"Task not completed. Status: {trace.status}, Output: {bool(trace.output)}"
         return message, "completed", f"status={trace.status}", {}
-
-
-CODE_GRADERS: list[type[_CodeGrader]] = [
-    ContainsGrader,
-    NotContainsGrader,
-    EqualsGrader,
-    RegexGrader,
-    ToolCalledGrader,
-    ToolNotCalledGrader,
-    ToolOrderGrader,
-    MaxStepsGrader,
-    MaxToolCallsGrader,
-    MaxLLMCallsGrader,
-    TaskCompletedGrader,
-]
-"""In the order in which grades of one turn are given."""
-_BY_NAME = {cls.name: cls for cls in CODE_GRADERS}
-
-
-def views(graders: Iterable[BaseGrader], trace: Any) -> Iterator[tuple[BaseGrader, Any]]:
-    """Yield each grader with the trace as it wants it: one translation serves all that look at waza's shape."""
-    seen: Any = None
-    for grader in graders:
-        own = type(grader).grade
-        if own is not _CodeGrader.grade and own is not WazaGrader.grade:
-            yield grader, trace
-            continue
-        if seen is None:
-            try:
-                seen = as_waza(trace)
-            except Exception:  # noqa: BLE001  each grader tells for itself what is wrong with the trace
-                seen = trace
-        yield grader, seen
-
-
-def configured(type: str, params: dict[str, Any]) -> BaseGrader:
-    """Return the grader a case names by its type; raise SpecError when there is none, or its parameters are wrong."""
-    cls = _BY_NAME.get(type.lower())
-    if cls is None:
-        return WazaGrader(load_grader({"type": type.lower(), "config": params}))
-    try:
-        grader: Any = cls(**params)
-    except (TypeError, ValueError) as error:
-        raise SpecError(f"grader '{type}': {error}") from None
-    own = getattr(grader, cls.option)
-    if own is None and cls is not TaskCompletedGrader:
-        raise SpecError(f"grader '{type}' checks nothing; give params: {{{cls.option}: …}}")
-    if own is not None:
-        load_grader({"type": cls.type, "config": {cls.option: own} | grader.options()})
-    return grader  # type: ignore[no-any-return]

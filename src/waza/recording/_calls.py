@@ -1,37 +1,21 @@
-"""A trace made while one's own agent runs: tools, model calls and steps write themselves down.
-
-`record` opens a recording (a block), `agent` makes one of each call of a function; `tool` and `model` mark functions,
-`tool_call`, `model_call` and `step` are the same as blocks. Outside a recording a marked function is a plain function.
-All of them serve plain and async code.
-
-Which recording a call belongs to is carried by the context: tasks and `asyncio.to_thread` hand it on, a bare thread or
-a thread pool does not, unless it is given `bound(function)`. A call that cannot be told to belong to a recording makes
-every open one incomplete: what it then cannot know counts as not recorded, so that nothing passes by accident.
-An agent within an agent is recorded in both.
-"""
+"""Open recordings and the calls that go on in them; which belongs to which; what a log of them tells."""
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from functools import wraps
-from typing import Any, Literal, NamedTuple, ParamSpec, Self, TypeVar
-
-import msgspec
+from typing import Any, Literal, NamedTuple, Self
 
 from waza.model import JSON, ToolEvent, Trace, TraceStatus, Usage
+from waza.recording._plain import plain, text
 
 Kind = Literal["tool_call", "model_call", "step"]
-Function = TypeVar("Function", bound=Callable[..., Any])
-Params = ParamSpec("Params")
 
-_CURRENT: ContextVar[Recording | None] = ContextVar("waza_recording", default=None)
-_WITHIN: ContextVar[Call | None] = ContextVar("waza_call", default=None)
+CURRENT: ContextVar[Recording | None] = ContextVar("waza_recording", default=None)
+WITHIN: ContextVar[Call | None] = ContextVar("waza_call", default=None)
 _LOCK = threading.Lock()
 _OPEN: set[Recording] = set()
 _MARKED: set[Kind] = set()
@@ -64,8 +48,8 @@ class Recording:
     def __enter__(self) -> Self:
         if self._token is not None:
             raise RuntimeError("a recording is used once; open another with waza.record")
-        self._outer = _CURRENT.get()
-        self._token = _CURRENT.set(self)
+        self._outer = CURRENT.get()
+        self._token = CURRENT.set(self)
         self._started = time.perf_counter()
         with _LOCK:
             _OPEN.add(self)
@@ -76,7 +60,7 @@ class Recording:
             _OPEN.discard(self)
             self._seen = _seen(self._log)
         self._ended = time.perf_counter()
-        _back(_CURRENT, self._token)
+        _back(CURRENT, self._token)
         if error is not None:
             self.status, self.error = "error", f"{type(error).__name__}: {error}"
         if self._unclaimed:
@@ -95,7 +79,7 @@ class Recording:
             seen = self._seen or _seen(self._log)
         ended = self._ended if self._seen else time.perf_counter()
         whole = not self._unclaimed
-        output = _text(self.output)
+        output = text(self.output)
         answer = [{"type": "assistant_message", "turn": seen.turn, "content": output}] if output else []
         return Trace(
             input=self.input,
@@ -138,8 +122,8 @@ class Call:
         self._started = 0.0
 
     def __enter__(self) -> Self:
-        self._within = _WITHIN.get()
-        self._token = _WITHIN.set(self)
+        self._within = WITHIN.get()
+        self._token = WITHIN.set(self)
         with _LOCK:
             self._recordings = _claimed()
             for recording in self._recordings:
@@ -148,9 +132,9 @@ class Call:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
-        _back(_WITHIN, self._token)
+        _back(WITHIN, self._token)
         self.duration_ms = (time.perf_counter() - self._started) * 1000
-        self.result = _plain(self.result)
+        self.result = plain(self.result)
         self.error = None if error is None else f"{type(error).__name__}: {error}"
         with _LOCK:
             for recording in self._recordings:
@@ -173,7 +157,7 @@ def _back(variable: ContextVar[Any], token: Token[Any] | None) -> None:
 
 def _claimed() -> list[Recording]:
     """Return the open recordings this place in the program belongs to, inner ones first."""
-    recording = _CURRENT.get()
+    recording = CURRENT.get()
     if recording is None:
         for other in _OPEN:
             other._unclaimed += 1
@@ -184,159 +168,6 @@ def _claimed() -> list[Recording]:
             found.append(recording)
         recording = recording._outer
     return found
-
-
-def record(input: str, *, model: str | None = None) -> Recording:
-    """Return a recording, to be opened with `with` or `async with`."""
-    return Recording(input, model=model)
-
-
-def tool_call(name: str, args: dict[str, Any] | None = None) -> Call:
-    """Return a block that is one tool call; set its `result`."""
-    return Call("tool_call", name, _plain(args or {}))
-
-
-def model_call(model: str = "") -> Call:
-    """Return a block that is one call of a model; set its `input_tokens` and `output_tokens` where they are known."""
-    return Call("model_call", model)
-
-
-def step(name: str) -> Call:
-    """Return a block that is one step of another kind: planning, reading memory."""
-    return Call("step", name)
-
-
-def tool(function: Function) -> Function:
-    """Mark a function as a tool: each call is recorded with its arguments and what came of it."""
-    return _marked(function, lambda args: Call("tool_call", _name(function), args))
-
-
-def model(function: Function) -> Function:
-    """Mark a function as a call of a model."""
-    return _marked(function, lambda args: Call("model_call", _name(function)))
-
-
-def agent(function: Callable[Params, Any]) -> Callable[Params, Any]:
-    """Make a function return the trace of each call: its first argument is the input, what it returned the output.
-
-    An async function stays one: the trace is what awaiting it gives. What it raises goes on to the caller.
-    """
-    _refuse_streams(function)
-
-    def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
-        given = list(_arguments(function, args, kwargs).values())
-        return Recording(_text(given[0]) if given else "")
-
-    if inspect.iscoroutinefunction(function):
-
-        @wraps(function)
-        async def recorded_later(*args: Params.args, **kwargs: Params.kwargs) -> Trace:
-            with begun(args, kwargs) as recording:
-                recording.output = _answer(await function(*args, **kwargs))
-            return recording.trace
-
-        return recorded_later
-
-    @wraps(function)
-    def recorded(*args: Params.args, **kwargs: Params.kwargs) -> Trace:
-        with begun(args, kwargs) as recording:
-            recording.output = _answer(function(*args, **kwargs))
-        return recording.trace
-
-    return recorded
-
-
-def bound(function: Callable[Params, Any]) -> Callable[Params, Any]:
-    """Return the function so that a thread that runs it belongs to the recording that is open here."""
-    recording, within = _CURRENT.get(), _WITHIN.get()
-
-    @wraps(function)
-    def carried(*args: Params.args, **kwargs: Params.kwargs) -> Any:
-        tokens = _CURRENT.set(recording), _WITHIN.set(within)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            _CURRENT.reset(tokens[0])
-            _WITHIN.reset(tokens[1])
-
-    return carried
-
-
-def _marked(function: Function, begin: Callable[[dict[str, JSON]], Call]) -> Function:
-    """Return the function with a call around each of its calls."""
-    _refuse_streams(function)
-    begin({})
-    if inspect.iscoroutinefunction(function):
-
-        @wraps(function)
-        async def called_later(*args: Any, **kwargs: Any) -> Any:
-            with begin(_arguments(function, args, kwargs)) as call:
-                call.result = result = await function(*args, **kwargs)
-            return result
-
-        return called_later  # type: ignore[return-value]
-
-    @wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with begin(_arguments(function, args, kwargs)) as call:
-            call.result = result = function(*args, **kwargs)
-        return result
-
-    return called  # type: ignore[return-value]
-
-
-def _refuse_streams(function: Callable[..., Any]) -> None:
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{_name(function)} yields; put a `with tool_call(...)` or `model_call(...)` block inside it")
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", type(function).__name__)
-
-
-def _arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, JSON]:
-    """Return what a function was called with, by name; `self` and `cls` are not told."""
-    try:
-        bound_arguments = inspect.signature(function).bind(*args, **kwargs)
-    except (TypeError, ValueError):
-        return _plain({"args": list(args)} | kwargs)  # type: ignore[no-any-return]  # a call that will fail is told too
-    found: dict[str, Any] = {}
-    for position, (name, value) in enumerate(bound_arguments.arguments.items()):
-        if bound_arguments.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            found |= value
-        elif position or name not in ("self", "cls"):
-            found[name] = value
-    return _plain(found)  # type: ignore[no-any-return]
-
-
-def _answer(value: Any) -> Any:
-    if isinstance(value, Trace):
-        raise TypeError("a recorded agent returns its answer; the trace is made from the recording")
-    return value
-
-
-def _text(value: Any) -> str:
-    """Return an answer as text: texts as they are, data as JSON."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else msgspec.json.encode(_plain(value)).decode()
-
-
-def _plain(value: Any) -> JSON:
-    """Return a copy made of JSON's types, which later changes of the value cannot reach."""
-    try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_told)
-    except (TypeError, ValueError, RecursionError):
-        return _told(value)
-
-
-def _told(value: Any) -> JSON:
-    """Return what an object of no JSON type says about itself."""
-    dump = getattr(value, "model_dump", None)
-    try:
-        return dump(mode="json") if callable(dump) and not isinstance(value, type) else str(value)
-    except Exception as error:  # noqa: BLE001  an object that cannot be written must not change what the agent does
-        return f"[{type(value).__name__} that cannot be written: {type(error).__name__}]"
 
 
 class _Seen(NamedTuple):

@@ -1,0 +1,74 @@
+"""Which graders there are by name, and which look at waza's own shape of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from waza.errors import SpecError
+from waza.evaldeck.graders.base import BaseGrader, WazaGrader
+from waza.evaldeck.graders.code import (
+    CodeGrader,
+    ContainsGrader,
+    EqualsGrader,
+    MaxLLMCallsGrader,
+    MaxStepsGrader,
+    MaxToolCallsGrader,
+    NotContainsGrader,
+    RegexGrader,
+    TaskCompletedGrader,
+    ToolCalledGrader,
+    ToolNotCalledGrader,
+    ToolOrderGrader,
+)
+from waza.evaldeck.trace import as_waza
+from waza.spec.graders import load_grader
+
+CODE_GRADERS: list[type[CodeGrader]] = [
+    ContainsGrader,
+    NotContainsGrader,
+    EqualsGrader,
+    RegexGrader,
+    ToolCalledGrader,
+    ToolNotCalledGrader,
+    ToolOrderGrader,
+    MaxStepsGrader,
+    MaxToolCallsGrader,
+    MaxLLMCallsGrader,
+    TaskCompletedGrader,
+]
+"""In the order in which grades of one turn are given."""
+_BY_NAME = {cls.name: cls for cls in CODE_GRADERS}
+
+
+def views(graders: Iterable[BaseGrader], trace: Any) -> Iterator[tuple[BaseGrader, Any]]:
+    """Yield each grader with the trace as it wants it: one translation serves all that look at waza's shape."""
+    seen: Any = None
+    for grader in graders:
+        own = type(grader).grade
+        if own is not CodeGrader.grade and own is not WazaGrader.grade:
+            yield grader, trace
+            continue
+        if seen is None:
+            try:
+                seen = as_waza(trace)
+            except Exception:  # noqa: BLE001  each grader tells for itself what is wrong with the trace
+                seen = trace
+        yield grader, seen
+
+
+def configured(type: str, params: dict[str, Any]) -> BaseGrader:
+    """Return the grader a case names by its type; raise SpecError when there is none, or its parameters are wrong."""
+    cls = _BY_NAME.get(type.lower())
+    if cls is None:
+        return WazaGrader(load_grader({"type": type.lower(), "config": params}))
+    try:
+        grader: Any = cls(**params)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"grader '{type}': {error}") from None
+    own = getattr(grader, cls.option)
+    if own is None and cls is not TaskCompletedGrader:
+        raise SpecError(f"grader '{type}' checks nothing; give params: {{{cls.option}: …}}")
+    if own is not None:
+        load_grader({"type": cls.type, "config": {cls.option: own} | grader.options()})
+    return grader  # type: ignore[no-any-return]
