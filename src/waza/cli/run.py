@@ -68,6 +68,7 @@ def command(path: Path, **options: Any) -> int:
     3: nothing failed, but something could not be decided; 130/143: interrupted, results so far are kept.
     """
     whole = prepared(path, options)
+    options["verbose"] = options["verbose"] or (whole.project.defaults.verbose and not options["quiet"])
     spec = whole.select(options["tasks"], options["tags"]) if options["tasks"] or options["tags"] else whole
     if not options["quiet"] and not options["as_json"]:
         show_problems(problem for problem in spec.notes if problem.severity == "warning")

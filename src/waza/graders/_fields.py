@@ -56,3 +56,5 @@ Limit = Annotated[int, Field(ge=0)]
 """A whole number; 0 means no limit."""
 Bound = Annotated[int, Field(ge=0)]
 """A whole number that is a real bound, 0 too."""
+Least = Annotated[int, Field(ge=1)]
+"""A whole number that must be reached; 0 always is."""

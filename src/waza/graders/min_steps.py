@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from waza.graders._base import Grader
-from waza.graders._fields import Bound
+from waza.graders._fields import Least
 from waza.graders._limits import at_least, steps_of
 from waza.model import Check, Trace
 
@@ -21,8 +21,8 @@ class MinStepsGrader(Grader):
     ```
     """
 
-    min_steps: Bound
-    """Fewest steps allowed, framework steps included. 0 is a real bound."""
+    min_steps: Least
+    """Fewest steps allowed, framework steps included."""
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield the one bound."""

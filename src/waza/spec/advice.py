@@ -54,6 +54,8 @@ def _config(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
     if spec.config.max_attempts > 1:
         note = "only infrastructure errors are tried again; a failed trial stays failed"
         yield spec.place.at("config", "max_attempts").problem(note, "note")
+    if shape.range is not None and not shape.tasks_from:
+        yield spec.place.at("range").problem("rows of which file? 'range' goes with 'tasks_from'")
     if shape.baseline:
         yield spec.place.at("baseline").warning("this version runs one pass; the pass without the skill is left out")
     if unused := unused_keys(spec.project):

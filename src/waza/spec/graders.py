@@ -38,7 +38,19 @@ def load_grader(spec: dict[str, Any], base_dir: str | Path = ".", *, allow_local
 
 def load_expected(block: dict[str, Any], base_dir: str | Path = ".") -> list[Grader]:
     """Return one grader for each key of an `expected:` block; raise SpecError with every mistake in it."""
-    graders, problems = build_expected(block, Place(content=block), SpecFolder(base_dir))
+    place, folder = Place(content=block), SpecFolder(base_dir)
+    graders, problems = build_expected(block, place, folder)
+    if isinstance(block, dict) and "graders" in block:
+        entries = block["graders"]
+        if not isinstance(entries, list) or not entries:
+            problems.append(
+                place.at("graders").problem(f"a list with at least one grader is needed, found {what(entries)}")
+            )
+            entries = []
+        for index, entry in enumerate(entries):
+            grader, wrong = build_grader(entry, place.at("graders", index), folder)
+            graders += [grader] if grader else []
+            problems += wrong
     if problems:
         raise SpecError(problems)
     return graders

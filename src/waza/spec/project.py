@@ -39,7 +39,8 @@ def read_project(start: Path) -> tuple[ProjectShape, list[Problem]]:
 
 def unused_keys(project: ProjectShape) -> list[str]:
     """Return the keys that only the original reads."""
-    return [key for key in _UNUSED if getattr(project, key)]
+    timeout = ["graders.programTimeout"] if project.graders.program_timeout is not None else []
+    return [key for key in _UNUSED if getattr(project, key)] + timeout
 
 
 def shown(path: Path) -> str:

@@ -270,7 +270,7 @@ class ProjectGradersShape(Options):
     """Defaults of graders."""
 
     program_timeout: Seconds | None = Field(default=None, alias="programTimeout")
-    """Seconds a `program` grader may take."""
+    """The original's; not used: a `program` grader says its own `timeout`."""
 
 
 class ProjectShape(Options):

@@ -189,6 +189,9 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
         return Made(None, [], problems + graders_wrong[1])
     if not shape.enabled:
         return Made(None, [], problems)
+    for key in ("instruction_files", "skill_directories"):
+        if getattr(shape, key):
+            problems.append(found.place.at(key).warning("no engine of this version reads this key"))
     identity = shape.id or shape.name or found.default_id
     graders, wrong = _task_graders(data, found.place, suite, identity)
     prompts = 1 + len(shape.inputs.follow_up_prompts)
