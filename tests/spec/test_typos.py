@@ -1,6 +1,8 @@
 """A slip of one letter in any key of any example is answered with the key that was meant."""
 
+import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from waza.spec.reference import engine_page, grader_page
 from waza.spec.yaml12 import YamlMap, read_yaml
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+PER_SUITE = 10**6 if os.environ.get("WAZA_CAMPAIGN") == "full" else 15
+"""How many slips of each suite are tried."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 
 
@@ -76,20 +80,22 @@ def test_at_least_95_of_100_slips_get_the_right_suggestion(tmp_path):
     rng = random.Random(7)
     right, wrong = 0, []
     for name, text, folder in suites():
-        for key, slip, mark, broken in spoiled(text, rng):
-            room = folder or tmp_path
-            file = room / f".spoiled-{name}.yaml"
+        room = tmp_path / name
+        if folder:
+            shutil.copytree(folder, room, ignore=shutil.ignore_patterns("runs"))
+        else:
+            room.mkdir()
+        every = list(spoiled(text, rng))
+        for key, slip, mark, broken in rng.sample(every, min(len(every), PER_SUITE)):
+            file = room / "spoiled.yaml"
             file.write_text(broken)
-            try:
-                _, problems = read_spec(file)
-            finally:
-                file.unlink()
+            _, problems = read_spec(file)
             told = [problem for problem in problems if f"'{slip}'" in problem.message and f"'{key}'" in problem.message]
             if any(problem.line == mark.line for problem in told):
                 right += 1
             else:
                 wrong.append(f"{name}: {key} → {slip}: {[str(p) for p in problems][:2]}")
-    assert right + len(wrong) > 500
+    assert right + len(wrong) > 300
     assert right / (right + len(wrong)) >= 0.95, "\n".join(wrong[:40])
 
 
