@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "Run a suite: let the agent work, grade it, say which claims held.",
     "check": "Find every mistake in suites without running anything.",
     "grade": "Grade stored traces or a stored run again; the agent is not called.",
+    "import": "Turn recordings of any agent into traces.",
     "show": "Show a stored run, one of its tasks or one trial.",
     "list": "List runs, graders, engines, or the tasks of a suite.",
     "schema": "Print the JSON Schema of a file for your editor.",

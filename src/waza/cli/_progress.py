@@ -55,7 +55,7 @@ class Tally:
 
     def line(self) -> str:
         """Return the run so far in one line."""
-        parts = [f"{self.done} of {self.total}"]
+        parts = [f"{self.done} of {self.total}" if self.total else f"{self.done} graded"]
         words = {"passed": "passed", "failed": "failed", "error": "undecided", "skipped": "not graded"}
         parts += [f"{self.counts[key]} {word}" for key, word in words.items() if self.counts[key]]
         parts += [f"{len(self.running)} running"] if self.running else []
@@ -125,7 +125,7 @@ class PlainProgress:
         """Print a trial that ended: the first ones each, then a line now and then."""
         self.tally.running.pop((result.task_id, result.trial), None)
         self.tally.counts[result.status] += 1
-        if self.tally.total <= PLAIN_FIRST:
+        if 0 < self.tally.total <= PLAIN_FIRST:
             word = "undecided" if result.status == "error" else result.status
             self._print(f"{self.tally.done} of {self.tally.total}  {result.task_id} #{result.trial}  {word}")
         elif time.monotonic() - self.last >= PLAIN_EVERY_S:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from waza.cli._report import report
 from waza.cli._runs import the_run
 from waza.cli._screen import console, remark
 from waza.errors import UsageError
+from waza.results.store import RUN
 from waza.spec.load import load_spec
 from waza.spec.suite import EvalSpec
 
@@ -29,17 +33,17 @@ from waza.spec.suite import EvalSpec
 def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...], **options: Any) -> int:
     """Grade stored traces or a stored run again; the agent is not called and nothing is paid twice.
 
-    SOURCES are a run (its folder, its id or `latest`), or trace files: a Trace as .json, or one a line as .jsonl.
-    The graders are those of --eval, else of the eval file a run was made from, else of eval.yaml in this folder.
+    SOURCES are a run (its folder, its id or `latest`), or recordings of any agent: files, folders, `-` for standard
+    input; `waza import --help` names the formats. The graders are those of --eval, else of the eval file a run was
+    made from, else of eval.yaml in this folder.
     """
     from waza.runner.regrade import from_files, from_run
 
-    files = [Path(source) for source in sources if Path(source).is_file() and Path(source).name != "results.json"]
-    if files and len(files) != len(sources):
-        raise UsageError("name one run, or trace files; not both")
-    if files:
+    recordings = _recordings(sources)
+    if recordings:
         spec = _selected(load_spec(suite or Path(), allow_local_code=options["allow_local_code"]), tasks)
-        return _grade(spec, list(from_files(files, spec)), None, "recorded", "", options)
+        read = from_files(recordings, spec, lambda text: remark(text, "yellow"))
+        return _grade(spec, read, None, "recorded", "", options)
     if len(sources) > 1:
         raise UsageError("name one run at a time")
     folder = the_run(sources[0])
@@ -48,7 +52,25 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
     if gone := sorted({result.task_id for result in stored.results} - known):
         remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
     spec = _selected(spec, tasks)
-    return _grade(spec, list(from_run(folder, spec)), folder, stored.engine, stored.model, options)
+    return _grade(spec, from_run(folder, spec), folder, stored.engine, stored.model, options, len(stored.results))
+
+
+def _recordings(sources: tuple[str, ...]) -> list[Any]:
+    """Return the recordings that are meant; none when a run is."""
+    from waza.runner.regrade import recordings_in
+
+    found: list[Any] = []
+    for source in sources:
+        path = Path(source)
+        if source == "-":
+            found.append(sys.stdin.buffer)
+        elif path.is_dir() and not (path / RUN).is_file():
+            found += recordings_in(path)
+        elif path.is_file() and not (path.parent / RUN).is_file():
+            found.append(path)
+        elif found:
+            raise UsageError(f"'{source}' is no recording; name one run, or recordings, not both")
+    return found
 
 
 def _selected(spec: EvalSpec, tasks: tuple[str, ...]) -> EvalSpec:
@@ -64,18 +86,23 @@ def _suite_of(folder: Path, suite: Path | None, allow_local_code: bool) -> tuple
 
 
 def _grade(
-    spec: EvalSpec, recorded: list[Any], source: Path | None, engine: str, model: str, options: dict[str, Any]
+    spec: EvalSpec,
+    recorded: Iterator[Any],
+    source: Path | None,
+    engine: str,
+    model: str,
+    options: dict[str, Any],
+    total: int = 0,
 ) -> int:
-    """Grade the traces into a run folder of their own and show it; return the exit code."""
+    """Grade the traces into a run folder of their own, one at a time, and show it; return the exit code."""
     from waza.runner.regrade import graded
 
-    if not recorded:
+    if (first := next(recorded, None)) is None:
         raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
-    quiet = options["quiet"] or options["as_json"] or len(recorded) < 50
-    with progress_for(len(recorded), 0, console(stderr=True), quiet=quiet) as progress:
+    with progress_for(total, 0, console(stderr=True), quiet=options["quiet"] or options["as_json"]) as progress:
         run = graded(
             spec,
-            recorded,
+            chain([first], recorded),
             source=source,
             engine=engine,
             model=model,

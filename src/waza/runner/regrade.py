@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from waza.errors import SpecError, TraceError, UsageError
+from waza.errors import SpecError, UsageError
 from waza.model import Files, Result, Run, Task, Trace
 from waza.results.memory import rare_collections
 from waza.results.store import RunFolder, read_run
@@ -18,6 +18,8 @@ from waza.runner.grading import grade_trace, status_of
 from waza.runner.order import Order, redactor_for, runs_folder, stored_form
 from waza.sandbox.snapshot import SnapshotFiles
 from waza.spec.suite import EvalSpec
+from waza.traces._read import read_found
+from waza.traces._source import Source
 
 
 class Recorded(NamedTuple):
@@ -39,32 +41,26 @@ def from_run(folder: Path, spec: EvalSpec) -> Iterator[Recorded]:
             yield Recorded(result.task_id, result.trial, result.trace, files, result.snapshot)
 
 
-def from_files(paths: list[Path], spec: EvalSpec) -> Iterator[Recorded]:
-    """Yield the traces in JSON and JSON lines files, each with its task; raise TraceError where one is bad."""
+def from_files(sources: Iterable[Source], spec: EvalSpec, on_remark: Callable[[str], None]) -> Iterator[Recorded]:
+    """Yield the traces in recordings of any format, each with its task, one at a time.
+
+    What a recording lacks is told to `on_remark`. Raises TraceError where one cannot be read.
+    """
     seen: Counter[str] = Counter()
-    for path in paths:
-        for place, text in _texts(path):
-            try:
-                trace = Trace.from_json(text)
-            except TraceError as error:
-                raise TraceError(f"{place}: {error}") from None
-            task = _task_of(trace, spec, place)
+    for source in sources:
+        name = str(source) if isinstance(source, (str, Path)) else "standard input"
+        for number, found in enumerate(read_found(source), 1):
+            task = _task_of(found.trace, spec, f"{name} (trace {number})")
             seen[task.id] += 1
-            yield Recorded(task.id, seen[task.id], trace)
+            for note in found.notes:
+                on_remark(f"{name} (trace {number}): {note}")
+            yield Recorded(task.id, seen[task.id], found.trace)
 
 
-def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the JSON texts in a file: one, or one a line."""
-    try:
-        with path.open("rb") as file:
-            if path.suffix.lower() in (".jsonl", ".ndjson"):
-                for number, line in enumerate(file, 1):
-                    if line.strip():
-                        yield f"{path}:{number}", line
-            else:
-                yield str(path), file.read()
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+def recordings_in(path: Path) -> list[Path]:
+    """Return the files below a folder that may hold recordings, sorted."""
+    kinds = (".json", ".jsonl", ".ndjson", ".eval")
+    return sorted(file for file in path.rglob("*") if file.suffix in kinds and file.is_file())
 
 
 def _task_of(trace: Trace, spec: EvalSpec, place: str) -> Task:
