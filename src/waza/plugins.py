@@ -43,15 +43,18 @@ class Folder:
         """Return the class called `name`; raise UsageError with the nearest name if there is none."""
         if name in self._loaded:
             return self._loaded[name]
-        folded = _folded(name)
+        folded, noun = _folded(name), self.kind.removesuffix("s")
         if folded in self.built_in():
             module = importlib.import_module(f"waza.{self.kind}.{folded}")
             self._loaded[name] = getattr(module, _class_name(folded, self.suffix))
             return self._loaded[name]
         if entry := _entries(self.kind).get(name):
-            found = entry.load()
+            try:
+                found = entry.load()
+            except Exception as error:  # noqa: BLE001  another package's mistake must not look like ours
+                fact = f"{type(error).__name__}: {error}"
+                raise UsageError(f"{noun} '{name}' of {entry.value} cannot be loaded: {fact}") from None
             return found if isinstance(found, type) else type(found)
-        noun = self.kind.removesuffix("s")
         raise UsageError(f"unknown {noun} '{name}'; {did_you_mean(name, self.names())}")
 
 

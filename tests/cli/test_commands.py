@@ -295,3 +295,41 @@ def test_a_mistake_at_the_top_does_not_hide_those_in_tasks(waza):
     write(SUITE.replace("name: suite", "hooks: {before_run: [{comand: x}]}").replace("prompt: hi", "promt: hi"))
     said = waza("check").stdout
     assert "comand" in said and said.count("promt") == 4
+
+
+def test_grading_again_leaves_agents_that_could_not_run_undecided(waza):
+    write(SUITE.replace('{output: "bye', '{error: "down", output: "bye'))
+    first = json.loads(waza("run", "--json").stdout)["summary"]
+    again = json.loads(waza("grade", "latest", "--json").stdout)["summary"]
+    for key in ("succeeded", "errors", "weighted_score", "score_low", "score_high"):
+        assert first[key] == again[key], key
+
+
+def test_the_files_of_a_trial_are_listed_and_can_be_laid_out(waza, tmp_path):
+    write(SUITE.replace('{output: "hello you"}', '{output: "hello you", files: {out/a.txt: "left"}}'))
+    waza("run", "-q")
+    assert "out/a.txt" in waza("show", "--task", "good", "--trial", "1").stdout
+    assert waza("show", "--task", "good", "--trial", "1", "--files", "laid").returncode == 0
+    assert (tmp_path / "laid/out/a.txt").read_text() == "left"
+
+
+def test_a_reader_that_goes_away_does_not_change_the_verdict(waza, tmp_path):
+    import subprocess
+    import sys
+
+    write(SUITE.split("  - {id: bad")[0])
+    line = f"{sys.executable} -m waza run | head -1; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True).returncode == 0
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence_not_a_bug(waza, tmp_path):
+    (tmp_path / "tasks").write_text("in the way")
+    done = waza("init")
+    assert done.returncode == 2 and "crash" not in done.stderr
+
+
+def test_a_stray_folder_among_the_runs_disturbs_nobody(waza, tmp_path):
+    write(SUITE)
+    waza("run", "-q")
+    (tmp_path / "runs/zzz").mkdir()
+    assert waza("show").returncode == 0

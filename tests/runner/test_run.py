@@ -283,3 +283,29 @@ tasks: [{id: a, prompt: x}, {id: b, prompt: x}]
 """
     )
     assert [result.status for result in waza.run(folder).results] == ["passed", "passed"]
+
+
+def test_an_agent_that_leaves_one_process_behind_has_a_result_that_counts_it(suite):
+    folder = suite(
+        GRADERS
+        + """
+config: {executor: command, command: [sh, -c, "sleep 30 >/dev/null 2>&1 & echo yes"]}
+tasks: [{id: a, prompt: x}]
+"""
+    )
+    run = waza.run(folder)
+    assert run.complete and [result.trace.leftovers for result in run.results] == [1]
+    assert run.results[0].trace.leftovers is not True
+
+
+def test_output_that_was_cut_cannot_pass_a_check_on_what_is_missing(suite):
+    noise = "head -c 3000000 /dev/zero | tr '[:cntrl:]' a"
+    agent = f"{noise}; echo SECRET; {noise}"
+    folder = suite(
+        f"""
+        config: {{executor: command, max_output_mb: 1, command: [sh, -c, "{agent}"]}}
+        tasks: [{{id: a, prompt: x, expected: {{output_not_contains: [SECRET]}}}}]
+        """
+    )
+    [result] = waza.run(folder).results
+    assert result.status == "error" and "max_output_mb" in result.reason

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from waza import __version__
-from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, WazaError
+from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNDECIDED, EXIT_USAGE, WazaError
 
 COMMANDS = {
     "init": "Start a project here: a suite that runs at once, offline.",
@@ -101,6 +101,9 @@ def run_command(arguments: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        click.echo(f"{error.filename or 'the output'}: {error.strerror or error}", err=True)
+        return EXIT_USAGE if error.filename else EXIT_UNDECIDED
     except Exception as error:  # noqa: BLE001  the one place where a bug of ours ends: crash file, exit 4
         return _crashed(error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
 
         say("\n" + interpret(run))
     if not options["quiet"]:
-        say(f"\nresults: {shown(Path(run.folder) / 'results.json')}   (waza show {run.id})", "dim")
+        folder = Path(run.folder).resolve()
+        name = run.id if folder.is_relative_to(Path.cwd()) else shown(folder)
+        say(f"\nresults: {shown(folder / 'results.json')}   ({shlex.join(['waza', 'show', name])})", "dim")
     return summarize(run).exit_code
 
 

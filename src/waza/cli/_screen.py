@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from functools import cache
 
@@ -17,10 +18,19 @@ PIPE_COLUMNS = 120
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
+class Screen(Console):
+    """A console whose reader may go away: the rest is dropped, and the command keeps its exit code."""
+
+    def on_broken_pipe(self) -> None:
+        """Drop what is still to be printed."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @cache
 def console(stderr: bool = False) -> Console:
     """Return the console; NO_COLOR and pipes turn colour off, markup is never read."""
-    screen = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    screen = Screen(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = PIPE_COLUMNS
     return screen

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from waza.runner.order import Order, order_for, runs_folder, stored_form
 from waza.runner.resume import newest, resume
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners, Stop
-from waza.spec.load import load_spec
+from waza.spec.load import is_suite, load_spec
 from waza.spec.project import shown
 from waza.spec.suite import EvalSpec
 
@@ -67,6 +69,10 @@ def command(path: Path, **options: Any) -> int:
     Exit code 0: all passed; 1: something failed or a gate was missed; 2: the spec or the call is wrong;
     3: nothing failed, but something could not be decided; 130/143: interrupted, results so far are kept.
     """
+    if options["output"] and options["output"].is_dir():
+        raise UsageError(f"{options['output']} is a folder; -o names a file")
+    if options["resume"] and path == Path() and is_suite(Path(options["resume"])):
+        path, options["resume"] = Path(options["resume"]), "newest"  # `--resume PATH`: the path was meant for us
     whole = prepared(path, options)
     options["verbose"] = options["verbose"] or (whole.project.defaults.verbose and not options["quiet"])
     spec = whole.select(options["tasks"], options["tags"]) if options["tasks"] or options["tags"] else whole
@@ -143,7 +149,8 @@ def _one_model(
     with progress_for(len(planned), len(done), console(stderr=True), quiet=quiet) as progress:
         listeners = Listeners(progress.on_start, progress.on_result, progress.on_remark, stop, trouble)
         try:
-            run = conduct(order, listeners)
+            with redirect_stdout(sys.stderr):  # what a Python agent prints is not ours to mix into results
+                run = conduct(order, listeners)
         except StoreError as error:
             if "safe" in str(error):  # a disk that gave up in the middle, not a run that never began
                 progress.on_remark(f"go on with:  {_again(spec, options)}")

@@ -15,8 +15,10 @@ from waza.model import Result, Run
 from waza.reports._text import clipped, seconds, visible
 from waza.reports.table import TableReport, result_lines
 from waza.results.store import read_run_and_warnings
+from waza.sandbox.snapshot import EMPTY, SnapshotFiles, restore
 
 LONG = 2_000
+MOST_FILES = 50
 
 
 @click.command(
@@ -25,9 +27,10 @@ LONG = 2_000
 @click.argument("run", default="latest")
 @click.option("--task", help="One task: its prompt, output, grades and tool calls.")
 @click.option("--trial", type=click.IntRange(1), help="One trial of that task, with the whole transcript.")
+@click.option("--files", type=click.Path(path_type=Path), help="Lay the files that trial left into this new folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: results.json, or the trial as it is stored.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check and whole texts.")
-def command(run: str, task: str | None, trial: int | None, as_json: bool, verbose: bool) -> int:
+def command(run: str, task: str | None, trial: int | None, files: Path | None, as_json: bool, verbose: bool) -> int:
     """Show a stored run: RUN is its folder, its id or the start of it, or `latest` (default)."""
     folder = the_run(run)
     stored, warnings = read_run_and_warnings(folder)
@@ -36,6 +39,8 @@ def command(run: str, task: str | None, trial: int | None, as_json: bool, verbos
     if trial and not task:
         raise UsageError("--trial needs --task")
     results = _chosen(stored, task, trial)
+    if files is not None:
+        return _lay_files(folder, results, files)
     if as_json:
         _print_json(stored, results if task else None)
     elif task is None:
@@ -44,6 +49,17 @@ def command(run: str, task: str | None, trial: int | None, as_json: bool, verbos
     else:
         for result in results:
             _show_trial(stored, result, verbose=verbose, transcript=trial is not None)
+    return 0
+
+
+def _lay_files(folder: Path, results: list[Result], target: Path) -> int:
+    """Lay out what one trial left behind."""
+    if len(results) != 1:
+        raise UsageError("--files needs one trial: add --task and --trial")
+    if target.exists():
+        raise UsageError(f"{target} is there already; name a new folder")
+    restore(folder / "artifacts", results[0].snapshot or EMPTY, target)
+    say(f"laid the files of {results[0].task_id}, trial {results[0].trial}, into {target}")
     return 0
 
 
@@ -97,6 +113,10 @@ def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) ->
         say("transcript", "dim")
         for entry in trace.events:
             say("  " + clipped(visible(json.dumps(entry, ensure_ascii=False, default=str)), width))
-    if result.snapshot:
-        say(f"files: {Path(run.folder) / 'artifacts'} ({result.snapshot})", "dim")
+    if result.snapshot and (paths := list(SnapshotFiles(Path(run.folder) / "artifacts", result.snapshot).paths())):
+        say("files", "dim")
+        for path in paths[:MOST_FILES]:
+            say(f"  {path}")
+        if len(paths) > MOST_FILES:
+            say(f"  … and {len(paths) - MOST_FILES} more")
     say()

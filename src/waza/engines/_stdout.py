@@ -21,6 +21,9 @@ def read_turn(finished: Finished, prompt: str, how: OutputFormat, program: str) 
     said = f"; {said}" if said else ""
     if finished.trouble and not finished.timed_out:
         raise EngineError(f"the agent '{program}' could not run: {finished.trouble}{said}")
+    if finished.stdout.omitted_bytes and not finished.timed_out:
+        printed = f"{finished.stdout.total_bytes:,} bytes, more than are kept; what was cut out cannot be graded"
+        raise EngineError(f"the agent '{program}' printed {printed}: raise max_output_mb")
     trace = _printed(finished, prompt, how, program)
     if finished.timed_out:
         trace = replace(trace, status="timeout", error=finished.trouble + said)
@@ -41,8 +44,7 @@ def _printed(finished: Finished, prompt: str, how: OutputFormat, program: str) -
     except TraceError as error:
         if finished.timed_out or finished.exit_code:
             return read_stdout(printed.text, prompt, "text")
-        cut = f" ({printed.omitted_bytes} bytes were left out: raise max_output_mb)" if printed.omitted_bytes else ""
-        raise EngineError(f"the agent '{program}' did not keep to `output_format: {how}`: {error}{cut}") from None
+        raise EngineError(f"the agent '{program}' did not keep to `output_format: {how}`: {error}") from None
 
 
 def read_stdout(text: str, prompt: str, how: OutputFormat, *, is_whole: bool = True) -> Trace:

@@ -146,7 +146,8 @@ def find_run(ref: str, parents: Sequence[str | Path] = ()) -> Path:
     for candidate in (path, path.parent):
         if ref and (candidate / RUN).is_file() and (candidate == path or path.is_file()):
             return candidate
-    folders = sorted((folder for parent in parents for folder in run_folders(parent)), key=lambda folder: folder.name)
+    every = (folder for parent in parents for folder in run_folders(parent))
+    folders = sorted((folder for folder in every if (folder / RUN).is_file()), key=lambda folder: folder.name)
     if not folders:
         raise UsageError(f"no run '{ref}': there are no runs in {', '.join(map(str, parents)) or 'any known folder'}")
     if ref == "latest":

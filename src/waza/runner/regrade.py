@@ -80,7 +80,8 @@ def _task_of(trace: Trace, spec: EvalSpec, place: str) -> Task:
 
 def regrade(recorded: Recorded, spec: EvalSpec) -> Result:
     """Return the result of one recorded trial under the suite's graders."""
-    grades = grade_trace(recorded.trace, spec.graders[recorded.task_id], recorded.files)
+    could_run = recorded.trace.status != "error"
+    grades = grade_trace(recorded.trace, spec.graders[recorded.task_id], recorded.files) if could_run else []
     status, reason = status_of(recorded.trace, grades)
     return Result(
         task_id=recorded.task_id,

@@ -139,7 +139,7 @@ async def _until_done_or_stopped(
     store: Callable[..., None],
     workers: int | None,
 ) -> None:
-    with ends_cleanly(listeners.stop):
+    with ends_cleanly(listeners.stop, listeners.on_remark):
         try:
             await run_suite(spec, trials, setting, listeners, store, workers=workers)
         except asyncio.CancelledError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 
 @contextmanager
-def ends_cleanly(stop: Stop) -> Iterator[None]:
+def ends_cleanly(stop: Stop, on_remark: Callable[[str], None]) -> Iterator[None]:
     """Let the first signal stop the run after a grace period and the second one at once.
 
     Used inside the running event loop of the main thread; elsewhere the caller's own handling stays.
@@ -31,6 +31,7 @@ def ends_cleanly(stop: Stop) -> Iterator[None]:
         if not stop.signal:
             stop.signal = int(number)
             stop(f"interrupted by {signal.Signals(number).name}")
+            on_remark(f"stopping: running trials get {GRACE_S:.0f} s; once more to end at once")
             loop.call_later(GRACE_S, task.cancel)
         else:
             # Results are synced one by one, so nothing acknowledged is lost even when the clean-up hangs.

@@ -136,7 +136,7 @@ class Run:
             self._wait(self._alone, LINGER_S)
         if self._alone():
             return 0, 0
-        leftovers = max(self.status is not None, living([pid for pid in descendants() if pid != self.main]))
+        leftovers = max(int(self.status is not None), living([pid for pid in descendants() if pid != self.main]))
         if sys.platform != "linux":
             send_group(self.main, signal.SIGKILL)
         return leftovers, sweep(self._alone)

@@ -63,6 +63,11 @@ def suite_in(folder: Path) -> Path | None:
     return next((folder / name for name in (FILE, *EVALDECK) if (folder / name).is_file()), None)
 
 
+def is_suite(path: Path) -> bool:
+    """Say whether a path is an eval file, or a folder that holds one."""
+    return path.suffix in (".yaml", ".yml") if path.is_file() else (path / FILE).is_file()
+
+
 def read_spec(
     file: Path, forced: Mapping[str, Any] | None = None, *, allow_local_code: bool = False
 ) -> tuple[EvalSpec | None, list[Problem]]:
