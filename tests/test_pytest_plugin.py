@@ -185,10 +185,10 @@ def test_an_evaldeck_project_is_a_suite_too(run, folder):
 
 
 def test_plain_tests_fail_with_the_checks(run, folder):
-    (folder / "test_plain.py").write_text(
+    (folder / "test_of_an_author.py").write_text(
         "import waza\nfrom waza.pytest_plugin import assert_grades\n"
         "def test_it():\n    assert_grades(waza.Trace(input='a', output='b'), {'output_contains': ['c']})\n"
     )
-    done = run("test_plain.py")
+    done = run("test_of_an_author.py")
     assert "AssertionError: failed: Missing expected substring: c" in done.stdout
     assert "runner/verdicts.py" not in done.stdout

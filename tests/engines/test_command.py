@@ -274,12 +274,9 @@ def test_odd_bytes_come_through():
     trace.to_json()
 
 
-def test_a_flood_is_cut_in_the_middle():
-    trace = play([*SHELL, "echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last"], max_output_mb=1)
-    assert trace.output.startswith("first\n")
-    assert trace.output.endswith("\nlast")
-    assert "bytes omitted" in trace.output
-    assert len(trace.output) < 1.1 * 1024 * 1024
+def test_a_flood_that_was_cut_is_no_evidence():
+    with pytest.raises(EngineError, match="printed 3,000,012 bytes, more than are kept"):
+        play([*SHELL, "echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last"], max_output_mb=1)
 
 
 # What standard output means
@@ -392,7 +389,7 @@ def test_json_lines_cut_off_by_the_time_limit_count_as_far_as_they_go():
 
 def test_output_cut_in_the_middle_is_an_error_that_says_what_to_raise():
     text = json.dumps({"output": "x" * 2_000_000})
-    with pytest.raises(EngineError, match="bytes were left out: raise max_output_mb"):
+    with pytest.raises(EngineError, match="raise max_output_mb"):
         play(["cat"], prompt=text, output_format="json", max_output_mb=1)
     assert len(play(["cat"], prompt=text, output_format="json", max_output_mb=4).output) == 2_000_000
 
