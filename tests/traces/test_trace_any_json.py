@@ -16,7 +16,7 @@ from waza.traces._reader import readers
 
 SAMPLES = sorted([*(FOLDER / file for file in FILES), *(DATA / "traces").glob("*.json*")])
 QUICK = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-LONG = settings(deadline=None, max_examples=1_500, suppress_health_check=list(HealthCheck))
+LONG = settings(deadline=None, max_examples=20_000, suppress_health_check=list(HealthCheck))
 
 
 def items_of(path):
