@@ -181,7 +181,7 @@ def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]
             out[key] = _with_extra(value, nested)
         elif nested and isinstance(value, list):
             out[key] = [_with_extra(item, nested) if isinstance(item, dict) else item for item in value]
-        elif value is not None or key in ("input", "output"):
+        elif value is not None or key in ("input", "output", "args"):
             out[key] = value
     return out | ({_EXTRA: extra} if extra else {})
 

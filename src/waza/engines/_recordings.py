@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -37,7 +36,8 @@ def read_recordings(path: Path) -> Recordings:
     """
     if path.is_dir():
         return RunFolder(path) if (path / "run.json").is_file() else TraceFolder(path)
-    return TraceLines(path) if path.suffix in LINES else OneTrace(path)
+    traces = _read(path)
+    return OneTrace(traces[0]) if path.suffix not in LINES or _is_foreign(traces) else TraceLines(traces)
 
 
 class RunFolder:
@@ -59,7 +59,8 @@ class TraceFolder:
     """One trace a file: `<task-id>.<trial>.json`, or `<task-id>.json` for every trial that has none of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self._traces = {file.stem: _read(file) for file in sorted(folder.glob("*.json"))}
+        files = sorted(file for file in folder.iterdir() if file.suffix in (".json", *LINES) and file.is_file())
+        self._traces = {file.stem: _read(file)[0] for file in files}
         if not self._traces:
             raise TraceError("it is neither a run folder nor a folder with traces named <task-id>.json")
 
@@ -72,10 +73,10 @@ class TraceFolder:
 class TraceLines:
     """One trace a line, with `task_id` or `id` naming its task; without, it belongs to the task with that input."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, traces: list[Trace]) -> None:
         self._by_task: dict[str, list[Trace]] = defaultdict(list)
         self._by_input: dict[str, list[Trace]] = defaultdict(list)
-        for trace in _read_lines(file):
+        for trace in traces:
             identity = trace.extra.get("task_id", trace.extra.get("id"))
             if identity is None:
                 self._by_input[trace.input].append(trace)
@@ -91,33 +92,21 @@ class TraceLines:
 class OneTrace:
     """The trace of a suite with one task."""
 
-    def __init__(self, file: Path) -> None:
-        self._recording = Recording(_read(file))
+    def __init__(self, trace: Trace) -> None:
+        self._recording = Recording(trace)
 
     def find(self, task: Task, number: int) -> Recording | None:
         """Return the trace."""
         return self._recording
 
 
-def _read(file: Path) -> Trace:
-    return _trace(_bytes(file), file.name)
+def _read(file: Path) -> list[Trace]:
+    """Return the traces in a file of any format we know, by content."""
+    from waza.traces._read import read_traces  # checking a spec loads this file, and reads no traces
+
+    return list(read_traces(file))
 
 
-def _read_lines(file: Path) -> Iterator[Trace]:
-    for number, line in enumerate(_bytes(file).split(b"\n"), 1):
-        if line.strip():
-            yield _trace(line, f"{file.name}:{number}")
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise TraceError(f"{file.name}: {error.strerror}") from None
-
-
-def _trace(text: bytes, place: str) -> Trace:
-    try:
-        return Trace.from_json(text)
-    except TraceError as error:
-        raise TraceError(f"{place}: {error}") from None
+def _is_foreign(traces: list[Trace]) -> bool:
+    """Say whether this is one agent's own stream, which names no task: the only trace there is."""
+    return len(traces) == 1 and not {"task_id", "id"} & set(traces[0].extra) and not traces[0].input

@@ -14,6 +14,7 @@ from waza.graders._values import Steps, parse_path, values_at
 from waza.model import JSON, ToolEvent
 from waza.options import Options
 from waza.sandbox.patterns import PatternTimeout
+from waza.traces._aliases import Dialect
 
 _USUAL_NAME_CHARS = 100
 
@@ -91,17 +92,19 @@ class Found(NamedTuple):
     """Nobody can tell: a pattern ran out of time."""
 
 
-def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent]) -> Found:
+def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent], words: Dialect | None = None) -> Found:
     """Return the calls whose name fits, and those that fit as a whole; `names` are the calls' tool names.
 
-    After PATIENCE arguments that could not be read, the rest of the calls is not looked into.
+    `words` tells which names of the agent's program mean the same tool. After PATIENCE arguments that could not be
+    read, the rest of the calls is not looked into.
     """
     tells = _tell(matcher, names)
-    named = [index for index, name in enumerate(names) if tells[name] is not False]
+    meant = _meant(matcher, events, words)
+    named = [index for index, name in enumerate(names) if index in meant or tells[name] is not False]
     found = Found(named, [], [])
     patience = PATIENCE
     for index in named:
-        fits = tells[names[index]] if patience else None
+        fits = (index in meant or tells[names[index]]) if patience else None
         for difference in matcher.differences(events[index].args) if patience else ():
             if not difference.undecided:
                 break
@@ -110,6 +113,13 @@ def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent]) -> Fou
         else:
             (found.sure if fits else found.maybe).append(index)
     return found
+
+
+def _meant(matcher: CallMatcher, events: list[ToolEvent], words: Dialect | None) -> set[int]:
+    """Return the calls of the tool the author means by its name in another program."""
+    if words is None:
+        return set()
+    return {index for index, event in enumerate(events) if words.same(matcher.tool_text, event)}
 
 
 def _tell(matcher: CallMatcher, names: list[str]) -> dict[str, bool | None]:

@@ -17,6 +17,7 @@ from waza.graders._fields import Bound
 from waza.graders._match import PATIENCE
 from waza.model import JSON, Check, ToolEvent
 from waza.options import Options
+from waza.traces._aliases import Dialect
 
 _NO_LIMIT = 1 << 62
 
@@ -77,10 +78,15 @@ class _Scene(NamedTuple):
 
 
 def expectation_checks(
-    order: Order, expect: Sequence[Expectation], names: list[str], events: list[ToolEvent]
+    order: Order,
+    expect: Sequence[Expectation],
+    names: list[str],
+    events: list[ToolEvent],
+    words: Dialect | None = None,
 ) -> AlignedChecks:
     """Return one check per expectation, and one for calls nobody expected where the order is exact."""
-    scene = _look(order, expect, names, events)
+    found = [find(entry, names, events, words) for entry in expect]
+    scene = _look(order, expect, found, events)
     checks: list[Check] = []
     entries: list[JSON] = []
     for index, expectation in enumerate(expect):
@@ -97,8 +103,7 @@ def expectation_checks(
     return AlignedChecks(checks, certificate(order, entries, scene.sure.extra, scene.misplaced))
 
 
-def _look(order: Order, expect: Sequence[Expectation], names: list[str], events: list[ToolEvent]) -> _Scene:
-    found = [find(entry, names, events) for entry in expect]
+def _look(order: Order, expect: Sequence[Expectation], found: list[Found], events: list[ToolEvent]) -> _Scene:
     needs = [entry.need for entry in expect]
     fits = [each.sure for each in found]
     sure = possible = align(order, needs, fits, len(events))

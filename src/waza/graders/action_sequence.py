@@ -9,6 +9,7 @@ from pydantic import Field
 from waza.graders._align import Order
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
+from waza.graders._names import ToolNames, calls_named, really_seen, words_of
 from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
 from waza.model import JSON, Check, Trace
 
@@ -37,9 +38,12 @@ class ActionSequenceGrader(Grader):
     expected_actions: Annotated[Needles, Field(min_length=1)]
     """Tool names, exact and case-sensitive; a name given twice needs two calls."""
 
+    tool_names: ToolNames = "known"
+    """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
     def checks(self, trace: Trace) -> SequenceChecks:
         """Return one check per expected action, one more for other calls in `exact_match`."""
-        actual = [event.tool_name for event in tool_events(trace)]
+        actual = calls_named(tool_events(trace), self.expected_actions, words_of(trace, self.tool_names))
         return sequence_checks(_ORDERS[self.matching_mode], self.expected_actions, actual, "Action")
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
@@ -60,4 +64,5 @@ class ActionSequenceGrader(Grader):
             "f1": f1,
             "first_call_fits": bool(checks.actual) and checks.actual[0] in self.expected_actions,
             "alignment": checks.alignment,
+            **really_seen(trace, self.expected_actions, self.tool_names),
         }

@@ -8,6 +8,7 @@ from typing import ClassVar
 from waza.graders._base import Grader
 from waza.graders._budget import avoids, uses, within
 from waza.graders._fields import Limit, Needles
+from waza.graders._names import ToolNames, calls_named, names_used, really_seen, words_of
 from waza.model import JSON, Check, Trace, Usage
 
 
@@ -48,10 +49,13 @@ class BehaviorGrader(Grader):
     forbidden_tools: Needles = []
     """Tools that must not be called, by exact name."""
 
+    tool_names: ToolNames = "known"
+    """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per limit and per tool."""
         events = trace.tool_events
-        used = None if events is None else dict.fromkeys(event.tool_name for event in events)
+        used = names_used(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
         yield from within("Tool call count", None if events is None else len(events), self.max_tool_calls)
         yield from within("Token usage", (trace.usage or Usage()).total_tokens, self.max_tokens)
         yield from uses(self.required_tools, used, "Required tool not used: {}")
@@ -64,8 +68,11 @@ class BehaviorGrader(Grader):
         if trace.tool_events is not None:
             names = [event.tool_name for event in trace.tool_events]
             facts = {"tool_call_count": len(names), "tools_used": names}
+            facts |= really_seen(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
             if self.required_tools:
-                facts["first_call_fits"] = bool(names) and names[0] in self.required_tools
+                words = words_of(trace, self.tool_names)
+                first = calls_named(trace.tool_events[:1], self.required_tools, words)
+                facts["first_call_fits"] = any(name in self.required_tools for name in first)
         if trace.duration_ms is not None:
             facts["actual_duration"] = trace.duration_ms
         if trace.usage is not None and trace.usage.total_tokens is not None:

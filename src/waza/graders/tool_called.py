@@ -9,6 +9,7 @@ from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
+from waza.graders._names import ToolNames, calls_named, names_used, really_seen, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -28,9 +29,13 @@ class ToolCalledGrader(Grader):
     required: Annotated[Needles, Field(min_length=1)]
     """Tool names, exact and case-sensitive."""
 
+    tool_names: ToolNames = "known"
+    """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per tool."""
-        called = list(dict.fromkeys(event.tool_name for event in tool_events(trace)))
+        tool_events(trace)
+        called = list(names_used(trace, self.required, self.tool_names) or ())
         for tool in self.required:
             claim = f"{tool} is called"
             if tool in called:
@@ -40,5 +45,6 @@ class ToolCalledGrader(Grader):
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return whether the first call was of an expected tool, for the suite's `selection_accuracy`."""
-        called = tool_events(trace)
-        return {"first_call_fits": bool(called) and called[0].tool_name in self.required}
+        first = calls_named(tool_events(trace)[:1], self.required, words_of(trace, self.tool_names))
+        fits: dict[str, JSON] = {"first_call_fits": any(name in self.required for name in first)}
+        return fits | really_seen(trace, self.required, self.tool_names)

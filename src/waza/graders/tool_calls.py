@@ -12,6 +12,7 @@ from waza.graders._base import Grader, tool_events
 from waza.graders._budget import avoids, uses
 from waza.graders._expect import Expectation, expectation_checks
 from waza.graders._fields import Limit, Needles
+from waza.graders._names import ToolNames, calls_named, calls_spelled, names_used, really_seen, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -57,6 +58,13 @@ class ToolCallsGrader(Grader):
     order: Order = "any"
     """`any`; `in_order`: the entries' calls follow each other; `exact`: in order, and no other calls."""
 
+    tool_names: ToolNames = "known"
+    """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
+    @property
+    def _declared(self) -> list[str]:
+        return [*self.required_tools, *self.forbidden_tools, *(entry.tool_text for entry in self.expect)]
+
     @model_validator(mode="after")
     def _bounds_and_order(self) -> Self:
         if self.max_calls and self.min_calls > self.max_calls:
@@ -67,24 +75,26 @@ class ToolCallsGrader(Grader):
 
     def checks(self, trace: Trace) -> list[Check]:
         """Return one check per tool, per bound and per expectation, one more for other calls where exact."""
-        names = [event.tool_name for event in tool_events(trace)]
-        checks = list(self._plain_checks(names))
+        events = tool_events(trace)
+        checks = list(self._plain_checks(trace, len(events)))
         if not self.expect:
             return checks
-        expected = expectation_checks(self.order, self.expect, names, tool_events(trace))
+        words = words_of(trace, self.tool_names)
+        calls = calls_spelled(events, [key for entry in self.expect for key in entry.args], words)
+        expected = expectation_checks(self.order, self.expect, [call.tool_name for call in calls], calls, words)
         return AlignedChecks([*checks, *expected], expected.alignment)
 
-    def _plain_checks(self, names: list[str]) -> Iterator[Check]:
-        used = dict.fromkeys(names)
+    def _plain_checks(self, trace: Trace, calls: int) -> Iterator[Check]:
+        used = names_used(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
         yield from uses(self.required_tools, used, 'required tool "{}" was not called')
         yield from avoids(self.forbidden_tools, used, 'forbidden tool "{}" was called')
         for word, bound, ok in (
-            ("least", self.min_calls, len(names) >= self.min_calls),
-            ("most", self.max_calls, len(names) <= self.max_calls),
+            ("least", self.min_calls, calls >= self.min_calls),
+            ("most", self.max_calls, calls <= self.max_calls),
         ):
             if bound:
-                failure = "" if ok else f"expected at {word} {bound} tool calls, got {len(names)}"
-                yield Check(ok, f"there are at {word} {bound} calls", failure, bound, len(names))
+                failure = "" if ok else f"expected at {word} {bound} tool calls, got {calls}"
+                yield Check(ok, f"there are at {word} {bound} calls", failure, bound, calls)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return the counts, whether the first call was of an expected tool, and the alignment."""
@@ -94,12 +104,13 @@ class ToolCallsGrader(Grader):
             "unique_tools": list(dict.fromkeys(names)),
             "passed_checks": sum(check.ok is True for check in checks),
             "total_checks": len(checks),
+            **really_seen(trace, self._declared, self.tool_names),
         }
         if self.required_tools or self.expect:
             wanted = [entry for entry in self.expect if entry.need.low]
-            first = names[0] if names else None
-            facts["first_call_fits"] = first is not None and (
-                first in self.required_tools or any(entry.tells(first) for entry in wanted)
+            first = calls_named(tool_events(trace)[:1], self._declared, words_of(trace, self.tool_names))
+            facts["first_call_fits"] = any(
+                name in self.required_tools or any(entry.tells(name) for entry in wanted) for name in first
             )
         if isinstance(checks, AlignedChecks):
             facts["alignment"] = checks.alignment

@@ -12,8 +12,10 @@ from waza.graders._base import Grader, undecided
 from waza.graders._budget import NO_TOOLS, within
 from waza.graders._calls import find
 from waza.graders._fields import Limit
+from waza.graders._names import ToolNames, calls_named, calls_spelled, really_seen, words_of
 from waza.graders._tool_rule import AllowedTool, ToolRule
 from waza.model import JSON, Check, ToolEvent, Trace, Usage
+from waza.traces._aliases import Dialect
 
 _UNREADABLE = "its arguments could not be read within limits"
 
@@ -52,6 +54,9 @@ class ToolConstraintGrader(Grader):
     max_tokens: Limit = 0
     """How many tokens, input plus output, may be used; 0 means no limit."""
 
+    tool_names: ToolNames = "known"
+    """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
     @model_validator(mode="after")
     def _constrains_something(self) -> Self:
         options = ("expect_tools", "reject_tools", "max_turns", "max_tokens")
@@ -64,10 +69,14 @@ class ToolConstraintGrader(Grader):
         if trace.tool_events is None:
             yield from self._unobserved()
         else:
-            names = [event.tool_name for event in trace.tool_events]
-            yield from self._expected(names, trace.tool_events)
-            yield from self._rejected(names, trace.tool_events)
-            yield from self._allowed(names, trace.tool_events)
+            words = words_of(trace, self.tool_names)
+            rules = [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
+            wanted = ["command", "skill", "path", *(key for rule in rules for key in rule.args)]
+            events = calls_spelled(trace.tool_events, wanted, words)
+            names = [event.tool_name for event in events]
+            yield from self._expected(names, events, words)
+            yield from self._rejected(names, events, words)
+            yield from self._allowed(names, events, words)
         usage = trace.usage or Usage()
         yield from within("Turn count", usage.turns, self.max_turns)
         yield from within("Token usage", usage.total_tokens, self.max_tokens)
@@ -78,10 +87,10 @@ class ToolConstraintGrader(Grader):
         if self.allow_only is not None:
             yield from undecided(["only allowed tools are called"], NO_TOOLS)
 
-    def _expected(self, names: list[str], events: list[ToolEvent]) -> Iterator[Check]:
+    def _expected(self, names: list[str], events: list[ToolEvent], words: Dialect | None) -> Iterator[Check]:
         for rule in self.expect_tools:
             claim = f"{rule.label} is called"
-            found = find(rule, names, events)
+            found = find(rule, names, events, words)
             if found.sure:
                 yield Check(True, claim)
             elif found.maybe:
@@ -93,10 +102,10 @@ class ToolConstraintGrader(Grader):
                 ]
                 yield Check(False, claim, f"Expected tool not used: {rule.label}", rule.written(), seen)
 
-    def _rejected(self, names: list[str], events: list[ToolEvent]) -> Iterator[Check]:
+    def _rejected(self, names: list[str], events: list[ToolEvent], words: Dialect | None) -> Iterator[Check]:
         for rule in self.reject_tools:
             claim = f"{rule.label} is not called"
-            found = find(rule, names, events)
+            found = find(rule, names, events, words)
             if found.sure:
                 failure = f"Rejected tool was used: {rule.label}"
                 yield Check(False, claim, failure, rule.written(), [{"call": call} for call in found.sure[:3]])
@@ -105,12 +114,12 @@ class ToolConstraintGrader(Grader):
             else:
                 yield Check(True, claim)
 
-    def _allowed(self, names: list[str], events: list[ToolEvent]) -> Iterator[Check]:
+    def _allowed(self, names: list[str], events: list[ToolEvent], words: Dialect | None) -> Iterator[Check]:
         if self.allow_only is None:
             return
         if not events:
             yield Check(True, "only allowed tools are called")
-        covering = [find(rule, names, events) for rule in self.allow_only]
+        covering = [find(rule, names, events, words) for rule in self.allow_only]
         sure = {call for found in covering for call in found.sure}
         maybe = {call for found in covering for call in found.maybe} - sure
         tally = Counter(name for call, name in enumerate(names) if call not in sure and call not in maybe)
@@ -133,8 +142,12 @@ class ToolConstraintGrader(Grader):
         if trace.tool_events is not None:
             names = [event.tool_name for event in trace.tool_events]
             facts["tools_used"] = names
+            rules = [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
+            facts |= really_seen(trace, [rule.tool_text for rule in rules], self.tool_names)
             if self.expect_tools:
-                facts["first_call_fits"] = bool(names) and any(rule.tells(names[0]) for rule in self.expect_tools)
+                declared = [rule.tool_text for rule in self.expect_tools]
+                first = calls_named(trace.tool_events[:1], declared, words_of(trace, self.tool_names))
+                facts["first_call_fits"] = any(rule.tells(name) for name in first for rule in self.expect_tools)
         if trace.usage is not None:
             facts |= {"tokens_total": trace.usage.total_tokens, "total_turns": trace.usage.turns}
         return facts

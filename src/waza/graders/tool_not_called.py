@@ -9,7 +9,8 @@ from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
-from waza.model import Check, Trace
+from waza.graders._names import ToolNames, names_used, really_seen
+from waza.model import JSON, Check, Trace
 
 
 class ToolNotCalledGrader(Grader):
@@ -28,12 +29,20 @@ class ToolNotCalledGrader(Grader):
     forbidden: Annotated[Needles, Field(min_length=1)]
     """Tool names, exact and case-sensitive."""
 
+    tool_names: ToolNames = "known"
+    """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per tool."""
-        called = list(dict.fromkeys(event.tool_name for event in tool_events(trace)))
+        tool_events(trace)
+        called = list(names_used(trace, self.forbidden, self.tool_names) or ())
         for tool in self.forbidden:
             claim = f"{tool} is not called"
             if tool in called:
                 yield Check(False, claim, f"Forbidden tool was called: {tool}", f"no {tool}", called)
             else:
                 yield Check(True, claim)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return what was really called where that is another name."""
+        return really_seen(trace, self.forbidden, self.tool_names)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
+from waza.graders._names import ToolNames, calls_named, really_seen, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -28,9 +29,12 @@ class ToolOrderGrader(Grader):
     expected_order: Annotated[Needles, Field(min_length=1)]
     """Tool names, exact and case-sensitive; a name given twice needs two calls."""
 
+    tool_names: ToolNames = "known"
+    """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield the one comparison, naming the first tool that is out of place."""
-        called = [event.tool_name for event in tool_events(trace)]
+        called = calls_named(tool_events(trace), self.expected_order, words_of(trace, self.tool_names))
         claim = f"tools are called in the order {' → '.join(self.expected_order)}"
         rest = iter(called)
         missing = next((tool for tool in self.expected_order if tool not in rest), None)
@@ -42,5 +46,6 @@ class ToolOrderGrader(Grader):
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return whether the first call was of an expected tool, for the suite's `selection_accuracy`."""
-        called = tool_events(trace)
-        return {"first_call_fits": bool(called) and called[0].tool_name in self.expected_order}
+        first = calls_named(tool_events(trace)[:1], self.expected_order, words_of(trace, self.tool_names))
+        fits: dict[str, JSON] = {"first_call_fits": any(name in self.expected_order for name in first)}
+        return fits | really_seen(trace, self.expected_order, self.tool_names)
