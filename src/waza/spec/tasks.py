@@ -126,9 +126,10 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
     if len(files) > MAX_TASKS:
         problems.append(place.problem(f"'{pattern}' names {len(files)} files; at most {MAX_TASKS} are read"))
         return
+    parents = {parent: parent.resolve().is_relative_to(folder.root) for parent in {file.parent for file in files}}
     for file in files:
         name = shown(file)
-        if not file.resolve().is_relative_to(folder.root):
+        if not parents[file.parent] or (file.is_symlink() and not file.resolve().is_relative_to(folder.root)):
             problems.append(place.problem(f"'{name}' is a link that leaves the project's folder"))
             continue
         try:
