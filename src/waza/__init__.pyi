@@ -25,6 +25,7 @@ from waza.graders import tool_not_called as _tool_not_called
 from waza.graders import tool_order as _tool_order
 from waza.graders._base import Grader as Grader
 from waza.graders._function import grader as grader
+from waza.graders._names import ToolNames as _ToolNames
 from waza.model import Check as Check
 from waza.model import Grade as Grade
 from waza.model import Result as Result
@@ -81,10 +82,21 @@ class TaskCompletedGrader(_task_completed.TaskCompletedGrader):
     def __init__(self, require_success: bool = True, *, name: str = "", weight: float = 1.0) -> None: ...
 
 class ToolCalledGrader(_tool_called.ToolCalledGrader):
-    def __init__(self, required: list[str], *, name: str = "", weight: float = 1.0) -> None: ...
+    def __init__(
+        self, required: list[str], tool_names: _ToolNames = "known", *, name: str = "", weight: float = 1.0
+    ) -> None: ...
 
 class ToolNotCalledGrader(_tool_not_called.ToolNotCalledGrader):
-    def __init__(self, forbidden: list[str], *, name: str = "", weight: float = 1.0) -> None: ...
+    def __init__(
+        self, forbidden: list[str], tool_names: _ToolNames = "known", *, name: str = "", weight: float = 1.0
+    ) -> None: ...
 
 class ToolOrderGrader(_tool_order.ToolOrderGrader):
-    def __init__(self, expected_order: list[str], *, name: str = "", weight: float = 1.0) -> None: ...
+    def __init__(
+        self,
+        expected_order: list[str],
+        tool_names: _ToolNames = "known",
+        *,
+        name: str = "",
+        weight: float = 1.0,
+    ) -> None: ...
