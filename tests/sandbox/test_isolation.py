@@ -5,6 +5,8 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +148,9 @@ def test_the_network_is_closed_unless_asked_for(kind, workspace, listener):
 def test_processes_outside_cannot_be_signalled_or_read(kind, workspace):
     other = subprocess.Popen(["sleep", "60"], env={"SECRET": "canary"})
     try:
+        deadline = time.monotonic() + 10  # its environment is there only once it has begun
+        while b"SECRET" not in Path(f"/proc/{other.pid}/environ").read_bytes() and time.monotonic() < deadline:
+            time.sleep(0.01)
         attack = f"kill -0 {other.pid} && echo signalled; cat /proc/{other.pid}/environ"
         assert run("none", "sh", "-c", attack, workspace=workspace).stdout.text == "signalled\nSECRET=canary\0"
         assert run(kind, "sh", "-c", attack, workspace=workspace).stdout.text == ""
