@@ -13,10 +13,10 @@ import waza
 from waza.graders._base import GRADERS
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.graders import build_grader
 from waza.spec.places import Place
 from waza.spec.reference import grader_page
-from waza.spec.yaml12 import read_yaml
 
 SOURCE = Path(waza.__file__).parent
 BOMBS = json.loads((Path(__file__).parent.parent / "data/hostile/assertions.json").read_text())["regex_bomb"]

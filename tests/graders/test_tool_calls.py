@@ -11,7 +11,7 @@ from tool_cases import BOMB, arguments, calls, cases, grade, holds, names, trace
 
 import waza
 from waza.graders._values import same
-from waza.spec.yaml12 import read_yaml
+from waza.sandbox.yaml12 import read_yaml
 
 
 @pytest.mark.parametrize("case", cases("tool_calls"), ids=lambda case: case["id"])

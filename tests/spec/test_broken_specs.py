@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.load import read_spec
-from waza.spec.yaml12 import read_yaml
 
 BASE = """
 name: suite

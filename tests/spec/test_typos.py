@@ -10,9 +10,9 @@ import pytest
 from waza.engines._base import ENGINES
 from waza.errors import nearest
 from waza.graders._base import GRADERS
+from waza.sandbox.yaml12 import YamlMap, read_yaml
 from waza.spec.load import read_spec
 from waza.spec.reference import engine_page, grader_page
-from waza.spec.yaml12 import YamlMap, read_yaml
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 PER_SUITE = 10**6 if os.environ.get("WAZA_CAMPAIGN") == "full" else 15

@@ -16,6 +16,7 @@ from waza.engines._base import ENGINES
 from waza.engines.mock import MockFile
 from waza.errors import Problem, SpecError
 from waza.graders._base import GRADERS
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.load import read_spec
 from waza.spec.places import Place, parse, unmarked
 from waza.spec.reference import Page, engine_page, grader_page, page_of
@@ -31,7 +32,6 @@ from waza.spec.shapes import (
     ProjectShape,
     TaskShape,
 )
-from waza.spec.yaml12 import read_yaml
 
 _FILES = {
     "eval.yaml": (EvalShape, ConfigShape, AgentShape, HooksShape, HookShape, MetricShape),

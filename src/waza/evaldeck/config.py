@@ -8,9 +8,9 @@ from typing import Self
 import yaml
 
 from waza.errors import Problem, SpecError
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.evaldeck_suite import FILES, EvaldeckShape
 from waza.spec.places import Place, parse
-from waza.spec.yaml12 import read_yaml
 
 
 class EvaldeckConfig(EvaldeckShape):

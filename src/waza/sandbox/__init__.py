@@ -14,4 +14,5 @@ Where to look:
     folders       paths written in a spec
     child         a child that can be killed      (child_program: what runs in it)
     texts         texts every engine can take
+    yaml12        YAML written by people, with positions and budgets (yaml_faults: its sentences)
 """

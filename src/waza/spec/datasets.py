@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.errors import Problem, SpecError, nearest
+from waza.sandbox.yaml12 import YamlMap
 from waza.spec.expected import KEYS
 from waza.spec.places import Place, keys_of
 from waza.spec.shapes import InputsShape, TaskShape
-from waza.spec.yaml12 import YamlMap
 
 MAX_ROWS = 100_000
 _INPUTS = ("prompt_file", "environment", "context", "workdir", "follow_up_prompts", "files")

@@ -13,11 +13,11 @@ from waza.errors import Problem, SpecError
 from waza.graders._base import Grader
 from waza.options import Options
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader
 from waza.spec.places import Place, parse, what
 from waza.spec.shapes import Scalar, Seconds, Words
-from waza.spec.yaml12 import read_yaml
 
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.M)
 _CONTENT = re.compile(rb"^\s*[^\s#]", re.M)

@@ -19,12 +19,12 @@ from waza.graders._turn import AfterTurnGrader
 from waza.model import Task
 from waza.options import Options
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.evaldeck_cases import Case, case_files, documents, read_case
 from waza.spec.places import Place, parse
 from waza.spec.project import read_project, shown
 from waza.spec.shapes import ConfigShape, PathsShape, ProjectShape, Seconds, Words
 from waza.spec.suite import EvalSpec
-from waza.spec.yaml12 import read_yaml
 
 FILES = ("evaldeck.yaml", "evaldeck.yml")
 _NEW = ("output_equals", "output_matches", "min_steps")

@@ -12,6 +12,7 @@ from waza.engines._base import ENGINES
 from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.advice import ORIGINAL_ENGINES, advise
 from waza.spec.evaldeck_suite import FILES as EVALDECK
 from waza.spec.evaldeck_suite import read_evaldeck
@@ -22,7 +23,6 @@ from waza.spec.project import read_project, shown
 from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
 from waza.spec.suite import EvalSpec, engine_keys
 from waza.spec.tasks import Suite, read_tasks
-from waza.spec.yaml12 import read_yaml
 
 FILE = "eval.yaml"
 NOT_YET = {

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from waza.errors import Problem, did_you_mean, nearest
-from waza.spec.yaml12 import mark_of
+from waza.sandbox.yaml12 import mark_of
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from waza.errors import Problem, SpecError
 from waza.sandbox.folders import SpecFolder, inner_path, project_root
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.places import Place, parse
 from waza.spec.shapes import ProjectShape
-from waza.spec.yaml12 import read_yaml
 
 FILE = ".waza.yaml"
 _UNUSED = ("files", "cache", "server", "dev", "tokens", "storage", "registries")

@@ -11,6 +11,7 @@ from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
 from waza.model import InputFile, Task
 from waza.sandbox.folders import SpecFolder, inner_path, is_there
+from waza.sandbox.yaml12 import read_yaml
 from waza.spec.checkpoints import build_checkpoints
 from waza.spec.datasets import read_rows, unused_column
 from waza.spec.expected import build_expected
@@ -19,7 +20,6 @@ from waza.spec.places import Place, parse, what
 from waza.spec.project import shown
 from waza.spec.shapes import ConfigShape, EvalShape, TaskShape
 from waza.spec.templates import fill, names_in
-from waza.spec.yaml12 import read_yaml
 
 MAX_TASKS = 100_000
 MOCK_FILE = "mock.yaml"

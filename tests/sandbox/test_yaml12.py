@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from waza.errors import Problem, SpecError
-from waza.spec import yaml12
-from waza.spec.yaml12 import Mark, YamlList, YamlMap, mark_of, read_yaml
+from waza.sandbox import yaml12
+from waza.sandbox.yaml12 import Mark, YamlList, YamlMap, mark_of, read_yaml
 
 TASK = """\
 # a task as people write it
@@ -312,7 +312,7 @@ class TestRefusals:
 WITHOUT_LIBYAML = """
 import json, sys
 sys.modules["yaml._yaml"] = None  # as where PyYAML was built without libyaml
-from waza.spec import yaml12
+from waza.sandbox import yaml12
 from waza.errors import SpecError
 assert yaml12._EventParser.__name__ == "BaseLoader"
 for text in json.load(sys.stdin):
@@ -397,7 +397,7 @@ class TestBudgets:
         victim = f"import yaml; yaml.load({bomb}, Loader=yaml.CSafeLoader)"
         died = subprocess.run([sys.executable, "-c", victim], capture_output=True, timeout=60, check=False)
         assert died.returncode not in (0, 1)
-        ours = f"from waza.spec.yaml12 import read_yaml; read_yaml({bomb}, 'eval.yaml')"
+        ours = f"from waza.sandbox.yaml12 import read_yaml; read_yaml({bomb}, 'eval.yaml')"
         told = subprocess.run([sys.executable, "-c", ours], capture_output=True, text=True, timeout=60, check=False)
         assert told.returncode == 1
         assert told.stderr.strip().endswith("eval.yaml:1:65: the nesting is deeper than 64 levels; flatten it")

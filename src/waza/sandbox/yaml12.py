@@ -1,7 +1,7 @@
 """YAML 1.2 (core schema) in, plain data with positions out; every refusal says where, what, and what to write instead.
 
 Built on libyaml's events, never on its composer, which overflows the C stack on deep nesting. Sizes are bounded
-before anything is built. What the data means is not decided here; the sentences for broken YAML are in `_yaml_faults`.
+before anything is built. What the data means is not decided here; the sentences for broken YAML are in `yaml_faults`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from yaml import (
 )
 
 from waza.errors import Problem, SpecError
-from waza.spec._yaml_faults import decoded, explained
+from waza.sandbox.yaml_faults import decoded, explained
 
 _EventParser: type[BaseLoader] | type[CBaseLoader]
 try:
