@@ -36,7 +36,7 @@ def run_until_done(parent, disk):
                         acknowledged.append(task)
                 stored = read_run(path)
                 folder.finish(summarize(stored))
-                folder.write("results.json", "{}")
+                folder.write("results.json", [b"{}"])
                 return path, acknowledged, errors
         except StoreError as error:
             errors.append(str(error))

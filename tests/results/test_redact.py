@@ -214,7 +214,7 @@ def test_twelve_places_times_every_encoding_leave_nothing_in_a_run_folder(tmp_pa
             grade = a_grade(0.0, name=text, checks=checks)
             folder.append(redactor.tree(a_result(f"{number} {text}", trace=trace, grades=[grade], reason=text)))
             folder.append(redactor.tree(Note(text=text)))
-        folder.write("results.json", redactor.text(f"{CANARY}"))
+        folder.write("results.json", [redactor.text(f"{CANARY}").encode()])
     stored = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert stored.count(b"REDACTED:MY_KEY") > 12 * len(ENCODINGS)
     assert not holds(stored.decode())

@@ -131,7 +131,7 @@ def test_only_the_owner_can_read_what_is_written(runs, umask):
     try:
         path = stored(runs)
         with RunFolder.open(path) as folder:
-            folder.write("results.json", "{}")
+            folder.write("results.json", [b"{}"])
     finally:
         os.umask(before)
     for entry in [runs, *runs.rglob("*")]:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from results_made import a_grade, a_result, a_run
 from waza.model import Trace, Usage
+from waza.results.outcomes import shown_names
 from waza.results.scores import std_dev, wilson
-from waza.results.summary import shown_names, summarize, summarize_tasks
+from waza.results.summary import summarize, summarize_tasks
 
 DATA = Path(__file__).parent.parent / "data" / "conformance"
 HELPERS = [json.loads(line) for line in (DATA / "helpers_statistics.jsonl").read_text().splitlines()]

@@ -65,7 +65,7 @@ def _lay_files(folder: Path, results: list[Result], target: Path) -> int:
 
 def _chosen(run: Run, task: str | None, trial: int | None) -> list[Result]:
     if task is None:
-        return run.results
+        return list(run.results)
     known = list(dict.fromkeys(result.task_id for result in run.results))
     if task not in known:
         raise UsageError(f"run {run.id} has no task '{task}'; {did_you_mean(task, known)}")

@@ -7,16 +7,21 @@ Old readers stay safe: what is undecided has `passed` false and `score` 0.0 wher
 from __future__ import annotations
 
 import math
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
 from waza.model import JSON, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
+from waza.results.outcomes import outcomes_of, shown_names
 from waza.results.plain import encode
-from waza.results.summary import Metric, Summary, TaskSummary, shown_names, summarize, summarize_tasks
+from waza.results.summary import Metric, Summary, TaskSummary, summarize, summarize_tasks
 from waza.results.tool_metrics import tool_metrics
 
 SCHEMA_VERSION = "1.5"
+AFTER_TURN = "after_turn"
+"""The type of a grade that was given in the middle of a conversation."""
 _RENAMED = {"args": "arguments", "result": "tool_result"}
 """Fields of our events, and what the original calls them in its transcript."""
 
@@ -24,27 +29,43 @@ _RENAMED = {"args": "arguments", "result": "tool_result"}
 class JsonReport:
     """Turn a run into the text of `results.json`."""
 
-    def text(self, run: Run, tasks: list[TaskSummary] | None = None, summary: Summary | None = None) -> str:
-        """Return the run as indented JSON; `tasks` and `summary` are its numbers, where they are known already."""
-        return msgspec.json.format(encode(self.tree(run, tasks, summary)), indent=2).decode() + "\n"
+    def text(self, run: Run) -> str:
+        """Return the run as indented JSON."""
+        return b"".join(self.chunks(run)).decode()
 
-    def tree(self, run: Run, tasks: list[TaskSummary] | None = None, summary: Summary | None = None) -> dict[str, JSON]:
-        """Return the run as JSON-ready data."""
+    def chunks(
+        self, run: Run, tasks: list[TaskSummary] | None = None, summary: Summary | None = None
+    ) -> Iterator[bytes]:
+        """Yield the same piece by piece, a task at a time; `tasks` and `summary` are its numbers, where known."""
         tasks = tasks or summarize_tasks(run)
-        summary = summary or summarize(run, tasks=tasks)
-        return {
-            "schemaVersion": SCHEMA_VERSION,
-            "eval_id": run.id,
-            "skill": run.skill,
-            "eval_name": run.name,
-            "timestamp": run.started_at,
-            "config": _config(run),
-            "summary": _summary(summary) | _tool_metrics(run),
-            "metrics": {metric.name: _metric(metric) for metric in summary.metrics},
-            "tasks": _tasks(run, tasks),
-            "complete": run.complete,
-            "metadata": {"fingerprint": run.fingerprint, "versions": run.versions},
-        }
+        before, after = _about(run, summary or summarize(run, tasks=tasks))
+        yield _indented(before)[:-2] + b',\n  "tasks": ['
+        separator = b"\n    "
+        for task in _tasks(run, tasks):
+            yield separator + _indented(task).replace(b"\n", b"\n    ")
+            separator = b",\n    "
+        yield (b"\n  ],\n" if tasks else b"],\n") + _indented(after)[2:] + b"\n"
+
+
+def _indented(tree: dict[str, JSON]) -> bytes:
+    return msgspec.json.format(encode(tree), indent=2)
+
+
+def _about(run: Run, summary: Summary) -> tuple[dict[str, JSON], dict[str, JSON]]:
+    """Return what stands before the tasks of a run, and what stands behind them."""
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "eval_id": run.id,
+        "skill": run.skill,
+        "eval_name": run.name,
+        "timestamp": run.started_at,
+        "config": _config(run),
+        "summary": _summary(summary) | _tool_metrics(run),
+        "metrics": {metric.name: _metric(metric) for metric in summary.metrics},
+    }, {
+        "complete": run.complete,
+        "metadata": {"fingerprint": run.fingerprint, "versions": run.versions},
+    }
 
 
 def _config(run: Run) -> dict[str, JSON]:
@@ -97,13 +118,19 @@ def _metric(metric: Metric) -> dict[str, JSON]:
     } | ({"details": {"reason": metric.reason}} if metric.reason else {})
 
 
-def _tasks(run: Run, tasks: list[TaskSummary]) -> list[dict[str, JSON]]:
-    ordered = sorted(run.results, key=lambda result: (result.task_id, result.trial))
-    results = {task_id: list(group) for task_id, group in groupby(ordered, lambda result: result.task_id)}
-    return [_task(task, results.get(task.id, [])) for task in tasks]
+def _tasks(run: Run, tasks: list[TaskSummary]) -> Iterator[dict[str, JSON]]:
+    """Yield the tasks with their trials; results that stand in the tasks' order are taken one task at a time."""
+    order = {task.id: number for number, task in enumerate(tasks)}
+    keys = [(order[outcome.task_id], outcome.trial) for outcome in outcomes_of(run.results)]
+    results = iter(run.results)
+    if keys != sorted(keys):
+        results = iter(sorted(run.results, key=lambda result: (order[result.task_id], result.trial)))
+    trials = Counter(place for place, _ in keys)
+    for number, task in enumerate(tasks):
+        yield _task(task, islice(results, trials[number]))
 
 
-def _task(task: TaskSummary, results: list[Result]) -> dict[str, JSON]:
+def _task(task: TaskSummary, results: Iterable[Result]) -> dict[str, JSON]:
     return {
         "test_id": task.id,
         "display_name": task.name,
@@ -160,6 +187,7 @@ def _run(result: Result) -> dict[str, JSON]:
         "tool_events": None if trace.tool_events is None else [_tool_event(event) for event in trace.tool_events],
         **({"snapshot_path": f"artifacts/{result.snapshot}"} if result.snapshot else {}),
         "grades": [_grade(name, grade) for name, grade in _named(result)],
+        **_checkpoints(result),
         "trace_status": trace.status,
         **({"reason": result.reason} if result.reason else {}),
         **({"started_at": result.started_at} if result.started_at else {}),
@@ -173,6 +201,24 @@ _RARE = ("model", "engine", "outcome", "available_skills", "steps", "leftovers",
 
 def _named(result: Result) -> list[tuple[str, Grade]]:
     return list(zip(shown_names(result), result.grades, strict=True))
+
+
+def _checkpoints(result: Result) -> dict[str, JSON]:
+    """Return what was looked at in the middle of a conversation, by the number of its prompt."""
+    found: dict[int, dict[str, Grade]] = {}
+    for name, grade in _named(result):
+        if grade.type == AFTER_TURN:
+            found.setdefault(grade.details.get("turn", 0), {})[name] = grade
+    return {"checkpoints": [_checkpoint(turn, found[turn]) for turn in sorted(found)]} if found else {}
+
+
+def _checkpoint(turn: int, grades: dict[str, Grade]) -> dict[str, JSON]:
+    return {
+        "after_turn": turn,
+        "status": min((grade.status for grade in grades.values()), key=("failed", "error", "passed").index),
+        "validations": {name: _validation(name, grade) for name, grade in grades.items()},
+        **({"stopped": True} if any(grade.details.get("stopped") for grade in grades.values()) else {}),
+    }
 
 
 def _validation(name: str, grade: Grade) -> dict[str, JSON]:

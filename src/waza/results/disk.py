@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import secrets
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from waza.errors import StoreError
@@ -23,6 +24,7 @@ _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(o
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _FAR = 2**62
+_PIECE = 1 << 20
 
 
 class Disk:
@@ -95,14 +97,15 @@ def write_all(disk: Disk, fd: int, data: bytes) -> None:
         view = view[written:]
 
 
-def write_atomically(path: Path, data: bytes | str, disk: Disk = DISK, mode: int = 0o600) -> None:
-    """Write a whole file: afterwards it is the old one or the new one, never half of either.
+def write_atomically(path: Path, data: bytes | str | Iterable[bytes], disk: Disk = DISK, mode: int = 0o600) -> None:
+    """Write a whole file, in one piece or in many: afterwards it is the old one or the new one, never half of either.
 
     Raises StoreError; the old file is then untouched and nothing is left beside it.
     """
     temp = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        _write_new(temp, data.encode() if isinstance(data, str) else data, disk, mode)
+        text = data.encode() if isinstance(data, str) else data
+        _write_new(temp, [text] if isinstance(text, bytes) else _large(text), disk, mode)
         disk.replace(temp, path)
         disk.sync_folder(path.parent)
     except OSError as error:
@@ -112,10 +115,24 @@ def write_atomically(path: Path, data: bytes | str, disk: Disk = DISK, mode: int
             temp.unlink()
 
 
-def _write_new(path: Path, data: bytes, disk: Disk, mode: int) -> None:
+def _large(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield small pieces as fewer large ones."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
+
+
+def _write_new(path: Path, pieces: Iterable[bytes], disk: Disk, mode: int) -> None:
     fd = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        write_all(disk, fd, data)
+        for piece in pieces:
+            write_all(disk, fd, piece)
         disk.sync(fd)
     finally:
         os.close(fd)
@@ -125,7 +142,7 @@ def probe(folder: Path, disk: Disk = DISK) -> None:
     """Raise StoreError unless a file can be written in `folder`; ask before the first paid call."""
     temp = folder / f".{secrets.token_hex(8)}.tmp"
     try:
-        _write_new(temp, b"waza\n", disk, 0o600)
+        _write_new(temp, [b"waza\n"], disk, 0o600)
     except OSError as error:
         raise StoreError(f"{folder}: cannot be written to: {why(error)}; nothing was run") from error
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -91,9 +92,9 @@ class RunFolder:
         self.run = replace(run, id=self.path.name, folder=str(self.path), results=[], complete=False)
         _write_run(self.path, self.run, self._disk)
 
-    def write(self, name: str, text: str) -> Path:
+    def write(self, name: str, chunks: Iterable[bytes]) -> Path:
         """Write a derived file such as `results.json`, whole or not at all, and return its path."""
-        write_atomically(self.path / name, text, self._disk)
+        write_atomically(self.path / name, chunks, self._disk)
         return self.path / name
 
     def close(self) -> None:

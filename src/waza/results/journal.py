@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -24,7 +24,7 @@ from waza.results.disk import DISK, Disk, is_full, why, write_all, write_atomica
 from waza.results.frames import Piece, frame, pieces
 from waza.results.records import End, Header, Note, Record, is_result, read_record, refuse_newer, write_record
 
-__all__ = ["End", "Header", "Journal", "Note", "Record", "read_end", "read_journal"]
+__all__ = ["End", "Header", "Journal", "Note", "Record", "read_end", "read_journal", "scan_journal"]
 
 _TAIL = 1 << 16
 
@@ -192,27 +192,31 @@ def read_journal(path: str | Path) -> tuple[list[Record], list[str]]:
     Never misreads a cut or damaged file, and needs no lock: a run may be going on. Raises StoreError when the file
     cannot be read at all or a newer version wrote it.
     """
+    warnings: list[str] = []
+    return [record for _, record in scan_journal(path, warnings)], warnings
+
+
+def scan_journal(path: str | Path, warnings: list[str]) -> Iterator[tuple[Piece, Record]]:
+    """Yield what `read_journal` returns, one record at a time with its place; `warnings` is filled at the end."""
     path = Path(path)
-    records: list[Record] = []
     faults: list[Piece] = []
+    notes: list[str] = []
     unknown = 0
     try:
         with path.open("rb") as file:
             for piece in pieces(file):
                 if piece.payload is None:
                     faults.append(piece)
-                    continue
-                record = _read_record(path, piece.payload)
-                if record is None:
+                elif (record := _read_record(path, piece.payload)) is None:
                     unknown += 1
                 else:
-                    records.append(record)
+                    notes += [record.text] if isinstance(record, Note) else []
+                    yield piece, record
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {why(error)}") from error
-    warnings = _warnings(path, faults) + [record.text for record in records if isinstance(record, Note)]
+    warnings += _warnings(path, faults) + notes
     if unknown:
         warnings.append(f"{path}: {unknown} records are of a kind this version does not know; they are kept")
-    return records, warnings
 
 
 def read_end(path: str | Path) -> End | None:

@@ -7,7 +7,7 @@ it 1), so that low ≤ score ≤ high always holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -28,7 +28,7 @@ class Interval(Struct, frozen=True, kw_only=True):
     confidence_level: float = 0.95
 
 
-class Score(Struct, frozen=True, kw_only=True):
+class Score(Struct, frozen=True, kw_only=True, gc=False):
     """A score over what was decided, with its worst and best case over what was not."""
 
     value: float | None = None
@@ -73,8 +73,16 @@ def wilson(successes: int, trials: int) -> Interval | None:
     return Interval(lower=max(0.0, centre - half), upper=min(1.0, centre + half), mean=share)
 
 
-def score_of_grades(grades: Iterable[Grade]) -> Score:
+@lru_cache(maxsize=1024)
+def _single(score: float) -> Score:
+    """Return the score of a trial with one decided grade."""
+    return Score(value=score, weighted=score, low=score, high=score)
+
+
+def score_of_grades(grades: Sequence[Grade]) -> Score:
     """Return the score over the grades of a trial; what is no number between 0 and 1 counts as undecided."""
+    if len(grades) == 1 and grades[0].status != "error" and 0.0 <= grades[0].score <= 1.0:
+        return _single(grades[0].score)
     decided: list[Grade] = []
     undecided: list[Grade] = []
     for grade in grades:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,8 +16,11 @@ from waza.errors import StoreError, UsageError, did_you_mean
 from waza.model import Result, Run
 from waza.results.disk import probe, write_atomically
 from waza.results.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, new_run_id, read_run_json
-from waza.results.journal import End, read_end, read_journal
+from waza.results.frames import Piece
+from waza.results.journal import End, read_end, scan_journal
 from waza.results.memory import rare_collections
+from waza.results.outcomes import outcome_of
+from waza.results.stored import Found, StoredResults
 from waza.results.summary import Summary, summarize
 
 __all__ = [
@@ -29,6 +33,7 @@ __all__ = [
     "list_runs",
     "new_run_id",
     "newest_run",
+    "open_run",
     "probe",
     "read_run",
     "read_run_and_warnings",
@@ -60,34 +65,54 @@ def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
 
     Results stand in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
     """
+    run, results, warnings = _read(Path(folder), lambda _, result: result)
+    return replace(run, results=results), warnings
+
+
+@rare_collections()
+def open_run(folder: str | Path) -> Run:
+    """Return a stored run whose results stay on the disk: each is read when it is asked for, its numbers are known.
+
+    Raises StoreError when it cannot be read.
+    """
     folder = Path(folder)
+    run, found, _ = _read(folder, lambda piece, result: Found(piece.offset, len(piece.raw), outcome_of(result)))
+    return replace(run, results=StoredResults(folder / JOURNAL, found))
+
+
+T = TypeVar("T")
+
+
+def _read(folder: Path, entry: Callable[[Piece, Result], T]) -> tuple[Run, list[T], list[str]]:
+    """Return a run without results, an entry for each of them, and warnings."""
     run = read_run_json(folder)
     if not (folder / JOURNAL).exists():
-        return run, [f"{folder}: has no {JOURNAL}: the run ended before it began"]
-    records, warnings = read_journal(folder / JOURNAL)
+        return run, [], [f"{folder}: has no {JOURNAL}: the run ended before it began"]
+    warnings: list[str] = []
     fits: dict[str, str] = run.spec.get("fingerprints") or {}
-    latest = {
-        (record.task_id, record.trial): record
-        for record in records
-        if isinstance(record, Result) and record.fingerprint in ("", fits.get(record.task_id, record.fingerprint))
-    }
-    results, removed = _in_order(run, latest.values())
+    latest: dict[tuple[str, int], T] = {}
+    is_complete = False
+    for piece, record in scan_journal(folder / JOURNAL, warnings):
+        if isinstance(record, Result):
+            is_complete = False
+            if record.fingerprint in ("", fits.get(record.task_id, record.fingerprint)):
+                latest[record.task_id, record.trial] = entry(piece, record)
+        elif isinstance(record, End):
+            is_complete = record.complete
+    keys, removed = _in_order(run, latest)
     if removed:
         warnings.append(f"{folder}: results of {removed} trials of tasks that are not in the spec are left out")
-    ends = [record for record in records if isinstance(record, (Result, End))]
-    is_complete = bool(ends) and isinstance(ends[-1], End) and ends[-1].complete
-    return replace(run, results=results, complete=is_complete), warnings
+    return replace(run, complete=is_complete), [latest[key] for key in keys], warnings
 
 
-def _in_order(run: Run, results: Collection[Result]) -> tuple[list[Result], int]:
-    """Return the results by the spec's order of tasks, then by trial; and how many belong to no task of it."""
+def _in_order(run: Run, keys: Collection[tuple[str, int]]) -> tuple[list[tuple[str, int]], int]:
+    """Return tasks' ids and trials by the spec's order of tasks; and how many belong to no task of it."""
     listed = run.spec.get("tasks")
     if not listed:
-        return sorted(results, key=lambda result: (result.task_id, result.trial)), 0
+        return sorted(keys), 0
     place = {str(task["id"]): number for number, task in enumerate(listed)}
-    known = [result for result in results if result.task_id in place]
-    removed = sum(result.task_id not in place for result in results)
-    return sorted(known, key=lambda result: (place[result.task_id], result.trial)), removed
+    known = [key for key in keys if key[0] in place]
+    return sorted(known, key=lambda key: (place[key[0]], key[1])), len(keys) - len(known)
 
 
 def summary_of(folder: str | Path) -> StoredRun:
@@ -97,7 +122,7 @@ def summary_of(folder: str | Path) -> StoredRun:
         if end := read_end(folder / JOURNAL):
             run = replace(end.run, folder=str(folder), complete=end.complete)
             return StoredRun(folder=str(folder), run=run, summary=end.summary, is_complete=end.complete)
-        run = read_run(folder)
+        run = open_run(folder)
         short = replace(run, spec={}, results=[])
         return StoredRun(folder=str(folder), run=short, summary=summarize(run), is_complete=run.complete)
     except StoreError as error:

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from types import MappingProxyType
 
 from msgspec import Struct, field
 
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
-from waza.model import JSON, Result, Run, Usage
+from waza.model import JSON, Run, Usage
 from waza.results.memory import rare_collections
 from waza.results.metrics import Metric, measure
+from waza.results.outcomes import Outcome, outcomes_of
 from waza.results.scores import Interval, mean, mean_score, std_dev, wilson
-from waza.results.tasks import TOLERANCE, TaskSummary, duration_of, summarize_tasks, total_usage
+from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks, total_usage
 
-__all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "shown_names", "summarize", "summarize_tasks"]
+__all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -73,6 +73,7 @@ def summarize(
     run: Run, measured: Mapping[str, Metric] | None = None, tasks: Sequence[TaskSummary] | None = None
 ) -> Summary:
     """Return the run's numbers; `measured` holds metrics computed elsewhere, `tasks` what is summarized already."""
+    outcomes = outcomes_of(run.results)
     tasks = summarize_tasks(run) if tasks is None else tasks
     metrics, metrics_score, warnings = measure(run, tasks, measured or {})
     statuses = [task.status for task in tasks]
@@ -95,13 +96,13 @@ def summarize(
         undecided=score.undecided,
         score_low=score.low,
         score_high=score.high,
-        duration_ms=_busy_ms(run.results),
-        usage=total_usage(result.trace.usage for result in run.results),
+        duration_ms=_busy_ms(outcomes),
+        usage=total_usage([outcome.usage for outcome in outcomes]),
         exit_code=exit_code(tasks, metrics, run.spec.get("config") or {}),
         groups=_groups(run, tasks),
         metrics=metrics,
         metrics_score=metrics_score,
-        warnings=warnings + _shared_names(run),
+        warnings=warnings + _shared_names(outcomes),
     )
 
 
@@ -125,18 +126,6 @@ def _tolerated(statuses: Sequence[str], config: Mapping[str, JSON]) -> bool:
     return enough and (most is None or failed <= most)
 
 
-def shown_names(result: Result) -> list[str]:
-    """Return the name of each grade as it is shown: the second one called `a` is `a#2`."""
-    names: list[str] = []
-    for grade in result.grades:
-        name, count = grade.name, 1
-        while name in names:
-            count += 1
-            name = f"{grade.name}#{count}"
-        names.append(name)
-    return names
-
-
 def _was_run(task: TaskSummary) -> bool:
     return task.passed + task.failed + task.errors + task.skipped > task.not_run
 
@@ -156,28 +145,21 @@ def _group(name: str, tasks: Sequence[TaskSummary]) -> Group:
     return Group(name=name, passed=passed, total=len(tasks), avg_score=mean(scores))
 
 
-def _shared_names(run: Run) -> list[str]:
+def _shared_names(outcomes: Iterable[Outcome]) -> list[str]:
     """Return a warning for each grader name that two graders of one task share."""
-    shared = {
-        grade.name
-        for result in run.results
-        for grade, shown in zip(result.grades, shown_names(result), strict=True)
-        if shown != grade.name
-    }
+    shared = {name for outcome in outcomes for name in outcome.shared_names}
     return [f"two graders are named '{name}'; both count, the second is shown as '{name}#2'" for name in sorted(shared)]
 
 
-def _busy_ms(results: Iterable[Result]) -> float:
+def _busy_ms(outcomes: Iterable[Outcome]) -> float:
     """Return for how long at least one trial was going on; their sum where starts were not recorded."""
     spans: list[tuple[float, float]] = []
     unplaced: list[float] = []
-    for result in results:
-        duration = duration_of(result)
-        try:
-            start = datetime.fromisoformat(result.started_at).timestamp() * 1000
-            spans.append((start, start + duration))
-        except (ValueError, OverflowError, OSError):
-            unplaced.append(duration)
+    for outcome in outcomes:
+        if outcome.start_ms is None:
+            unplaced.append(outcome.duration_ms)
+        else:
+            spans.append((outcome.start_ms, outcome.start_ms + outcome.duration_ms))
     busy, until = [], -math.inf
     for start, end in sorted(spans):
         busy.append(max(0.0, end - max(start, until)))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from waza.model import JSON, Result, ResultStatus, Run, Usage
-from waza.results.scores import UNDECIDED, Interval, Score, mean_score, score_of_grades, std_dev, wilson
+from waza.model import JSON, ResultStatus, Run, Usage
+from waza.results.outcomes import Outcome, outcomes_of
+from waza.results.scores import UNDECIDED, Interval, Score, mean_score, std_dev, wilson
 
 TOLERANCE = 1e-9
 """How far a number may stay below a threshold and still reach it: what floating point loses."""
@@ -47,23 +48,23 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
 
 def summarize_tasks(run: Run) -> list[TaskSummary]:
     """Return every task of the run in the spec's order; tasks the spec does not list stand at the end, by id."""
-    by_task: dict[str, list[Result]] = {}
-    for result in sorted(run.results, key=lambda result: (result.task_id, result.trial)):
-        by_task.setdefault(result.task_id, []).append(result)
+    by_task: dict[str, list[Outcome]] = {}
+    for outcome in sorted(outcomes_of(run.results), key=lambda outcome: (outcome.task_id, outcome.trial)):
+        by_task.setdefault(outcome.task_id, []).append(outcome)
     tasks = {str(task["id"]): task for task in run.spec.get("tasks") or []}
     tasks |= {task_id: {"id": task_id} for task_id in by_task if task_id not in tasks}
     config = run.spec.get("config") or {}
-    return [_summarize(task, by_task.get(task_id, []), config) for task_id, task in tasks.items()]
+    return [_summarize(task, by_task.get(task_id, ()), config) for task_id, task in tasks.items()]
 
 
-def _summarize(task: dict[str, JSON], results: list[Result], config: dict[str, JSON]) -> TaskSummary:
-    statuses = [result.status for result in results]
+def _summarize(task: dict[str, JSON], trials: Sequence[Outcome], config: dict[str, JSON]) -> TaskSummary:
+    statuses = [trial.status for trial in trials]
     passed, failed, skipped = statuses.count("passed"), statuses.count("failed"), statuses.count("skipped")
-    not_run = max(0, int(config.get("trials_per_task") or 1) - len(results))
-    errors = statuses.count("error") + not_run
+    not_run = max(0, int(config.get("trials_per_task") or 1) - len(trials))
+    errors = len(trials) - passed - failed - skipped + not_run
     status = _status(config.get("pass_rule", "all"), passed, failed, errors)
-    trials = [score_of_grades(result.grades) for result in results if result.status != "skipped"]
-    scores = [score.value for score in trials if score.value is not None]
+    graded = [trial.score for trial in trials if trial.status != "skipped"]
+    scores = [score.value for score in graded if score.value is not None]
     total = passed + failed + errors
     return TaskSummary(
         id=str(task["id"]),
@@ -71,7 +72,7 @@ def _summarize(task: dict[str, JSON], results: list[Result], config: dict[str, J
         tags=[str(tag) for tag in task.get("tags") or []],
         golden=bool(task.get("golden")),
         status=status,
-        reason=_reason(status, results, not_run),
+        reason=_reason(status, trials, not_run),
         passed=passed,
         failed=failed,
         errors=errors,
@@ -79,12 +80,12 @@ def _summarize(task: dict[str, JSON], results: list[Result], config: dict[str, J
         not_run=not_run,
         pass_rate=passed / total if total else None,
         pass_rate_ci=wilson(passed, total),
-        score=mean_score(trials + [UNDECIDED] * not_run),
+        score=mean_score(graded + [UNDECIDED] * not_run),
         min_score=min(scores, default=None),
         max_score=max(scores, default=None),
         std_dev=std_dev(scores),
-        duration_ms=math.fsum(duration_of(result) for result in results),
-        usage=total_usage(result.trace.usage for result in results),
+        duration_ms=math.fsum([trial.duration_ms for trial in trials]),
+        usage=total_usage([trial.usage for trial in trials]),
     )
 
 
@@ -99,28 +100,24 @@ def _status(rule: JSON, passed: int, failed: int, errors: int) -> ResultStatus:
     return "failed" if passed + errors < needed else "error"
 
 
-def _reason(status: ResultStatus, results: list[Result], not_run: int) -> str:
-    told = [result.reason for result in results if result.status == status and result.reason]
+def _reason(status: ResultStatus, trials: Sequence[Outcome], not_run: int) -> str:
+    told = [trial.reason for trial in trials if trial.status == status and trial.reason]
     return told[0] if told else "not run" if status == "error" and not_run else ""
-
-
-def duration_of(result: Result) -> float:
-    """Return how long a trial took in milliseconds; 0 where that was not recorded."""
-    duration = result.duration_ms or result.trace.duration_ms or 0.0
-    return float(duration) if 0.0 <= duration < math.inf else 0.0
 
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """Return what was consumed in all; a number nobody recorded stays None, a negative one was not recorded."""
-    totals: dict[str, list[float]] = {}
     known = [usage for usage in usages if usage is not None]
+    if not known:
+        return None
+    totals: dict[str, list[float]] = {}
     for usage in known:
         for name in _COUNTED:
             number = getattr(usage, name)
             if number is not None and 0 <= number < math.inf:
                 totals.setdefault(name, []).append(number)
     sums = {name: math.fsum(numbers) if name == "cost_usd" else sum(numbers) for name, numbers in totals.items()}
-    return Usage(**sums) if known else None  # type: ignore[arg-type]
+    return Usage(**sums)  # type: ignore[arg-type]
 
 
 _COUNTED = tuple(name for name in Usage.__struct_fields__ if name != "extra")

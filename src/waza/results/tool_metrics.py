@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from math import ceil
 from statistics import fmean, median
 
-from waza.model import JSON, Result, Run
+from waza.model import JSON, Run
+from waza.results.outcomes import outcomes_of
+from waza.results.tool_use import ToolUse
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50)
 """The most calls of each bucket of the histogram; one more bucket holds the rest."""
@@ -20,43 +23,28 @@ def tool_metrics(run: Run) -> dict[str, JSON] | None:
     with arguments, the share whose arguments all matched. `call_count`: calls per trial. `success_rate`: of all calls,
     the share that succeeded. Each is None where there is nothing to count.
     """
-    observed = [result for result in run.results if result.trace.tool_events is not None]
+    trials = outcomes_of(run.results)
+    observed = [(trial.task_id, trial.tools) for trial in trials if trial.tools is not None]
     if not observed:
         return None
-    calls = [event.success for result in observed for event in result.trace.tool_events or []]
+    uses = [use for _, use in observed]
     return {
         "selection_accuracy": _selection_accuracy(observed),
-        "input_correctness": _mean([fit for result in observed for fit in _assigned(result)]),
-        "call_count": _distribution([len(result.trace.tool_events or []) for result in observed]),
-        "success_rate": _mean(calls),
+        "input_correctness": _share(sum(use.fitting for use in uses), sum(use.assigned for use in uses)),
+        "call_count": _distribution([use.calls for use in uses]),
+        "success_rate": _share(sum(use.succeeded for use in uses), sum(use.calls for use in uses)),
     }
 
 
-def _selection_accuracy(results: Sequence[Result]) -> float | None:
+def _selection_accuracy(observed: Sequence[tuple[str, ToolUse]]) -> float | None:
     """Return the mean over tasks; a task's first calls are looked at in every trial that was decided."""
-    by_task: dict[str, list[bool]] = {}
-    for result in results:
-        fits = [grade.details["first_call_fits"] for grade in result.grades if "first_call_fits" in grade.details]
-        if fits:
-            by_task.setdefault(result.task_id, []).append(any(fits))
-    return _mean([fmean(trials) for trials in by_task.values()])
-
-
-def _assigned(result: Result) -> Iterator[bool]:
-    """Yield for each call assigned to an expectation with arguments whether they all matched."""
-    for grade in result.grades:
-        match grade.details.get("alignment"):
-            case {"expectations": [*entries]}:
-                for entry in entries:
-                    yield from _calls_of(entry)
-
-
-def _calls_of(entry: JSON) -> Iterator[bool]:
-    match entry:
-        case {"checks_arguments": True, "calls": [*calls]}:
-            yield from [True] * len(calls)
-            if "nearest" in entry:
-                yield False
+    right: Counter[str] = Counter()
+    decided: Counter[str] = Counter()
+    for task_id, use in observed:
+        if use.first_fits is not None:
+            right[task_id] += use.first_fits
+            decided[task_id] += 1
+    return fmean(right[task_id] / count for task_id, count in decided.items()) if decided else None
 
 
 def _distribution(counts: list[int]) -> dict[str, JSON]:
@@ -82,5 +70,5 @@ def _histogram(counts: list[int]) -> dict[str, int]:
     return histogram | {f"{low}+": sum(count >= low for count in counts)}
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from waza.errors import StoreError
 from waza.model import Run
 from waza.reports.json import JsonReport
-from waza.results.store import RunFolder, read_run
+from waza.results.outcomes import outcomes_of
+from waza.results.store import RunFolder, open_run
 from waza.results.summary import summarize
 from waza.results.tasks import summarize_tasks
 
@@ -17,14 +18,14 @@ RESULTS = "results.json"
 
 
 def finish(folder: RunFolder, reason: str, on_remark: Callable[[str], None]) -> Run:
-    """Write down how the run ended and everything made from it; return it as it can be read again."""
-    made = read_run(folder.path)
+    """Write down how the run ended and everything made from it; return it, its results read when asked for."""
+    made = open_run(folder.path)
     made = replace(made, complete=is_complete(made))
     tasks = summarize_tasks(made)
     summary = summarize(made, tasks=tasks)
     try:
         folder.finish(summary, complete=made.complete, reason=reason)
-        folder.write(RESULTS, JsonReport().text(made, tasks, summary))
+        folder.write(RESULTS, JsonReport().chunks(made, tasks, summary))
     except StoreError as error:
         on_remark(f"{error}; every result is safe in the journal, and `waza show` reads it")
     return made
@@ -34,4 +35,4 @@ def is_complete(run: Run) -> bool:
     """Say whether every trial that was planned has a result."""
     trials = range(1, run.spec["config"]["trials_per_task"] + 1)
     planned = {(task["id"], number) for task in run.spec["tasks"] for number in trials}
-    return planned <= {(result.task_id, result.trial) for result in run.results}
+    return planned <= {(outcome.task_id, outcome.trial) for outcome in outcomes_of(run.results)}

@@ -15,7 +15,7 @@ class Keeper:
     With one trial at a time there is nothing to share: the store is called as it is.
     """
 
-    def __init__(self, store: Callable[..., None], on_result: Callable[[Result], None], width: int) -> None:
+    def __init__(self, store: Callable[..., list[Result]], on_result: Callable[[Result], None], width: int) -> None:
         self._store = store
         self._on_result = on_result
         self._waiting: list[tuple[Result, asyncio.Future[None]]] = []
@@ -25,8 +25,8 @@ class Keeper:
     async def keep(self, result: Result) -> None:
         """Return when the result is safe and its listener has heard of it; raise what the store raises."""
         if self._thread is None:
-            self._store(result)
-            self._on_result(result)
+            for kept in self._store(result):
+                self._on_result(kept)
             return
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((result, safe))
@@ -47,13 +47,13 @@ class Keeper:
         while self._waiting:
             batch, self._waiting = self._waiting, []
             try:
-                await loop.run_in_executor(self._thread, self._store, *(result for result, _ in batch))
+                kept = await loop.run_in_executor(self._thread, self._store, *(result for result, _ in batch))
             except Exception as error:  # noqa: BLE001  it belongs to the trials whose results were not kept
                 for _, safe in batch:
                     if not safe.done():
                         safe.set_exception(error)
                 continue
-            for result, safe in batch:
+            for result, (_, safe) in zip(kept, batch, strict=True):
                 self._tell(result, safe)
 
     def _tell(self, result: Result, safe: asyncio.Future[None]) -> None:

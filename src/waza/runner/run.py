@@ -47,7 +47,8 @@ def run(
     order = order_for(spec, engine=engine, model=model, trials=trials, workers=workers)
     if runs is not None:
         order = replace(order, runs=Path(runs))
-    return conduct(order, Listeners(on_result=on_result))
+    made = conduct(order, Listeners(on_result=on_result))
+    return changed(made, results=list(made.results))
 
 
 class Purse:
@@ -92,11 +93,13 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         )
         purse = Purse(order.max_cost_usd, order.resume.run.results if order.resume else ())
 
-        def store(*results: Result) -> None:
-            folder.append(*(redactor.tree(result) for result in results))
+        def store(*results: Result) -> list[Result]:
+            kept = [redactor.tree(result) for result in results]
+            folder.append(*kept)
+            return kept
 
         def on_result(result: Result) -> None:
-            listeners.on_result(redactor.tree(result))
+            listeners.on_result(result)
             if purse.spend(result):
                 listeners.stop(f"${purse.spent:.4f} spent, the limit is ${purse.limit:.4f}")
 
@@ -136,7 +139,7 @@ async def _until_done_or_stopped(
     trials: Iterator[Trial],
     setting: Setting,
     listeners: Listeners,
-    store: Callable[..., None],
+    store: Callable[..., list[Result]],
     workers: int | None,
 ) -> None:
     with ends_cleanly(listeners.stop, listeners.on_remark):

@@ -32,5 +32,10 @@ def run_one(spec: EvalSpec, trial: Trial, engine: Engine, engine_name: str) -> T
     listeners = Listeners(on_remark=remarks.append)
     alone = replace(spec, hooks=spec.hooks.model_copy(update={"before_run": [], "after_run": []}))
     setting = Setting(engine=engine, engine_name=engine_name, max_attempts=spec.config.max_attempts)
-    wait_for(run_suite(alone, iter([trial]), setting, listeners, lambda *kept: results.extend(kept), workers=1))
+
+    def store(*kept: Result) -> list[Result]:
+        results.extend(kept)
+        return results
+
+    wait_for(run_suite(alone, iter([trial]), setting, listeners, store, workers=1))
     return Tried(redactor.tree(results[0]), [redactor.text(remark) for remark in remarks])

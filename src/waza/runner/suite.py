@@ -46,11 +46,11 @@ async def run_suite(
     trials: Iterator[Trial],
     setting: Setting,
     listeners: Listeners,
-    store: Callable[..., None],
+    store: Callable[..., list[Result]],
     *,
     workers: int | None = None,
 ) -> None:
-    """Run the trials, started in order; `store` keeps each result before `listeners.on_result` hears of it."""
+    """Run the trials, started in order; `store` keeps results and returns them as kept: so listeners hear of them."""
     width = concurrency(spec, workers)
     keeper = Keeper(store, listeners.on_result, width)
     environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}

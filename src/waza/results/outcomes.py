@@ -1,0 +1,90 @@
+"""What counts of a result: enough for every summary, small enough to be held for all trials of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from waza.model import Result, ResultStatus, Usage
+from waza.results.scores import Score, score_of_grades
+from waza.results.tool_use import ToolUse, tool_use
+
+
+class Outcome(Struct, frozen=True, kw_only=True, gc=False):
+    """One trial in numbers."""
+
+    task_id: str
+    trial: int
+    status: ResultStatus
+    reason: str
+    start_ms: float | None
+    """When it began, in milliseconds since 1970; None where that was not recorded."""
+    duration_ms: float
+    score: Score
+    usage: Usage | None
+    tools: ToolUse | None
+    """None when its tool calls were not recorded."""
+    shared_names: tuple[str, ...]
+    """Names that two of its graders share."""
+
+
+class KnownResults(Sequence[Result]):
+    """Results whose outcomes are known, so that nobody has to read them again for a number."""
+
+    outcomes: list[Outcome]
+
+
+def outcomes_of(results: Sequence[Result]) -> list[Outcome]:
+    """Return the outcome of each result, in order."""
+    if isinstance(results, KnownResults):
+        return results.outcomes
+    return [outcome_of(result) for result in results]
+
+
+def outcome_of(result: Result) -> Outcome:
+    """Return one trial in numbers."""
+    return Outcome(
+        task_id=result.task_id,
+        trial=result.trial,
+        status=result.status,
+        reason=result.reason,
+        start_ms=_start_ms(result.started_at),
+        duration_ms=duration_of(result),
+        score=score_of_grades(result.grades),
+        usage=result.trace.usage,
+        tools=tool_use(result),
+        shared_names=_shared_names(result) if len(result.grades) > 1 else (),
+    )
+
+
+def shown_names(result: Result) -> list[str]:
+    """Return the name of each grade as it is shown: the second one called `a` is `a#2`."""
+    names: list[str] = []
+    for grade in result.grades:
+        name, count = grade.name, 1
+        while name in names:
+            count += 1
+            name = f"{grade.name}#{count}"
+        names.append(name)
+    return names
+
+
+def duration_of(result: Result) -> float:
+    """Return how long a trial took in milliseconds; 0 where that was not recorded."""
+    duration = result.duration_ms or result.trace.duration_ms or 0.0
+    return float(duration) if 0.0 <= duration < math.inf else 0.0
+
+
+def _shared_names(result: Result) -> tuple[str, ...]:
+    pairs = zip(result.grades, shown_names(result), strict=True)
+    return tuple(grade.name for grade, shown in pairs if shown != grade.name)
+
+
+def _start_ms(started_at: str) -> float | None:
+    try:
+        return datetime.fromisoformat(started_at).timestamp() * 1000
+    except (ValueError, OverflowError, OSError):
+        return None

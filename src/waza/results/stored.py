@@ -1,0 +1,63 @@
+"""The results of a stored run, read from its journal when they are asked for: a run of any size fits in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, overload
+
+from waza.errors import StoreError
+from waza.model import Result
+from waza.results.disk import why
+from waza.results.frames import unframe
+from waza.results.outcomes import KnownResults, Outcome
+from waza.results.records import read_record
+
+
+class Found(NamedTuple):
+    """Where in a journal a result stands, and what counts of it."""
+
+    offset: int
+    length: int
+    outcome: Outcome
+
+
+class StoredResults(KnownResults):
+    """A sequence of results that holds none of them; the journal must stay where it is."""
+
+    def __init__(self, journal: Path, found: Sequence[Found]) -> None:
+        self._journal = journal
+        self._places = [(place.offset, place.length) for place in found]
+        self.outcomes = [place.outcome for place in found]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        places = self._places[index]
+        return list(self._at(places)) if isinstance(places, list) else next(self._at([places]))
+
+    def __iter__(self) -> Iterator[Result]:
+        return self._at(self._places)
+
+    def _at(self, places: Sequence[tuple[int, int]]) -> Iterator[Result]:
+        """Yield the results at these places; raise StoreError when one is not there any more."""
+        try:
+            with self._journal.open("rb") as file:
+                for offset, length in places:
+                    file.seek(offset)
+                    yield self._result(file.read(length))
+        except OSError as error:
+            raise StoreError(f"{self._journal}: cannot be read: {why(error)}") from error
+
+    def _result(self, line: bytes) -> Result:
+        # What was saved out of a damaged line has another byte, or none, where its newline was.
+        payload = unframe(line) or unframe(line[:-1] + b"\n") or unframe(line + b"\n")
+        record = read_record(payload) if payload is not None else None
+        if not isinstance(record, Result):
+            raise StoreError(f"{self._journal}: was changed while it was read; read it again")
+        return record

@@ -1,0 +1,55 @@
+"""How one trial used its tools, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from waza.model import JSON, Result
+
+
+class ToolUse(Struct, frozen=True, kw_only=True, gc=False):
+    """How one trial used its tools, in numbers."""
+
+    calls: int
+    succeeded: int
+    assigned: int
+    """Calls assigned to an expectation with arguments."""
+    fitting: int
+    """Those of them whose arguments all matched."""
+    first_fits: bool | None
+    """Whether the first call was of an expected tool; None without an expectation that was decided."""
+
+
+def tool_use(result: Result) -> ToolUse | None:
+    """Return how a trial used its tools; None when its calls were not recorded."""
+    events = result.trace.tool_events
+    if events is None:
+        return None
+    fits = [grade.details["first_call_fits"] for grade in result.grades if "first_call_fits" in grade.details]
+    assigned = list(_assigned(result))
+    return ToolUse(
+        calls=len(events),
+        succeeded=sum(event.success for event in events),
+        assigned=len(assigned),
+        fitting=sum(assigned),
+        first_fits=any(fits) if fits else None,
+    )
+
+
+def _assigned(result: Result) -> Iterator[bool]:
+    """Yield for each call assigned to an expectation with arguments whether they all matched."""
+    for grade in result.grades:
+        match grade.details.get("alignment"):
+            case {"expectations": [*entries]}:
+                for entry in entries:
+                    yield from _calls_of(entry)
+
+
+def _calls_of(entry: JSON) -> Iterator[bool]:
+    match entry:
+        case {"checks_arguments": True, "calls": [*calls]}:
+            yield from [True] * len(calls)
+            if "nearest" in entry:
+                yield False
