@@ -163,13 +163,13 @@ def w5(n, variant):
 
 
 def w6(n, variant):
-    from waza.results.store import newest_run, read_run, summary_of
+    from waza.results.store import newest_run, open_run, summary_of
     from waza.results.summary import summarize
 
     ph.mark("import")
     folder = newest_run(c.workdir(f"ours_w3_{n}") / "runs")
     ph.mark("build")
-    summary = summary_of(folder).summary if variant == "header" else summarize(read_run(folder))
+    summary = summary_of(folder).summary if variant == "header" else summarize(open_run(folder))
     ph.mark("load")
     c.emit(n=n, summary=str(summary)[:200], bytes=(Path(folder) / "journal.jsonl").stat().st_size, **ph.out)
 

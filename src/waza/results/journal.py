@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import NoReturn, Self, TypeVar
 from zlib import crc32
 
 from waza.errors import StoreError
@@ -27,6 +27,7 @@ from waza.results.records import End, Header, Note, Record, is_result, read_reco
 __all__ = ["End", "Header", "Journal", "Note", "Record", "read_end", "read_journal", "scan_journal"]
 
 _TAIL = 1 << 16
+Seen = TypeVar("Seen")
 
 
 class Journal:
@@ -193,11 +194,14 @@ def read_journal(path: str | Path) -> tuple[list[Record], list[str]]:
     cannot be read at all or a newer version wrote it.
     """
     warnings: list[str] = []
-    return [record for _, record in scan_journal(path, warnings)], warnings
+    found: Iterator[tuple[Piece, Record]] = scan_journal(path, warnings, read_record)
+    return [record for _, record in found], warnings
 
 
-def scan_journal(path: str | Path, warnings: list[str]) -> Iterator[tuple[Piece, Record]]:
-    """Yield what `read_journal` returns, one record at a time with its place; `warnings` is filled at the end."""
+def scan_journal(
+    path: str | Path, warnings: list[str], read: Callable[[bytes], Seen | None]
+) -> Iterator[tuple[Piece, Seen]]:
+    """Yield every good record in order with its place, as `read` returns it; `warnings` is filled at the end."""
     path = Path(path)
     faults: list[Piece] = []
     notes: list[str] = []
@@ -207,11 +211,14 @@ def scan_journal(path: str | Path, warnings: list[str]) -> Iterator[tuple[Piece,
             for piece in pieces(file):
                 if piece.payload is None:
                     faults.append(piece)
-                elif (record := _read_record(path, piece.payload)) is None:
+                elif (record := read(piece.payload)) is None:
                     unknown += 1
                 else:
-                    notes += [record.text] if isinstance(record, Note) else []
+                    if isinstance(record, Note):
+                        notes.append(record.text)
                     yield piece, record
+    except StoreError as error:
+        raise StoreError(f"{path}: {error}") from None
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {why(error)}") from error
     warnings += _warnings(path, faults) + notes

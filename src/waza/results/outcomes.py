@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from waza.model import Result, ResultStatus, Usage
 from waza.results.scores import Score, score_of_grades
+from waza.results.seen import SeenResult
 from waza.results.tool_use import ToolUse, tool_use
 
 
@@ -44,7 +45,7 @@ def outcomes_of(results: Sequence[Result]) -> list[Outcome]:
     return [outcome_of(result) for result in results]
 
 
-def outcome_of(result: Result) -> Outcome:
+def outcome_of(result: Result | SeenResult) -> Outcome:
     """Return one trial in numbers."""
     return Outcome(
         task_id=result.task_id,
@@ -60,7 +61,7 @@ def outcome_of(result: Result) -> Outcome:
     )
 
 
-def shown_names(result: Result) -> list[str]:
+def shown_names(result: Result | SeenResult) -> list[str]:
     """Return the name of each grade as it is shown: the second one called `a` is `a#2`."""
     names: list[str] = []
     for grade in result.grades:
@@ -72,15 +73,15 @@ def shown_names(result: Result) -> list[str]:
     return names
 
 
-def duration_of(result: Result) -> float:
+def duration_of(result: Result | SeenResult) -> float:
     """Return how long a trial took in milliseconds; 0 where that was not recorded."""
     duration = result.duration_ms or result.trace.duration_ms or 0.0
     return float(duration) if 0.0 <= duration < math.inf else 0.0
 
 
-def _shared_names(result: Result) -> tuple[str, ...]:
-    pairs = zip(result.grades, shown_names(result), strict=True)
-    return tuple(grade.name for grade, shown in pairs if shown != grade.name)
+def _shared_names(result: Result | SeenResult) -> tuple[str, ...]:
+    names = [grade.name for grade in result.grades]
+    return tuple(name for name, shown in zip(names, shown_names(result), strict=True) if shown != name)
 
 
 def _start_ms(started_at: str) -> float | None:

@@ -10,6 +10,7 @@ from waza import __version__
 from waza.errors import StoreError, TraceError
 from waza.model import JSON, Grade, Result, Run, Trace
 from waza.results.plain import encode_shallow
+from waza.results.seen import SeenResult
 from waza.results.summary import Summary
 
 VERSION = 1
@@ -46,6 +47,10 @@ class _Stored(Struct, frozen=True, tag="result", tag_field="kind"):
     result: Result
 
 
+class _StoredSeen(Struct, frozen=True, tag="result", tag_field="kind"):
+    result: SeenResult
+
+
 class _Version(Struct, frozen=True):
     version: int
 
@@ -53,6 +58,7 @@ class _Version(Struct, frozen=True):
 Record = Header | Result | Note | End
 
 _DECODER = msgspec.json.Decoder(Header | _Stored | Note | End)
+_SEEN = msgspec.json.Decoder(Header | _StoredSeen | Note | End)
 _VERSION = msgspec.json.Decoder(_Version)
 _HEADER = b'{"kind":"header"'
 _RESULT = b'{"kind":"result"'
@@ -79,6 +85,17 @@ def read_record(payload: bytes) -> Record | None:
     except (msgspec.DecodeError, RecursionError):
         return _newer_result(payload)
     return record.result if isinstance(record, _Stored) else record
+
+
+def read_seen(payload: bytes) -> Header | SeenResult | Note | End | None:
+    """Return what `read_record` returns, of a result only what summaries look at."""
+    if payload.startswith(_HEADER):
+        refuse_newer(payload)
+    try:
+        record = _SEEN.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return record.result if isinstance(record, _StoredSeen) else record
 
 
 def is_result(payload: bytes) -> bool:

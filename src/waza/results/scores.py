@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from waza.model import Grade
+from waza.results.seen import SeenGrade
 
 _Z95 = 1.959963984540054
 """The two-sided 95 % point of the normal distribution."""
@@ -79,12 +80,12 @@ def _single(score: float) -> Score:
     return Score(value=score, weighted=score, low=score, high=score)
 
 
-def score_of_grades(grades: Sequence[Grade]) -> Score:
+def score_of_grades(grades: Sequence[Grade | SeenGrade]) -> Score:
     """Return the score over the grades of a trial; what is no number between 0 and 1 counts as undecided."""
     if len(grades) == 1 and grades[0].status != "error" and 0.0 <= grades[0].score <= 1.0:
         return _single(grades[0].score)
-    decided: list[Grade] = []
-    undecided: list[Grade] = []
+    decided: list[Grade | SeenGrade] = []
+    undecided: list[Grade | SeenGrade] = []
     for grade in grades:
         (decided if grade.status != "error" and 0.0 <= grade.score <= 1.0 else undecided).append(grade)
     if not decided:
@@ -118,7 +119,7 @@ def mean_score(scores: Sequence[Score]) -> Score:
     )
 
 
-def _weight(grade: Grade) -> float:
+def _weight(grade: Grade | SeenGrade) -> float:
     """Return the grade's weight within what can be summed; one that is not a number above 0 counts as 1."""
     return _clip(grade.weight, 1e-100, 1e100) if 0.0 < grade.weight < math.inf else 1.0
 

@@ -20,6 +20,8 @@ from waza.results.frames import Piece
 from waza.results.journal import End, read_end, scan_journal
 from waza.results.memory import rare_collections
 from waza.results.outcomes import outcome_of
+from waza.results.records import read_record, read_seen
+from waza.results.seen import SeenResult
 from waza.results.stored import Found, StoredResults
 from waza.results.summary import Summary, summarize
 
@@ -65,7 +67,7 @@ def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
 
     Results stand in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
     """
-    run, results, warnings = _read(Path(folder), lambda _, result: result)
+    run, results, warnings = _read(Path(folder), read_record, Result, lambda _, result: result)
     return replace(run, results=results), warnings
 
 
@@ -76,14 +78,21 @@ def open_run(folder: str | Path) -> Run:
     Raises StoreError when it cannot be read.
     """
     folder = Path(folder)
-    run, found, _ = _read(folder, lambda piece, result: Found(piece.offset, len(piece.raw), outcome_of(result)))
+    run, found, _ = _read(folder, read_seen, SeenResult, _found)
     return replace(run, results=StoredResults(folder / JOURNAL, found))
 
 
+def _found(piece: Piece, result: SeenResult) -> Found:
+    return Found(piece.offset, len(piece.raw), outcome_of(result))
+
+
+R = TypeVar("R", Result, SeenResult)
 T = TypeVar("T")
 
 
-def _read(folder: Path, entry: Callable[[Piece, Result], T]) -> tuple[Run, list[T], list[str]]:
+def _read(
+    folder: Path, read: Callable[[bytes], object], kind: type[R], entry: Callable[[Piece, R], T]
+) -> tuple[Run, list[T], list[str]]:
     """Return a run without results, an entry for each of them, and warnings."""
     run = read_run_json(folder)
     if not (folder / JOURNAL).exists():
@@ -92,8 +101,8 @@ def _read(folder: Path, entry: Callable[[Piece, Result], T]) -> tuple[Run, list[
     fits: dict[str, str] = run.spec.get("fingerprints") or {}
     latest: dict[tuple[str, int], T] = {}
     is_complete = False
-    for piece, record in scan_journal(folder / JOURNAL, warnings):
-        if isinstance(record, Result):
+    for piece, record in scan_journal(folder / JOURNAL, warnings, read):
+        if isinstance(record, kind):
             is_complete = False
             if record.fingerprint in ("", fits.get(record.task_id, record.fingerprint)):
                 latest[record.task_id, record.trial] = entry(piece, record)

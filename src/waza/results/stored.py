@@ -59,5 +59,5 @@ class StoredResults(KnownResults):
         payload = unframe(line) or unframe(line[:-1] + b"\n") or unframe(line + b"\n")
         record = read_record(payload) if payload is not None else None
         if not isinstance(record, Result):
-            raise StoreError(f"{self._journal}: was changed while it was read; read it again")
+            raise StoreError(f"{self._journal}: was changed while it was read, or a newer waza wrote it")
         return record

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from waza.model import JSON, Result
+from waza.results.seen import SeenResult
 
 
 class ToolUse(Struct, frozen=True, kw_only=True, gc=False):
@@ -22,7 +23,7 @@ class ToolUse(Struct, frozen=True, kw_only=True, gc=False):
     """Whether the first call was of an expected tool; None without an expectation that was decided."""
 
 
-def tool_use(result: Result) -> ToolUse | None:
+def tool_use(result: Result | SeenResult) -> ToolUse | None:
     """Return how a trial used its tools; None when its calls were not recorded."""
     events = result.trace.tool_events
     if events is None:
@@ -38,7 +39,7 @@ def tool_use(result: Result) -> ToolUse | None:
     )
 
 
-def _assigned(result: Result) -> Iterator[bool]:
+def _assigned(result: Result | SeenResult) -> Iterator[bool]:
     """Yield for each call assigned to an expectation with arguments whether they all matched."""
     for grade in result.grades:
         match grade.details.get("alignment"):
