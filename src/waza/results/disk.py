@@ -97,9 +97,12 @@ def write_all(disk: Disk, fd: int, data: bytes) -> None:
         view = view[written:]
 
 
-def write_atomically(path: Path, data: bytes | str | Iterable[bytes], disk: Disk = DISK, mode: int = 0o600) -> None:
+def write_atomically(
+    path: Path, data: bytes | str | Iterable[bytes], disk: Disk = DISK, mode: int = 0o600, *, lasts: bool = True
+) -> None:
     """Write a whole file, in one piece or in many: afterwards it is the old one or the new one, never half of either.
 
+    With `lasts` it is the new one after a power cut too; what can be made again need not be.
     Raises StoreError; the old file is then untouched and nothing is left beside it.
     """
     temp = path.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -107,7 +110,8 @@ def write_atomically(path: Path, data: bytes | str | Iterable[bytes], disk: Disk
         text = data.encode() if isinstance(data, str) else data
         _write_new(temp, [text] if isinstance(text, bytes) else _large(text), disk, mode)
         disk.replace(temp, path)
-        disk.sync_folder(path.parent)
+        if lasts:
+            disk.sync_folder(path.parent)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {why(error)}; what stood there is untouched") from error
     finally:

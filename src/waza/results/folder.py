@@ -94,7 +94,7 @@ class RunFolder:
 
     def write(self, name: str, chunks: Iterable[bytes]) -> Path:
         """Write a derived file such as `results.json`, whole or not at all, and return its path."""
-        write_atomically(self.path / name, chunks, self._disk)
+        write_atomically(self.path / name, chunks, self._disk, lasts=False)
         return self.path / name
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ def _new_folder(parent: Path, run_id: str, disk: Disk) -> Path:
         parent.mkdir(parents=True, exist_ok=True)
         parent.chmod(0o700)
     if not (parent / ".gitignore").exists():
-        write_atomically(parent / ".gitignore", "*\n", disk)
+        write_atomically(parent / ".gitignore", "*\n", disk, lasts=False)
     while True:
         path = parent / (run_id or new_run_id())
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 from waza.model import Result
 
@@ -12,7 +13,8 @@ from waza.model import Result
 class Keeper:
     """Hands results to a store in a thread of its own; those that wait at the same time share one sync.
 
-    With one trial at a time there is nothing to share: the store is called as it is.
+    With one trial at a time there is nothing to share: the store is called as it is. The store returns the results as
+    they were kept, and so they are told.
     """
 
     def __init__(self, store: Callable[..., list[Result]], on_result: Callable[[Result], None], width: int) -> None:
@@ -21,18 +23,24 @@ class Keeper:
         self._waiting: list[tuple[Result, asyncio.Future[None]]] = []
         self._thread = ThreadPoolExecutor(1, "waza-journal") if width > 1 else None
         self._writing: asyncio.Task[None] | None = None
+        self._failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
-    async def keep(self, result: Result) -> None:
-        """Return when the result is safe and its listener has heard of it; raise what the store raises."""
+    def keep(self, result: Result) -> asyncio.Future[None]:
+        """Take a result; what is returned is done when it is safe and told, or has what the store raised."""
+        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._thread is None:
             for kept in self._store(result):
                 self._on_result(kept)
-            return
-        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            safe.set_result(None)
+            return safe
         self._waiting.append((result, safe))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
-        await safe
+        return safe
+
+    async def trouble(self) -> NoReturn:
+        """Raise what the store raises as soon as it does, so that no agent works for a result nobody can keep."""
+        raise await self._failed
 
     async def close(self) -> None:
         """Write what still waits, and end the thread."""
@@ -48,20 +56,19 @@ class Keeper:
             batch, self._waiting = self._waiting, []
             try:
                 kept = await loop.run_in_executor(self._thread, self._store, *(result for result, _ in batch))
-            except Exception as error:  # noqa: BLE001  it belongs to the trials whose results were not kept
-                for _, safe in batch:
-                    if not safe.done():
-                        safe.set_exception(error)
+                for result in kept:
+                    self._on_result(result)
+            except Exception as error:  # noqa: BLE001  it belongs to the run, which is to end with it
+                self._fail(error, [safe for _, safe in batch])
                 continue
-            for result, (_, safe) in zip(kept, batch, strict=True):
-                self._tell(result, safe)
+            for _, safe in batch:
+                if not safe.done():
+                    safe.set_result(None)
 
-    def _tell(self, result: Result, safe: asyncio.Future[None]) -> None:
-        try:
-            self._on_result(result)
-        except Exception as error:  # noqa: BLE001  it belongs to the trial whose result was told
+    def _fail(self, error: Exception, waiting: list[asyncio.Future[None]]) -> None:
+        if not self._failed.done():
+            self._failed.set_result(error)
+        for safe in waiting:
             if not safe.done():
                 safe.set_exception(error)
-        else:
-            if not safe.done():
-                safe.set_result(None)
+                safe.exception()  # nobody may be left to look at it

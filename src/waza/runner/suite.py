@@ -34,7 +34,10 @@ class Listeners:
     """Who wants to know what happens during a run."""
 
     on_start: Callable[[Trial], None] = lambda trial: None
+    on_done: Callable[[Result], None] = lambda result: None
+    """A trial has ended; what came of it is not safe yet."""
     on_result: Callable[[Result], None] = lambda result: None
+    """A result is safe."""
     on_remark: Callable[[str], None] = lambda text: None
     stop: Stop = field(default_factory=Stop)
     trouble: list[str] = field(default_factory=list)
@@ -59,8 +62,11 @@ async def run_suite(
             listeners.on_remark(remark)
         await setting.engine.start(width)
         async with asyncio.TaskGroup() as group:
-            for _ in range(width):
-                group.create_task(_worker(spec, trials, setting, keeper, listeners))
+            watch = group.create_task(keeper.trouble())
+            await asyncio.wait(
+                [group.create_task(_worker(spec, trials, setting, keeper, listeners)) for _ in range(width)]
+            )
+            watch.cancel()
     finally:
         await keeper.close()
         await _afterwards(spec, setting, listeners, environment)
@@ -82,15 +88,21 @@ async def _afterwards(spec: EvalSpec, setting: Setting, listeners: Listeners, en
 async def _worker(
     spec: EvalSpec, trials: Iterator[Trial], setting: Setting, keeper: Keeper, listeners: Listeners
 ) -> None:
-    """Take the next trial until there is none, or the run is to stop."""
+    """Take the next trial until there is none, or the run is to stop; one result may be on its way meanwhile."""
+    kept: asyncio.Future[None] | None = None
     for trial in trials:
         if listeners.stop.reason:
-            return
+            break
         listeners.on_start(trial)
         result = await _with_hooks(spec, trial, setting, listeners)
-        await keeper.keep(result)
+        listeners.on_done(result)
+        if kept is not None:
+            await kept
+        kept = keeper.keep(result)
         if spec.config.fail_fast and result.status in ("failed", "error"):
             listeners.stop(f"task '{trial.task.id}' did not pass")
+    if kept is not None:
+        await kept
 
 
 async def _with_hooks(spec: EvalSpec, trial: Trial, setting: Setting, listeners: Listeners) -> Result:

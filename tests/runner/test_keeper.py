@@ -1,0 +1,81 @@
+"""Results on their way to the disk: told when they are safe, in batches, and a store that fails ends the run at once."""
+
+import asyncio
+import threading
+
+import pytest
+
+from results_made import a_result
+from waza.errors import StoreError
+from waza.runner.keeper import Keeper
+
+
+def test_a_result_is_told_as_it_was_kept_and_only_then():
+    told, gate = [], threading.Event()
+
+    def store(*results):
+        gate.wait(30)
+        return [a_result(result.task_id, output="kept") for result in results]
+
+    async def scenario():
+        keeper = Keeper(store, told.append, width=2)
+        safe = keeper.keep(a_result("a"))
+        await asyncio.sleep(0.05)
+        assert not told and not safe.done()
+        gate.set()
+        await safe
+        await keeper.close()
+
+    asyncio.run(scenario())
+    assert [result.trace.output for result in told] == ["kept"]
+
+
+def test_results_that_wait_at_the_same_time_share_one_write():
+    batches, gate = [], threading.Event()
+
+    def store(*results):
+        gate.wait(30)
+        batches.append([result.task_id for result in results])
+        return list(results)
+
+    async def scenario():
+        keeper = Keeper(store, lambda result: None, width=8)
+        safe = [keeper.keep(a_result(task)) for task in "abcd"]
+        gate.set()
+        await asyncio.gather(*safe)
+        await keeper.close()
+
+    asyncio.run(scenario())
+    assert sum(batches, []) == list("abcd")
+    assert len(batches) < 4
+
+
+def test_close_writes_what_still_waits():
+    kept = []
+
+    async def scenario():
+        keeper = Keeper(lambda *results: kept.extend(results) or list(results), lambda result: None, width=2)
+        keeper.keep(a_result("a"))
+        keeper.keep(a_result("b"))
+        await keeper.close()
+
+    asyncio.run(scenario())
+    assert [result.task_id for result in kept] == ["a", "b"]
+
+
+@pytest.mark.timeout(20)
+def test_a_store_that_fails_is_told_at_once_to_those_who_wait_for_an_agent():
+    def store(*results):
+        raise StoreError("the disk is full")
+
+    async def scenario():
+        keeper = Keeper(store, lambda result: None, width=2)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(keeper.trouble())
+            group.create_task(asyncio.sleep(600))
+            safe = keeper.keep(a_result("a"))
+        assert safe
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(scenario())
+    assert [str(error) for error in caught.value.exceptions] == ["the disk is full"]
