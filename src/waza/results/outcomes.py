@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from sys import intern
 
 from msgspec import Struct
 
@@ -48,7 +49,7 @@ def outcomes_of(results: Sequence[Result]) -> list[Outcome]:
 def outcome_of(result: Result | SeenResult) -> Outcome:
     """Return one trial in numbers."""
     return Outcome(
-        task_id=result.task_id,
+        task_id=intern(result.task_id),
         trial=result.trial,
         status=result.status,
         reason=result.reason,

@@ -74,16 +74,17 @@ def wilson(successes: int, trials: int) -> Interval | None:
     return Interval(lower=max(0.0, centre - half), upper=min(1.0, centre + half), mean=share)
 
 
-@lru_cache(maxsize=1024)
-def _single(score: float) -> Score:
-    """Return the score of a trial with one decided grade."""
-    return Score(value=score, weighted=score, low=score, high=score)
+@lru_cache(maxsize=1024, typed=True)
+def _shared(value: float | None, weighted: float, low: float, high: float, undecided: int = 0) -> Score:
+    """Return the same record for the same numbers: thousands of trials have few that differ."""
+    return Score(value=value, weighted=weighted, low=low, high=high, undecided=undecided)
 
 
 def score_of_grades(grades: Sequence[Grade | SeenGrade]) -> Score:
     """Return the score over the grades of a trial; what is no number between 0 and 1 counts as undecided."""
     if len(grades) == 1 and grades[0].status != "error" and 0.0 <= grades[0].score <= 1.0:
-        return _single(grades[0].score)
+        only = grades[0].score
+        return _shared(only, only, only, only)
     decided: list[Grade | SeenGrade] = []
     undecided: list[Grade | SeenGrade] = []
     for grade in grades:
@@ -94,12 +95,12 @@ def score_of_grades(grades: Sequence[Grade | SeenGrade]) -> Score:
     weight = math.fsum(map(_weight, decided))
     unknown = math.fsum(map(_weight, undecided))
     weighted = _clip(points / weight, 0.0, 1.0)
-    return Score(
-        value=mean([grade.score for grade in decided]),
-        weighted=weighted,
-        low=min(points / (weight + unknown), weighted),
-        high=_clip((points + unknown) / (weight + unknown), weighted, 1.0),
-        undecided=len(undecided),
+    return _shared(
+        mean([grade.score for grade in decided]),
+        weighted,
+        min(points / (weight + unknown), weighted),
+        _clip((points + unknown) / (weight + unknown), weighted, 1.0),
+        len(undecided),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, overload
 
@@ -27,24 +28,26 @@ class StoredResults(KnownResults):
 
     def __init__(self, journal: Path, found: Sequence[Found]) -> None:
         self._journal = journal
-        self._places = [(place.offset, place.length) for place in found]
+        self._offsets = array("q", [place.offset for place in found])
+        self._lengths = array("q", [place.length for place in found])
         self.outcomes = [place.outcome for place in found]
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._offsets)
 
     @overload
     def __getitem__(self, index: int) -> Result: ...
     @overload
     def __getitem__(self, index: slice) -> list[Result]: ...
     def __getitem__(self, index: int | slice) -> Result | list[Result]:
-        places = self._places[index]
-        return list(self._at(places)) if isinstance(places, list) else next(self._at([places]))
+        if isinstance(index, slice):
+            return list(self._at(zip(self._offsets[index], self._lengths[index], strict=True)))
+        return next(self._at([(self._offsets[index], self._lengths[index])]))
 
     def __iter__(self) -> Iterator[Result]:
-        return self._at(self._places)
+        return self._at(zip(self._offsets, self._lengths, strict=True))
 
-    def _at(self, places: Sequence[tuple[int, int]]) -> Iterator[Result]:
+    def _at(self, places: Iterable[tuple[int, int]]) -> Iterator[Result]:
         """Yield the results at these places; raise StoreError when one is not there any more."""
         try:
             with self._journal.open("rb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -30,13 +31,14 @@ def tool_use(result: Result | SeenResult) -> ToolUse | None:
         return None
     fits = [grade.details["first_call_fits"] for grade in result.grades if "first_call_fits" in grade.details]
     assigned = list(_assigned(result))
-    return ToolUse(
-        calls=len(events),
-        succeeded=sum(event.success for event in events),
-        assigned=len(assigned),
-        fitting=sum(assigned),
-        first_fits=any(fits) if fits else None,
-    )
+    succeeded = sum(event.success for event in events)
+    return _shared(len(events), succeeded, len(assigned), sum(assigned), any(fits) if fits else None)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _shared(calls: int, succeeded: int, assigned: int, fitting: int, first_fits: bool | None) -> ToolUse:
+    """Return the same record for the same numbers: thousands of trials have few that differ."""
+    return ToolUse(calls=calls, succeeded=succeeded, assigned=assigned, fitting=fitting, first_fits=first_fits)
 
 
 def _assigned(result: Result | SeenResult) -> Iterator[bool]:
