@@ -2,10 +2,12 @@
 
 W2  four graders (text: seven checks, tool_called, tool_order, max_tool_calls) on every trace; the traces are rewritten once
     as Trace JSON lines, untimed; read, graded and dropped ten at a time, so memory does not grow with their number.
+    variant "schema": the `json_schema` grader on the ~240 B `data` field, nothing else.
 W3  a suite with `tasks_from`, the `python` engine, seven text checks; a run folder with its journal (synced) and results.json.
     variant "cli": `waza run` on N task files.
 W4  the same with an async function that waits 100 ms, 50 workers; variant "sync": a plain function that blocks.
-W5  the `program` grader in a pool of 4 threads.
+W5  the `program` grader in a pool of 4 threads, the start of the supervisor included; variant "steady": without it;
+    "files": steady, and each program gets a private copy of a workspace with one file.
 W6  what W3 left: every result and the summary; variant "header": the summary a listing shows.
 """
 import json
@@ -40,14 +42,27 @@ def _trace_lines(n):
     return path
 
 
+def _schema(n):
+    import waza
+
+    traces = [waza.Trace(input=t["input"], output=t["data"]) for t in c.load_traces(n)]
+    grader = waza.load_grader({"type": "json_schema", "config": {"schema": c.SCHEMA}})
+    ph.mark("import")
+    passed = sum(grader.grade(trace).passed for trace in traces)
+    ph.mark("grade")
+    c.emit(n=n, passed=passed, checks_run=n, verify=False, **ph.out)
+
+
 def w2(n, variant):
+    if variant == "schema":
+        return _schema(n)
     path = _trace_lines(n)
     ph.mark("rewrite")
     import waza
     from itertools import islice
 
     read = waza.Trace.from_json
-    text, *tools = [waza.load_grader(g) for g in (TEXT, *TOOLS)]
+    graders = [waza.load_grader(g) for g in (TEXT, *TOOLS)]
     ph.mark("import")
     passed = checks = 0
     spent = {"decode_s": 0.0, "decode_cpu": 0.0, "grade_s": 0.0, "grade_cpu": 0.0}
@@ -59,9 +74,10 @@ def w2(n, variant):
                 break
             b = time.perf_counter(), time.process_time()
             for trace in traces:
-                grades = [text.grade(trace), *(grader.grade(trace) for grader in tools)]
-                passed += all(grade.passed for grade in grades)
-                checks += sum(check.ok is True for check in grades[0].checks) + sum(grade.passed for grade in grades[1:])
+                text, *tools = [grader.grade(trace) for grader in graders]
+                held = [text.passed, *[grade.passed for grade in tools]]
+                passed += False not in held
+                checks += len([check for check in text.checks if check.ok]) + sum(held[1:])
             e = time.perf_counter(), time.process_time()
             for k, x, y in (("decode", a, b), ("grade", b, e)):
                 spent[k + "_s"] += y[0] - x[0]
@@ -155,10 +171,16 @@ def w5(n, variant):
     command = {"command": "/bin/true"} if variant != "python" else {"command": c.PYTHON, "args": ["-c", "pass"]}
     grader = waza.load_grader({"type": "program", "config": command})
     traces = [waza.Trace(input="x", output="y") for _ in range(n)]
-    ph.mark("build")
+    folder = None
+    if variant == "files":
+        folder = c.workdir("ours_w5")
+        (folder / "answer.txt").write_text("y")
     with ThreadPoolExecutor(4) as pool:
-        grades = list(pool.map(grader.grade, traces))
-    ph.mark("run")
+        if variant in ("steady", "files"):
+            list(pool.map(grader.grade, traces[:8]))
+        ph.mark("build")
+        grades = list(pool.map(lambda trace: grader.grade(trace, workspace=folder), traces))
+        ph.mark("run")
     c.emit(n=n, passed=sum(grade.passed for grade in grades), **ph.out)
 
 

@@ -6,11 +6,12 @@ Task → Trial → Trace → Grade (made of Checks) → Result → Run. If a gra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, Protocol, Self
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Annotated, Any, Literal, Protocol, Self
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from waza.errors import TraceError
 
@@ -46,7 +47,7 @@ _EXTRA = "__extra__"
 class _Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record of a foreign stream: what we do not know is kept in `extra` and written back."""
 
-    extra: dict[str, JSON] = field(default={}, name=_EXTRA)
+    extra: Annotated[dict[str, JSON], Meta(min_length=1)] = field(default={}, name=_EXTRA)
 
 
 class ToolEvent(_Record, frozen=True, kw_only=True, gc=False):
@@ -119,10 +120,9 @@ class Trace(_Record, frozen=True, kw_only=True):
     def from_json(cls, source: str | bytes | dict[str, JSON]) -> Self:
         """Return the trace written in JSON text or a dict; our own shape, or evaldeck's (`steps` is a list)."""
         try:
-            if not _has_extra(source):
-                return (
-                    msgspec.convert(source, cls) if isinstance(source, dict) else msgspec.json.decode(source, type=cls)
-                )
+            trace = msgspec.convert(source, cls) if isinstance(source, dict) else msgspec.json.decode(source, type=cls)
+            if not _has_extra(trace):
+                return trace
         except (msgspec.ValidationError, TypeError):
             pass  # fields we do not know, another shape, or no trace at all
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -159,19 +159,21 @@ _NESTED: dict[str, type[_Record]] = {"tool_events": ToolEvent, "skill_invocation
 _NESTED["turns"] = Trace
 
 
-def _has_extra(source: str | bytes | dict[str, JSON]) -> bool:
+def _has_extra(trace: Trace) -> bool:
     """Say whether a foreign trace itself uses the name under which we keep unknown fields."""
-    if isinstance(source, bytes):
-        return _EXTRA.encode() in source
-    if isinstance(source, str):
-        return _EXTRA in source
-    nested = [source, *(item for key in _NESTED if (value := source.get(key)) for item in value if key != "usage")]
-    return any(isinstance(item, dict) and _EXTRA in item for item in [*nested, source.get("usage")])
+    events, skills, turns = trace.tool_events or (), trace.skill_invocations or (), trace.turns or ()
+    return bool(
+        trace.extra
+        or [event for event in events if event.extra]
+        or (trace.usage and trace.usage.extra)
+        or [skill for skill in skills if skill.extra]
+        or [turn for turn in turns if _has_extra(turn)]
+    )
 
 
 def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]:
     """Return `tree` with the fields `record` does not know moved under `__extra__`, at every level."""
-    known = {info.encode_name for info in msgspec.structs.fields(record)} - {"files", _EXTRA}
+    known = _known_to(record)
     out: dict[str, JSON] = {}
     extra: dict[str, JSON] = {}
     for key, value in tree.items():
@@ -184,6 +186,11 @@ def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]
         elif value is not None or key in ("input", "output", "args"):
             out[key] = value
     return out | ({_EXTRA: extra} if extra else {})
+
+
+@cache
+def _known_to(record: type[_Record]) -> frozenset[str]:
+    return frozenset(record.__struct_encode_fields__) - {"files", _EXTRA}
 
 
 def _without_extra(tree: dict[str, JSON]) -> dict[str, JSON]:
@@ -316,6 +323,8 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the result was made from: task, graders, engine. Results that no longer fit the run's spec do not count."""
     snapshot: str = ""
     """The workspace as the agent left it: a name under the run folder's `artifacts/`."""
+    turn_snapshots: dict[str, str] = field(default_factory=dict)
+    """By the number of a prompt: the workspace as it was before the next one, where a checkpoint looks at it."""
 
     @property
     def decided(self) -> list[Grade]:
@@ -341,6 +350,6 @@ class Run(Struct, frozen=True, kw_only=True):
     """The resolved spec: config, tasks, graders, metrics; enough to read and grade again without the files."""
     fingerprint: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    results: list[Result] = field(default_factory=list)
+    results: Sequence[Result] = field(default_factory=list)
     complete: bool = True
     folder: str = ""

@@ -4,6 +4,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -156,6 +157,17 @@ def test_the_workspace_is_a_private_copy_that_is_thrown_away(room):
     assert (room.work / "a.txt").read_text() == "inner"
     assert (room.work / "link").is_symlink()
     assert shell(room, 'cat "$WAZA_WORKSPACE_DIR/a.txt"').feedback == "inner"
+
+
+def test_only_the_folders_that_are_needed_are_made_and_none_is_left(room, tmp_path, monkeypatch):
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    grader = room.load("program", command="sh", args=["-c", f"echo seen: $(ls -A '{place}' | wc -l)"])
+    trace = waza.Trace(input="", output="")
+    assert grader.grade(trace).feedback == "seen: 0"
+    assert grader.grade(trace, workspace=room.work).feedback == "seen: 1"
+    assert list(place.iterdir()) == []
 
 
 def test_without_a_workspace_the_variable_is_empty(room):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from waza.sandbox.backtrack import CHILD
 from waza.sandbox.lookaround import for_backtracking, without_backtracking
-from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout
+from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
 BOMBS = [(bomb["pattern"], eval(bomb["text_python"])) for bomb in HOSTILE["regex_bomb"]]
@@ -313,6 +313,21 @@ def test_threads_share_the_worker_and_never_each_others_answers():
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(200)))
+
+
+class OnlySearch:
+    """A binding of RE2 that has nothing but its documented methods."""
+
+    def __init__(self, compiled):
+        self.search = compiled.search
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["a(b)+", "^x", "y$", r"\bé\b", "(?i)ß|Z", "[^a]", "a*"]), st.text("abxyzßéÉ \n"))
+def test_asking_re2_directly_finds_what_its_search_finds(source, text):
+    compiled = re2.compile(source)
+    by_search = finder(OnlySearch(compiled))(text.encode())
+    assert finder(compiled)(text.encode()) == by_search == Pattern(source).search(text)
 
 
 @pytest.mark.parametrize("how", [{}, {"python": True}, {"ignore_case": True}])

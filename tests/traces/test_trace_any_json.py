@@ -80,6 +80,29 @@ def test_any_json_document(value, indent):
     is_read_or_refused(json.dumps(value, indent=indent).encode())
 
 
+@pytest.mark.parametrize("name", ["__extra__", "\\u005f_extra__", "unknown"])
+@pytest.mark.parametrize("value", [{}, {"output": "forged", "name": "forged"}, {"__extra__": {"a": 1}}, 1, None])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"input": "i", "output": "o", NAME: VALUE}',
+        '{"input": "i", "output": "o", "tool_events": [{"tool_name": "a"}, {"tool_name": "b", NAME: VALUE}]}',
+        '{"input": "i", "output": "o", "usage": {"turns": 1, NAME: VALUE}}',
+        '{"input": "i", "output": "o", "skill_invocations": [{"name": "s", NAME: VALUE}]}',
+        '{"input": "i", "output": "o", "turns": [{"input": "i", "output": "o", NAME: VALUE}]}',
+    ],
+)
+def test_a_foreign_field_stays_one_whatever_it_is_called(text, name, value):
+    """Also when it is called what we call the place where such fields are kept, in any spelling."""
+    written = text.replace("NAME", f'"{name}"').replace("VALUE", json.dumps(value))
+    data = json.loads(written)
+    for source in (written, written.encode(), data):
+        trace = Trace.from_json(source)
+        assert trace.output == "o"
+        assert trace.to_dict() == data
+        assert Trace.from_json(trace.to_json()) == trace
+
+
 @QUICK
 @given(st.binary(max_size=300))
 def test_any_bytes(text):

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from waza.model import Check, Trace
 
 
 def at_most(noun: str, actual: float | None, bound: float) -> Check:
     """Return whether a count stayed within its bound; undecided when it was not recorded."""
-    claim = f"at most {bound:g} {noun}"
+    held = _is_within("most", bound, noun)
     if actual is None:
-        return Check(None, claim, f"cannot tell whether there were {claim}: they were not recorded")
-    ok = actual <= bound
-    return Check(ok, claim) if ok else Check(False, claim, f"Too many {noun}: {actual:g} > {bound:g}", bound, actual)
+        return Check(None, held.claim, f"cannot tell whether there were {held.claim}: they were not recorded")
+    if actual <= bound:
+        return held
+    return Check(False, held.claim, f"Too many {noun}: {actual:g} > {bound:g}", bound, actual)
 
 
 def at_least(noun: str, actual: float | None, bound: float) -> Check:
     """Return whether a count reached its bound; undecided when it was not recorded."""
-    claim = f"at least {bound:g} {noun}"
+    held = _is_within("least", bound, noun)
     if actual is None:
-        return Check(None, claim, f"cannot tell whether there were {claim}: they were not recorded")
-    ok = actual >= bound
-    return Check(ok, claim) if ok else Check(False, claim, f"Too few {noun}: {actual:g} < {bound:g}", bound, actual)
+        return Check(None, held.claim, f"cannot tell whether there were {held.claim}: they were not recorded")
+    if actual >= bound:
+        return held
+    return Check(False, held.claim, f"Too few {noun}: {actual:g} < {bound:g}", bound, actual)
 
 
 def steps_of(trace: Trace) -> int | None:
@@ -31,3 +35,8 @@ def steps_of(trace: Trace) -> int | None:
     if trace.steps is not None:
         return trace.steps
     return None if trace.events is None or trace.tool_events is None else len(trace.events)
+
+
+@lru_cache(maxsize=1024)
+def _is_within(side: str, bound: float, noun: str) -> Check:
+    return Check(True, f"at {side} {bound:g} {noun}")

@@ -25,7 +25,7 @@ def names_used(trace: Trace, declared: Iterable[str], how: ToolNames) -> dict[st
         return None
     words = words_of(trace, how)
     if words is None:
-        return dict.fromkeys(event.tool_name for event in trace.tool_events)
+        return dict.fromkeys([event.tool_name for event in trace.tool_events])
     return words.used(declared, trace.tool_events)
 
 
@@ -40,6 +40,16 @@ def calls_spelled(events: list[ToolEvent], wanted: Iterable[str], words: Dialect
         return events
     keys = [key.split(".", 1)[0].split("[", 1)[0] for key in wanted]
     return [replace(event, args=words.args(event, keys)) for event in events]
+
+
+def first_call(trace: Trace, declared: list[str], how: ToolNames) -> dict[str, JSON]:
+    """Return whether the first call was of a declared tool, for the suite's `selection_accuracy`, and `seen_as`."""
+    events = trace.tool_events or []
+    words = words_of(trace, how)
+    if words is None:
+        return {"first_call_fits": bool(events) and events[0].tool_name in declared}
+    fits = any(name in declared for name in words.as_written(declared, events[:1]))
+    return {"first_call_fits": fits, **really_seen(trace, declared, how)}
 
 
 def really_seen(trace: Trace, declared: Iterable[str], how: ToolNames) -> dict[str, JSON]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -82,12 +82,12 @@ def run_over(
 
     Raises Undecidable when the workspace cannot be copied or the isolation cannot be had.
     """
-    with _private_room() as room:
-        workspace, left_out = _copied(trace.files, room / "workspace")
+    with ExitStack() as until_end:
+        workspace, left_out = _copied(trace.files, until_end)
         extra = {"WAZA_WORKSPACE_DIR": workspace, **_CAREFUL}
         if import_from is not None:
             extra["PYTHONPATH"] = str(import_from)
-        home = None if isolation == "none" else room / "home"
+        home = None if isolation == "none" else until_end.enter_context(_private_folder())
         try:
             finished = run_program(
                 argv,
@@ -122,22 +122,21 @@ def unusual(ran: Ran) -> dict[str, JSON]:
 
 
 @contextmanager
-def _private_room() -> Iterator[Path]:
-    """Give a folder for one run with a home in it, and remove it afterwards, whatever was done to it."""
-    room = Path(tempfile.mkdtemp(prefix="waza-")).resolve()
+def _private_folder() -> Iterator[Path]:
+    """Give an empty folder for one run, and remove it afterwards, whatever was done to it."""
+    folder = Path(tempfile.mkdtemp(prefix="waza-")).resolve()
     try:
-        (room / "home").mkdir()
-        yield room
+        yield folder
     finally:
-        remove(room)
+        remove(folder)
 
 
-def _copied(files: Files | None, place: Path) -> tuple[str, list[str]]:
+def _copied(files: Files | None, until_end: ExitStack) -> tuple[str, list[str]]:
     """Return the folder of a private copy of the workspace and what it lacks; an empty name without a workspace."""
     if files is None:
         return "", []
     try:
-        place.mkdir()
+        place = until_end.enter_context(_private_folder())
         return str(place), copy_workspace(files, place)
     except OSError as error:
         raise Undecidable(f"the workspace cannot be copied: {error.strerror or error}") from None

@@ -1,8 +1,12 @@
-"""Checks on one text, shared by every grader that looks for texts and patterns."""
+"""Checks on one text, shared by every grader that looks for texts and patterns.
+
+A claim that held is the same record for every text, so it is made once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 
 from waza.model import Check
 from waza.sandbox.patterns import Pattern, PatternTimeout
@@ -24,54 +28,60 @@ def around(text: str, start: int, length: int) -> str:
     return ("…" if head else "") + text[head:tail] + ("…" if tail < len(text) else "")
 
 
-def holds(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> Iterator[Check]:
-    """Yield one check per needle that must be in the text; `folded` is its lower case, where case does not matter."""
+def holds(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> list[Check]:
+    """Return one check per needle that must be in the text; `folded` is its lower case, where case does not matter."""
     inside = text if folded is None else folded
-    for needle in needles:
-        claim = f"the output contains {needle!r}"
-        if (needle if folded is None else needle.lower()) in inside:
-            yield Check(True, claim)
-        else:
-            yield Check(False, claim, f"Missing expected {noun}: {needle}", needle, excerpt(text))
+    return [
+        _is_there(needle)
+        if (needle if folded is None else needle.lower()) in inside
+        else Check(False, _is_there(needle).claim, f"Missing expected {noun}: {needle}", needle, excerpt(text))
+        for needle in needles
+    ]
 
 
-def lacks(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> Iterator[Check]:
-    """Yield one check per needle that must not be in the text; `folded` is as in `holds`."""
+def lacks(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> list[Check]:
+    """Return one check per needle that must not be in the text; `folded` is as in `holds`."""
     inside = text if folded is None else folded
+    checks = []
     for needle in needles:
-        claim = f"the output does not contain {needle!r}"
         at = inside.find(needle if folded is None else needle.lower())
         if at < 0:
-            yield Check(True, claim)
+            checks.append(_is_absent(needle))
         else:
             found = around(text, at, len(needle))
-            yield Check(False, claim, f"Found forbidden {noun}: {needle}", f"no {needle!r}", found)
+            failure = f"Found forbidden {noun}: {needle}"
+            checks.append(Check(False, _is_absent(needle).claim, failure, f"no {needle!r}", found))
+    return checks
 
 
-def matches(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> Iterator[Check]:
-    """Yield one check per pattern that must match somewhere in the text."""
+def matches(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> list[Check]:
+    """Return one check per pattern that must match somewhere in the text."""
+    checks = []
     for pattern in patterns:
-        claim = f"{subject} matches {pattern.source}"
         found = try_search(pattern, text)
+        held = _does_match(subject, pattern.source)
         if found is True:
-            yield Check(True, claim)
+            checks.append(held)
         else:
             ok = None if isinstance(found, str) else False
             failure = found if isinstance(found, str) else f"Missing expected pattern: {pattern.source}"
-            yield Check(ok, claim, failure, f"a match of {pattern.source}", excerpt(text))
+            checks.append(Check(ok, held.claim, failure, f"a match of {pattern.source}", excerpt(text)))
+    return checks
 
 
-def matches_not(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> Iterator[Check]:
-    """Yield one check per pattern that must match nowhere in the text."""
+def matches_not(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> list[Check]:
+    """Return one check per pattern that must match nowhere in the text."""
+    checks = []
     for pattern in patterns:
-        claim = f"{subject} does not match {pattern.source}"
         found = try_search(pattern, text)
+        held = _does_not_match(subject, pattern.source)
         if found is False:
-            yield Check(True, claim)
+            checks.append(held)
         else:
             ok = None if isinstance(found, str) else False
             failure = found if isinstance(found, str) else f"Found forbidden pattern: {pattern.source}"
-            yield Check(ok, claim, failure, f"no match of {pattern.source}", excerpt(text))
+            checks.append(Check(ok, held.claim, failure, f"no match of {pattern.source}", excerpt(text)))
+    return checks
 
 
 def try_search(pattern: Pattern, text: str) -> bool | str:
@@ -80,3 +90,23 @@ def try_search(pattern: Pattern, text: str) -> bool | str:
         return pattern.search(text)
     except PatternTimeout as error:
         return str(error)
+
+
+@lru_cache(maxsize=1024)
+def _is_there(needle: str) -> Check:
+    return Check(True, f"the output contains {needle!r}")
+
+
+@lru_cache(maxsize=1024)
+def _is_absent(needle: str) -> Check:
+    return Check(True, f"the output does not contain {needle!r}")
+
+
+@lru_cache(maxsize=1024)
+def _does_match(subject: str, source: str) -> Check:
+    return Check(True, f"{subject} matches {source}")
+
+
+@lru_cache(maxsize=1024)
+def _does_not_match(subject: str, source: str) -> Check:
+    return Check(True, f"{subject} does not match {source}")

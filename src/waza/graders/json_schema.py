@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, model_validator
 
 from waza.errors import Undecidable
 from waza.graders._base import Grader
@@ -14,6 +14,8 @@ from waza.graders._text import excerpt
 from waza.model import JSON, Check, Trace
 from waza.sandbox.schemas import Schema, compile_schema
 from waza.sandbox.strict_json import MAX_JSON_CHARS, extract_json, parse_json
+
+_FITS = Check(True, "the output is JSON that fits the schema")
 
 
 class JsonSchemaGrader(Grader):
@@ -44,37 +46,37 @@ class JsonSchemaGrader(Grader):
     extract_json: bool = False
     """Accept text around the JSON; exactly one object or array must stand in the output."""
 
-    _compiled: Schema = PrivateAttr()
-
     @model_validator(mode="after")
-    def _compile(self) -> Self:
+    def _is_sound(self) -> Self:
         if (self.schema_ is None) == (self.schema_file is None):
             both = self.schema_ is not None
             raise ValueError("give schema or schema_file, not both" if both else "give schema or schema_file")
-        if self.schema_file is None:
-            self._compiled = compile_schema(self.schema_ or {})
-            return self
-        place = self.folder.find(self.schema_file)
-        try:
-            self._compiled = compile_schema(parse_json(place.read_text("utf-8")))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"schema_file '{self.schema_file}': {error}") from None
+        self._compiled  # noqa: B018  what is wrong with the schema is told when the spec is loaded
         return self
 
-    def checks(self, trace: Trace) -> Iterator[Check]:
-        """Yield one check: the output is JSON that fits the schema."""
-        claim = "the output is JSON that fits the schema"
+    @cached_property
+    def _compiled(self) -> Schema:
+        if self.schema_file is None:
+            return compile_schema(self.schema_ or {})
+        place = self.folder.find(self.schema_file)
+        try:
+            return compile_schema(parse_json(place.read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"schema_file '{self.schema_file}': {error}") from None
+
+    def checks(self, trace: Trace) -> list[Check]:
+        """Return one check: the output is JSON that fits the schema."""
         if len(trace.output) > MAX_JSON_CHARS:
             raise Undecidable(f"the output has more than {MAX_JSON_CHARS} characters; it was not read as JSON")
         try:
             value = extract_json(trace.output) if self.extract_json else parse_json(trace.output)
         except ValueError as error:
             stem = "must contain exactly one JSON object or array" if self.extract_json else "is not valid JSON"
-            yield Check(False, claim, f"Output {stem}: {error}", "JSON", excerpt(trace.output))
-            return
+            return [Check(False, _FITS.claim, f"Output {stem}: {error}", "JSON", excerpt(trace.output))]
         problems = self._compiled.problems(value)
-        failure = f"Schema validation failed: {'; '.join(problems)}" if problems else ""
-        yield Check(not problems, claim, failure, actual=problems or None)
+        if not problems:
+            return [_FITS]
+        return [Check(False, _FITS.claim, f"Schema validation failed: {'; '.join(problems)}", actual=problems)]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return why the output is not JSON, or where it does not fit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from waza.graders._base import Grader
@@ -50,14 +49,18 @@ class TextGrader(Grader):
     regex_not_match: Patterns = []
     """Patterns that must match nowhere in the output."""
 
-    def checks(self, trace: Trace) -> Iterator[Check]:
-        """Yield one check per text and pattern."""
+    def checks(self, trace: Trace) -> list[Check]:
+        """Return one check per text and pattern."""
         output = trace.output
+        checks: list[Check] = []
         if self.contains or self.not_contains:
             folded = output.lower()
-            yield from holds(self.contains, output, folded)
-            yield from lacks(self.not_contains, output, folded)
-        yield from holds(self.contains_cs, output, noun="substring (case-sensitive)")
-        yield from lacks(self.not_contains_cs, output, noun="substring (case-sensitive)")
-        yield from matches(self.regex_match, output)
-        yield from matches_not(self.regex_not_match, output)
+            checks += holds(self.contains, output, folded)
+            checks += lacks(self.not_contains, output, folded)
+        if self.contains_cs or self.not_contains_cs:
+            checks += holds(self.contains_cs, output, noun="substring (case-sensitive)")
+            checks += lacks(self.not_contains_cs, output, noun="substring (case-sensitive)")
+        if self.regex_match or self.regex_not_match:
+            checks += matches(self.regex_match, output)
+            checks += matches_not(self.regex_not_match, output)
+        return checks

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
-from waza.graders._names import ToolNames, calls_named, names_used, really_seen, words_of
+from waza.graders._names import ToolNames, first_call, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -32,19 +32,23 @@ class ToolCalledGrader(Grader):
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
-    def checks(self, trace: Trace) -> Iterator[Check]:
-        """Yield one check per tool."""
-        tool_events(trace)
-        called = list(names_used(trace, self.required, self.tool_names) or ())
-        for tool in self.required:
-            claim = f"{tool} is called"
-            if tool in called:
-                yield Check(True, claim)
-            else:
-                yield Check(False, claim, f"Required tool not called: {tool}", tool, called)
+    def checks(self, trace: Trace) -> list[Check]:
+        """Return one check per tool."""
+        events = tool_events(trace)
+        words = words_of(trace, self.tool_names)
+        called = [event.tool_name for event in events] if words is None else list(words.used(self.required, events))
+        return [_is_called(tool) if tool in called else _is_not_called(tool, called) for tool in self.required]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return whether the first call was of an expected tool, for the suite's `selection_accuracy`."""
-        first = calls_named(tool_events(trace)[:1], self.required, words_of(trace, self.tool_names))
-        fits: dict[str, JSON] = {"first_call_fits": any(name in self.required for name in first)}
-        return fits | really_seen(trace, self.required, self.tool_names)
+        """Return whether the first call was of an expected tool."""
+        return first_call(trace, self.required, self.tool_names)
+
+
+@lru_cache(maxsize=1024)
+def _is_called(tool: str) -> Check:
+    return Check(True, f"{tool} is called")
+
+
+def _is_not_called(tool: str, called: list[str]) -> Check:
+    failure = f"Required tool not called: {tool}"
+    return Check(False, _is_called(tool).claim, failure, tool, list(dict.fromkeys(called)))

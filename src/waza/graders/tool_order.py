@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import Needles
-from waza.graders._names import ToolNames, calls_named, really_seen, words_of
+from waza.graders._names import ToolNames, calls_named, first_call, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -32,20 +32,22 @@ class ToolOrderGrader(Grader):
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
-    def checks(self, trace: Trace) -> Iterator[Check]:
-        """Yield the one comparison, naming the first tool that is out of place."""
+    def checks(self, trace: Trace) -> list[Check]:
+        """Return the one comparison, naming the first tool that is out of place."""
         called = calls_named(tool_events(trace), self.expected_order, words_of(trace, self.tool_names))
-        claim = f"tools are called in the order {' → '.join(self.expected_order)}"
+        held = _is_in_order(tuple(self.expected_order))
         rest = iter(called)
-        missing = next((tool for tool in self.expected_order if tool not in rest), None)
-        if missing is None:
-            yield Check(True, claim)
-        else:
-            failure = f"Tools not called in expected order: {missing} is missing or too early"
-            yield Check(False, claim, failure, self.expected_order, called)
+        for tool in self.expected_order:
+            if tool not in rest:
+                failure = f"Tools not called in expected order: {tool} is missing or too early"
+                return [Check(False, held.claim, failure, self.expected_order, called)]
+        return [held]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return whether the first call was of an expected tool, for the suite's `selection_accuracy`."""
-        first = calls_named(tool_events(trace)[:1], self.expected_order, words_of(trace, self.tool_names))
-        fits: dict[str, JSON] = {"first_call_fits": any(name in self.expected_order for name in first)}
-        return fits | really_seen(trace, self.expected_order, self.tool_names)
+        """Return whether the first call was of an expected tool."""
+        return first_call(trace, self.expected_order, self.tool_names)
+
+
+@lru_cache(maxsize=1024)
+def _is_in_order(tools: tuple[str, ...]) -> Check:
+    return Check(True, f"tools are called in the order {' → '.join(tools)}")

@@ -28,7 +28,7 @@ def base_environment(extra: Mapping[str, str], *, home: Path | None) -> dict[str
     With `home` the program's home and its temporary files are there, and not the user's.
     """
     passed = _PASSED + (_PASSED_ON_WINDOWS if os.name == "nt" else ())
-    own = {name: value for name, value in os.environ.items() if name.upper() in passed or name.startswith("LC_")}
+    own = {name: os.environ[name] for name in os.environ if name.upper() in passed or name.startswith("LC_")}
     private = {} if home is None else dict.fromkeys(("HOME", "TMPDIR", "USERPROFILE", "TEMP", "TMP"), str(home))
     if os.name != "nt":
         private = {name: path for name, path in private.items() if name in _PASSED}

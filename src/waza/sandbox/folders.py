@@ -10,14 +10,16 @@ PROJECT_MARKS = (".waza.yaml", ".git")
 class SpecFolder:
     """The eval file's folder and the project's root above it: where relative paths of a spec are looked up.
 
-    `may_run_code` says whether Python files named in the spec may be imported.
+    `may_run_code` says whether Python files named in the spec may be imported; `named` is a path that the caller named,
+    not the spec: it may be anywhere.
     """
 
-    __slots__ = ("base", "may_run_code", "root")
+    __slots__ = ("base", "may_run_code", "named", "root")
 
     def __init__(self, base: str | Path = ".", root: str | Path | None = None, *, may_run_code: bool = False) -> None:
         self.base = Path(base).resolve()
         self.may_run_code = may_run_code
+        self.named: Path | None = None
         self.root = Path(root).resolve() if root is not None else project_root(self.base)
 
     def __repr__(self) -> str:
@@ -28,6 +30,12 @@ class SpecFolder:
 
     def __hash__(self) -> int:
         return hash((self.base, self.root))
+
+    def naming(self, path: Path) -> SpecFolder:
+        """Return the same folder for a caller who named a path of their own."""
+        folder = SpecFolder(self.base, self.root, may_run_code=self.may_run_code)
+        folder.named = path.resolve()
+        return folder
 
     def find(self, path: str) -> Path:
         """Return the existing file or folder at `path`: beside the eval file first, then at the project's root.
@@ -52,7 +60,7 @@ class SpecFolder:
             candidate = ((start or self.base) / path).resolve()
         except (OSError, RuntimeError) as error:
             raise ValueError(f"'{path[:60]}' cannot be looked up: {error}") from None
-        if not candidate.is_relative_to(self.root):
+        if not candidate.is_relative_to(self.root) and candidate != self.named:
             raise ValueError(f"'{path}' leaves the project's folder")
         return candidate
 

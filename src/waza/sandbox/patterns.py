@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -45,7 +46,7 @@ class Pattern:
     back-references may be added.
     """
 
-    __slots__ = ("_program", "_re2", "ignore_case", "python", "source")
+    __slots__ = ("_finds", "_program", "ignore_case", "python", "source")
 
     def __init__(self, source: str, *, ignore_case: bool = False, python: bool = False) -> None:
         if not source:
@@ -57,7 +58,7 @@ class Pattern:
         self.source = source
         self.ignore_case = ignore_case
         self.python = python
-        self._re2: Any = None
+        self._finds: Callable[[bytes], bool] | None = None
         self._program: Program | None = None
         if not python:
             self._compile()
@@ -74,11 +75,13 @@ class Pattern:
     def __hash__(self) -> int:
         return hash(self._key())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, self._key()
+
     def search(self, text: str) -> bool:
         """Say whether the pattern matches anywhere in `text`; raise PatternTimeout when time or memory runs out."""
-        if self._re2 is not None:
-            # Bytes: given a str, the binding works out the offsets of every match in characters.
-            return self._re2.search(utf8(text)) is not None
+        if self._finds is not None:
+            return self._finds(utf8(text))
         text = well_formed(text)
         if self._program is None:
             return self.source in text
@@ -92,9 +95,26 @@ class Pattern:
 
     def _compile(self) -> None:
         try:
-            self._re2 = re2.compile(self.source, _options(self.ignore_case))
+            self._finds = finder(re2.compile(self.source, _options(self.ignore_case)))
         except re2.error as error:
             self._program = _backtracking(self.source, self.ignore_case, error)
+
+
+def _again(source: str, ignore_case: bool, python: bool) -> Pattern:
+    return Pattern(source, ignore_case=ignore_case, python=python)
+
+
+def finder(compiled: Any) -> Callable[[bytes], bool]:
+    """Return what says whether an RE2 pattern matches in UTF-8.
+
+    RE2 is asked directly where that can be done: the binding's own `search` costs twice as much, and given a str it
+    works out the place of every match in characters.
+    """
+    try:
+        match, anywhere = compiled._regexp.Match, re2._Anchor.UNANCHORED
+    except AttributeError:
+        return lambda raw: compiled.search(raw) is not None
+    return lambda raw: match(anywhere, raw, 0, len(raw))[0][0] >= 0
 
 
 def _backtracking(source: str, ignore_case: bool, error: Exception) -> Program:
@@ -115,6 +135,7 @@ def _backtracking(source: str, ignore_case: bool, error: Exception) -> Program:
 def _options(ignore_case: bool) -> Any:
     options = re2.Options()
     options.log_errors = False
+    options.never_capture = True
     options.case_sensitive = not ignore_case
     return options
 

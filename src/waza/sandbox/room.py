@@ -10,13 +10,13 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from waza.errors import EngineError
-from waza.model import InputFile, Task
+from waza.model import InputFile, Task, Trace
 from waza.sandbox.folders import inner_path
 from waza.sandbox.removal import remove
 from waza.sandbox.tree import link_target, make_folder, make_link, open_regular, opened, walk, writing
@@ -43,6 +43,8 @@ class Room(NamedTuple):
     """Values that must never reach a file or the screen."""
     left_out: tuple[str, ...] = ()
     """What was not copied from the input files, a sentence each."""
+    after_turn: Callable[[Sequence[Trace]], Awaitable[str]] | None = None
+    """What an engine awaits before each follow-up prompt, with the turns so far; it tells why to stop there, or not."""
 
 
 @contextmanager
@@ -94,7 +96,7 @@ def _furnished(task: Task, place: Path) -> Room:
     workspace, home = place / "workspace", place / "home"
     workspace.mkdir(0o700)
     home.mkdir(0o700)
-    left_out = _lay_out(task.files, workspace) if task.files else ()
+    left_out = lay_out(task.files, workspace) if task.files else ()
     return Room(workspace, _workdir(workspace, task.workdir), home, left_out=left_out)
 
 
@@ -112,7 +114,7 @@ def _workdir(workspace: Path, path: str) -> Path:
     return folder
 
 
-def _lay_out(files: list[InputFile], workspace: Path) -> tuple[str, ...]:
+def lay_out(files: list[InputFile], workspace: Path) -> tuple[str, ...]:
     """Lay the input files into the workspace and return what was left out."""
     copy = _Copy()
     with opened(workspace) as root:

@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -193,12 +193,18 @@ def _load(store: Path, name: str) -> Manifest:
 class SnapshotFiles:
     """The files of a stored workspace, seen as `Workspace` sees those of a live one."""
 
-    def __init__(self, store: str | Path, name: str) -> None:
+    def __init__(self, store: str | Path, name: str, turns: Mapping[str, str] | None = None) -> None:
         self._store = Path(store)
         self._name = name
+        self._turns = turns or {}
 
     def __repr__(self) -> str:
         return f"SnapshotFiles({self._name!r})"
+
+    def after_turn(self, number: int) -> SnapshotFiles | None:
+        """Return the files as they were after one of several prompts, where that was kept."""
+        name = self._turns.get(str(number))
+        return SnapshotFiles(self._store, name) if name else None
 
     def kind(self, path: str) -> Kind:
         """Say what stands at `path`; raise OSError when that was not recorded."""

@@ -30,7 +30,7 @@ def parse_json(text: str) -> Any:
     if text.startswith("\ufeff"):
         raise ValueError("a byte order mark stands before the JSON")
     try:
-        value = _STRICT.decode(text)
+        value = _decode(text)
     except RecursionError:
         raise _too_deep() from None
     _refuse_odd_values(value, text)
@@ -115,6 +115,15 @@ def _refuse_constant(text: str) -> Any:
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse_constant)
+
+
+def _decode(text: str) -> Any:
+    """Return the value of a text; most have no white space around them, and looking for it takes its time."""
+    try:
+        value, end = _STRICT.raw_decode(text)
+    except json.JSONDecodeError:
+        return _STRICT.decode(text)
+    return value if end == len(text) else _STRICT.decode(text)
 
 
 def _refuse_size(text: str) -> None:
