@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup check test campaign docs bench demo clean
+.PHONY: setup check test campaign docs bench judge-model demo clean
 
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,10 @@ docs: setup
 bench: setup
 	bench/setup.sh
 	cd bench && ../$(BIN)/python bench.py --out results/run.jsonl && ../$(BIN)/python report.py results/run.jsonl
+
+# A real, very small model judges the goldens of the built-in rubrics. Takes minutes; installs into bench/venvs.
+judge-model: setup
+	$(BIN)/python bench/judge_model/run.py
 
 demo: setup
 	$(BIN)/waza run examples/quickstart

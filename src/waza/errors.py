@@ -6,6 +6,7 @@
     ├── TraceError            a recorded trace cannot be read
     ├── StoreError            results cannot be written or read (exit 3)
     ├── EngineError           the agent could not run: the trial is an error, never a failure
+    ├── JudgeError            a judge could not answer: the grade is an error, never a verdict
     └── Undecidable           a grader has no evidence: the grade is an error, never a failure
 
 What lives here is what every room may raise; nothing here imports from above.
@@ -77,6 +78,19 @@ class EngineError(WazaError):
     """An agent that could not run; the trial's status is `error`."""
 
     exit_code = EXIT_UNDECIDED
+
+
+class JudgeError(WazaError):
+    """A judge that could not answer; the grade's status is `error`."""
+
+    exit_code = EXIT_UNDECIDED
+
+    def __init__(self, message: str, *, is_passing: bool = False, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
+        """Whether asking again may help."""
+        self.wait_s = wait_s
+        """How long the other side asked us to wait first."""
 
 
 class Undecidable(WazaError):

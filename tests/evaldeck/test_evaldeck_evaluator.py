@@ -545,3 +545,13 @@ def test_a_configuration_is_saved_and_loaded(tmp_path):
     (tmp_path / "evaldeck.yaml").write_text("test_dri: x\n")
     with pytest.raises(SpecError, match="did you mean 'test_dir'"):
         EvaldeckConfig.load(tmp_path / "evaldeck.yaml")
+
+
+def test_tags_of_a_suite_are_those_of_its_cases(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("core", "edge"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.yaml").write_text(f"name: {name}\ninput: hi\nexpected: {{output_contains: [hi]}}\n")
+    suites = [{"name": "core", "path": "core", "tags": ["quick"]}, {"name": "edge", "path": "edge"}]
+    run = EvaluationRunner(EvaldeckConfig(suites=suites)).run(agent_func=lambda input: input, tags=["quick"])
+    assert [[result.test_case_name for result in suite.results] for suite in run.suites] == [["core"], []]

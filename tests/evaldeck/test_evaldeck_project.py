@@ -58,6 +58,13 @@ def test_a_project_is_checked_and_run(waza, project):
     assert "above/evaldeck.yml: 1 mistake" in waza("check", folder / "above").stdout
 
 
+def test_a_run_of_a_project_is_resumed_by_its_folder(waza, project):
+    folder = project({"tests/evals/hello.yaml": HELLO})
+    assert waza("run", folder).returncode == 0
+    done = waza("run", "--resume", folder)
+    assert done.returncode == 0 and "complete" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
 def test_an_agent_of_one_argument_that_returns_a_text_works(project):
     import waza
 
@@ -200,7 +207,8 @@ graders:
     ]
     wrong = talk.replace('["two after', '["TWO before')
     [result] = waza.run(project({"tests/evals/talk.yaml": wrong})).results
-    assert [grade.name for grade in result.grades if grade.status == "failed"] == ["output_contains@2"]
+    assert [grade.name for grade in result.grades if grade.status == "failed"] == ["output_contains@2", "matches@3"]
+    assert len(result.trace.turns) == 2 and "stopped after turn 2" in result.grades[-1].feedback
 
 
 def test_what_evaldeck_ignores_is_enforced_and_said_so(waza, project):

@@ -2,7 +2,10 @@
 
 import ast
 import json
+import os
+import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -68,16 +71,68 @@ TRACES = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("name", [name for name in GRADERS.built_in() if not GRADERS.load(name).waits])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tree=TRACES)
-def test_any_trace_that_parses_gets_a_verdict(name, folder, tree):
-    trace = waza.Trace.from_json(tree)
-    grade = built(name, folder).grade(trace)
+PATHS = ("package.json", "src/index.ts", ".env", "node_modules", "src/main.py", "README.md")
+"""Where the examples of the graders that look at files expect some."""
+LAID = {
+    "text": lambda path: path.write_text('{"name": "my-app"}\n+def new_function():\n'),
+    "bytes": lambda path: path.write_bytes(b"\xff\x00\xfe" * 100),
+    "empty": lambda path: path.touch(),
+    "folder": lambda path: path.mkdir(),
+    "link out": lambda path: path.symlink_to("/etc/hostname"),
+    "link in": lambda path: path.symlink_to("README.md"),
+    "link to itself": lambda path: path.symlink_to(path.name),
+    "pipe": lambda path: os.mkfifo(path),
+    "closed": lambda path: (path.write_text("secret"), path.chmod(0)),
+}
+WORKSPACES = st.none() | st.dictionaries(st.sampled_from(PATHS), st.sampled_from([*LAID]))
+
+
+@contextmanager
+def workspace_of(kinds):
+    """A workspace with what is to stand in it; None where there is none."""
+    if kinds is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for path, kind in kinds.items():
+            (Path(folder) / path).parent.mkdir(exist_ok=True)
+            LAID[kind](Path(folder) / path)
+        yield folder
+
+
+def gets_a_verdict(name, root, tree, kinds):
+    with workspace_of(kinds) as workspace:
+        grade = built(name, root).grade(waza.Trace.from_json(tree), workspace=workspace)
     assert grade.status in ("passed", "failed", "error")
     assert 0.0 <= grade.score <= 1.0
     assert "the grader broke" not in grade.feedback
     assert (grade.score == 0.0 and not grade.passed) if grade.status == "error" else True
+
+
+WAITING = [name for name in GRADERS.built_in() if GRADERS.load(name).waits]
+UNSCOPED = [HealthCheck.function_scoped_fixture]
+
+
+@pytest.mark.parametrize("name", [name for name in GRADERS.built_in() if name not in WAITING])
+@settings(max_examples=15, deadline=None, suppress_health_check=UNSCOPED)
+@given(tree=TRACES, kinds=WORKSPACES)
+def test_any_trace_that_parses_gets_a_verdict(name, folder, tree, kinds):
+    gets_a_verdict(name, folder, tree, kinds)
+
+
+@pytest.mark.parametrize("name", WAITING)
+@settings(max_examples=5, deadline=None, suppress_health_check=UNSCOPED)
+@given(tree=TRACES, kinds=WORKSPACES)
+def test_any_trace_gets_a_verdict_from_graders_that_wait_for_a_process(name, folder, tree, kinds):
+    gets_a_verdict(name, folder, tree, kinds)
+
+
+def test_a_grader_that_breaks_would_be_seen(tmp_path):
+    class Broken(waza.Grader):
+        def checks(self, trace):
+            raise KeyError(trace.files)
+
+    assert "the grader broke" in Broken().grade(waza.Trace(input="", output=""), workspace=tmp_path).feedback
 
 
 def pattern_places(schema, definitions, path=""):
@@ -220,7 +275,7 @@ def test_no_pattern_of_an_author_or_agent_reaches_pythons_re():
 
 def test_graders_look_at_the_workspace_only_through_its_safe_door():
     """No grader opens a path itself, except files of the spec in the helpers that read them."""
-    spec_readers = {"_skill.py", "_snapshots.py", "_programs.py", "json_schema.py"}
+    spec_readers = {"_skill.py", "_snapshots.py", "_programs.py", "json_schema.py", "llm_comparison.py"}
     for file in (SOURCE / "graders").glob("*.py"):
         text = file.read_text()
         words = ("open(", ".read_text(", ".read_bytes(", "os.path", "shutil", "subprocess", "Path(trace")

@@ -109,7 +109,7 @@ def test_the_certificate_names_the_nearest_call_and_the_argument_that_differed()
     (entry,) = result.details["alignment"]["expectations"]
     assert entry["status"] == "wrong_arguments"
     assert entry["nearest"] == {"call": 1, "differences": [{"path": "limit", "expected": {"equals": 10}, "actual": 99}]}
-    assert "tool_events[1]: limit is 99" in result.feedback
+    assert "call 2: limit is 99" in result.feedback
 
 
 def test_two_expectations_do_not_share_a_nearest_call():

@@ -1,4 +1,4 @@
-"""Results on their way to the disk: told when they are safe, in batches, and a store that fails ends the run at once."""
+"""Results on their way to the disk: told when they are safe, in batches; a store that fails ends the run at once."""
 
 import asyncio
 import threading
@@ -46,7 +46,7 @@ def test_results_that_wait_at_the_same_time_share_one_write():
         await keeper.close()
 
     asyncio.run(scenario())
-    assert sum(batches, []) == list("abcd")
+    assert [task for batch in batches for task in batch] == list("abcd")
     assert len(batches) < 4
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from waza.runner.resume import AFFECTS, PACE, changes
+from waza.runner.resume import AFFECTS, JUDGE, PACE, changes
 from waza.spec.load import load_spec
 from waza.spec.shapes import ConfigShape
 
@@ -120,8 +120,8 @@ def test_a_run_can_be_named_and_an_unknown_one_is_refused(ran):
 
 
 def test_every_setting_is_either_pace_or_affects_results():
-    assert set(ConfigShape.model_fields) == PACE | AFFECTS
-    assert not PACE & AFFECTS
+    assert set(ConfigShape.model_fields) == PACE | AFFECTS | JUDGE
+    assert not PACE & AFFECTS and not JUDGE & (PACE | AFFECTS)
 
 
 def test_trials_whose_agent_could_not_run_can_be_run_again(waza, tmp_path):

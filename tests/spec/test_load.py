@@ -194,7 +194,6 @@ def test_files_written_for_the_original_load_with_notes(tmp_path):
     )
     notes = "\n".join(map(str, spec.notes))
     for expected in (
-        "this version has no engine 'copilot-sdk'",
         "'quality' names no grader and no tag; it is computed as task_completion",
         "enforced here, ignored by the original: expected.outcomes, expected.should_trigger, metrics: quality",
         "only infrastructure errors are tried again",

@@ -7,10 +7,11 @@ from typing import Self
 
 import yaml
 
-from waza.errors import Problem, SpecError
-from waza.sandbox.yaml12 import read_yaml
-from waza.spec.evaldeck_suite import FILES, EvaldeckShape
-from waza.spec.places import Place, parse
+from waza.errors import SpecError
+from waza.spec.evaldeck_shapes import EvaldeckShape
+from waza.spec.evaldeck_suite import FILES
+from waza.spec.places import parse
+from waza.spec.project import read_file
 
 
 class EvaldeckConfig(EvaldeckShape):
@@ -22,14 +23,16 @@ class EvaldeckConfig(EvaldeckShape):
         file = Path(path) if path is not None else next((Path(name) for name in FILES if Path(name).is_file()), None)
         if file is None:
             return cls()
-        try:
-            data = read_yaml(file.read_bytes(), str(file))
-        except OSError as error:
-            raise SpecError(Problem(f"cannot be read: {error.strerror}", str(file))) from None
-        config, problems = parse(cls, data, Place(str(file), data))
+        place = read_file(file)
+        config, problems = parse(cls, place.content, place)
         if config is None:
             raise SpecError(problems)
         return config
+
+    @property
+    def judge_model(self) -> str | None:
+        """The model that judges, where one is named."""
+        return self.graders.settings.get("model")
 
     def save(self, path: str | Path) -> None:
         """Write the configuration as YAML that `load` reads."""

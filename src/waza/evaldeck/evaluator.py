@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.engines._call import call
-from waza.engines._function import find_function
+from waza.engines._function import find_function, is_async
 from waza.errors import UsageError
 from waza.evaldeck.config import EvaldeckConfig
 from waza.evaldeck.graders.base import BaseGrader, WazaGrader, graded, graded_async
@@ -107,9 +107,13 @@ class Evaluator:
         )
 
     def _graders(self, case: EvalCase) -> list[BaseGrader]:
-        if self.graders:
-            return self.graders
-        return graders_of(case.turns[0]) if case.turns else [TaskCompletedGrader()]
+        if case.turns:
+            return self.graders_of(case.turns[0])
+        return self.graders or [TaskCompletedGrader()]
+
+    def graders_of(self, turn: Turn) -> list[BaseGrader]:
+        """Return the evaluator's own graders, else those the turn asks for; the configuration may name their judge."""
+        return self.graders or graders_of(turn, self.config.judge_model if self.config else None)
 
     def _result(self, trace: Trace, case: EvalCase, grades: list[GradeResult], started: datetime) -> EvaluationResult:
         result = EvaluationResult(test_case_name=case.name, started_at=started, trace_id=trace.id)
@@ -131,7 +135,7 @@ class Evaluator:
         return found
 
 
-def graders_of(turn: Turn) -> list[BaseGrader]:
+def graders_of(turn: Turn, judge_model: str | None = None) -> list[BaseGrader]:
     """Return the graders a turn asks for: one for each expectation, then those it names."""
     given = turn.expected.model_dump(exclude_none=True) if turn.expected else {}
     found: list[BaseGrader] = []
@@ -139,7 +143,7 @@ def graders_of(turn: Turn) -> list[BaseGrader]:
         if key in given:
             found.append(cls(**{cls.option: given.pop(key)}))
     found += [WazaGrader(grader) for grader in (load_expected(given) if given else [])]
-    return found + [config.build() for config in turn.graders]
+    return found + [config.build(judge_model) for config in turn.graders]
 
 
 def _ungraded(trace: Trace) -> list[GradeResult]:
@@ -206,7 +210,7 @@ class _Conversation:
         alone = self.case.model_copy(update={"turns": [turn]})
         grades = [trouble] if trouble else []
         if trace is not None:
-            graders = self.evaluator.graders or graders_of(turn)
+            graders = self.evaluator.graders_of(turn)
             grades += await asyncio.gather(
                 *(graded_async(grader, seen, alone) for grader, seen in views(graders, trace))
             )
@@ -232,7 +236,7 @@ class _Conversation:
         error: BaseException | None = None
         for _ in range(self.attempts):
             copy = [message.model_copy() for message in history]
-            outcome = await call(_calling(self.agent, prompt, copy), self.timeout_s, is_async=_is_async(self.agent))
+            outcome = await call(_calling(self.agent, prompt, copy), self.timeout_s, is_async=is_async(self.agent))
             if outcome is None:
                 message = f"Agent timed out after {self.timeout_s:g} s"
                 return _Answer(None, GradeResult.failed_result("execution", message))
@@ -244,10 +248,6 @@ class _Conversation:
 
 def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
-
-
-def _is_async(agent: AgentFunction) -> bool:
-    return inspect.iscoroutinefunction(agent) or inspect.iscoroutinefunction(type(agent).__call__)
 
 
 def _calling(agent: AgentFunction, prompt: str, history: list[Message]) -> Callable[[], Any | Awaitable[Any]]:
@@ -312,7 +312,8 @@ class EvaluationRunner:
 
     def _discover_suites(self) -> list[EvalSuite]:
         if self.config.suites:
-            return [EvalSuite.from_directory(suite.path, suite.name) for suite in self.config.suites]
+            found = [(EvalSuite.from_directory(suite.path, suite.name), suite.tags) for suite in self.config.suites]
+            return [suite.model_copy(update={"tags": tags}) for suite, tags in found]
         return [EvalSuite.from_directory(self.config.test_dir)]
 
     def _load_agent_func(self) -> AgentFunction:

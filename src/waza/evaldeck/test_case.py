@@ -13,6 +13,7 @@ from waza.errors import SpecError
 from waza.evaldeck.graders.base import BaseGrader
 from waza.evaldeck.graders.lookup import configured
 from waza.spec.evaldeck_cases import case_files, documents, problems_in_case
+from waza.spec.evaldeck_judged import TYPES as JUDGED
 from waza.spec.graders import load_expected
 from waza.spec.places import Place, unmarked
 
@@ -72,11 +73,12 @@ class GraderConfig(_Declared):
         self.build()
         return self
 
-    def build(self) -> BaseGrader:
-        """Return the grader; raise ValueError when there is none of that kind."""
+    def build(self, judge_model: str | None = None) -> BaseGrader:
+        """Return the grader; raise ValueError when there is none of that kind. A judge's model may be named here."""
         if self.module or self.function:
             raise ValueError(f"'{self.type}' calls a function; give Evaluator a CustomGrader instead")
-        more = {"prompt": self.prompt, "model": self.model, "threshold": self.threshold}
+        model = self.model or (judge_model if self.type.lower() in JUDGED else None)
+        more = {"prompt": self.prompt, "model": model, "threshold": self.threshold}
         params = self.params | {key: value for key, value in more.items() if value is not None}
         return _refused_as_value_error(lambda: configured(self.type, params))
 
@@ -209,6 +211,6 @@ class EvalSuite(_Declared):
         return cls(name=name or folder.name, test_cases=cases)
 
     def filter_by_tags(self, tags: list[str]) -> Self:
-        """Return the suite with the cases that have any of the tags."""
-        kept = [case for case in self.test_cases if set(tags) & set(case.tags)]
+        """Return the suite with the cases that have any of the tags; the suite's own are those of all its cases."""
+        kept = [case for case in self.test_cases if set(tags) & {*self.tags, *case.tags}]
         return self.model_copy(update={"test_cases": kept})

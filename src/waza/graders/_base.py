@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
+from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -29,7 +30,7 @@ WRAPPER = ("name", "weight", "folder")
 """Fields of every grader that are not options of its `config:`."""
 
 
-class Finding(NamedTuple):
+class Finding(Struct, frozen=True):
     """What a grader found, before its name is put to it."""
 
     status: GradeStatus
@@ -85,7 +86,10 @@ class Grader(Options):
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
         """Return score and whether the trace passed; by default the share of checks that held, and all of them."""
-        held = len([check for check in checks if check.ok])
+        held = 0
+        for check in checks:
+            if check.ok:
+                held += 1
         return held / len(checks), held == len(checks)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
@@ -109,6 +113,39 @@ class Grader(Options):
             found = Finding("error", 0.0, str(reason))
         except Exception as error:  # noqa: BLE001  one broken grader must not discard the other grades of a trial
             found = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
+        return self._called(found, started)
+
+    async def agrade(
+        self, trace: Trace, task: Any = None, *, workspace: str | Path | Files | None = None, judge: Any = None
+    ) -> Grade:
+        """Return what `grade` returns, for callers that have an event loop; a judge is waited for without a thread."""
+        if self.asks() is None:
+            return self.grade(trace, task, workspace=workspace, judge=judge)
+        started = perf_counter()
+        if workspace is not None:
+            files = Workspace(workspace) if isinstance(workspace, (str, Path)) else workspace
+            trace = replace(trace, files=files)
+        try:
+            found = await self.alook(trace, judge)
+        except Undecidable as reason:
+            found = Finding("error", 0.0, str(reason))
+        except Exception as error:  # noqa: BLE001  as above
+            found = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
+        return self._called(found, started)
+
+    def asks(self) -> list[str] | None:
+        """Return what a judge is asked by, as hashes of rubrics; None where no judge is needed.
+
+        A run hands its judge to `alook` of those graders alone that return a list here, which may be empty.
+        """
+        return None
+
+    async def alook(self, trace: Trace, judge: Any) -> Finding:
+        """Return what `look` returns; graders that ask a judge wait for it here."""
+        return self.look(trace, judge)
+
+    def _called(self, found: Finding, started: float) -> Grade:
+        """Return a finding as the grade of this grader."""
         kind = self.type_name()
         return Grade(
             name=self.name or kind,
@@ -121,10 +158,6 @@ class Grader(Options):
             details=found.details,
             duration_ms=(perf_counter() - started) * 1000,
         )
-
-    async def agrade(self, trace: Trace, task: Any = None, **evidence: Any) -> Grade:
-        """Return what `grade` returns, for callers that have an event loop."""
-        return self.grade(trace, task, **evidence)
 
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return what the checks come to: a failed one decides, otherwise an undecided one leaves it open."""

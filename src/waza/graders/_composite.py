@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny
@@ -28,9 +29,20 @@ class CompositeGrader(Grader):
         """Whether any of them waits for another process."""
         return any(grader.waits for grader in self.graders)
 
+    def asks(self) -> list[str] | None:
+        """Return what those that need a judge ask it by."""
+        asked = [hashes for grader in self.graders if (hashes := grader.asks()) is not None]
+        return [one for hashes in asked for one in hashes] if asked else None
+
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return what the grades come to: all of them, or the best one."""
-        grades = [grader.grade(trace, judge=judge) for grader in self.graders]
+        return self._found(trace, [grader.grade(trace, judge=judge) for grader in self.graders])
+
+    async def alook(self, trace: Trace, judge: Any) -> Finding:
+        """Return what `look` returns, once every judge has answered."""
+        return self._found(trace, await asyncio.gather(*(grader.agrade(trace, judge=judge) for grader in self.graders)))
+
+    def _found(self, trace: Trace, grades: list[Grade]) -> Finding:
         checks = [check for grade in grades for check in _told(grade)]
         statuses = [grade.status for grade in grades]
         feedback = "; ".join(grade.feedback for grade in grades if not grade.passed) or self.all_held

@@ -197,11 +197,11 @@ def _failure(scene: _Scene, index: int, entry: dict[str, JSON]) -> str:
     elif status == "missing":
         reasons.append("its calls belong to other expectations" if found.named else "no call of that tool")
     if index in scene.misplaced:
-        reasons.append(f"tool_events[{scene.misplaced[index]}] fits but is out of order")
+        reasons.append(f"call {scene.misplaced[index] + 1} fits but is out of order")
     if index in scene.nearest:
         call = scene.nearest[index]
         differences = "; ".join(map(str, expectation.differences(scene.events[call].args)))
-        reasons.append(f"tool_events[{call}]: {differences}")
+        reasons.append(f"call {call + 1}: {differences}")
     return f"expectation {expectation.label} not satisfied: {', '.join(reasons)}"
 
 

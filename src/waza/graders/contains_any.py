@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from waza.graders._base import Finding, Grader
@@ -37,7 +38,7 @@ class ContainsAnyGrader(Grader):
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return what is found; where it passed, which of the values is there."""
         found = super().look(trace, judge)
-        return found if found.status != "passed" else found._replace(feedback=f"Found in output: {self._found(trace)}")
+        return found if found.status != "passed" else replace(found, feedback=f"Found in output: {self._found(trace)}")
 
     def _found(self, trace: Trace) -> list[str]:
         lowered = trace.output.lower()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Self
 
+from msgspec.structs import replace
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from waza.errors import StoreError
@@ -107,7 +108,7 @@ class DiffGrader(Grader):
             return finding
         counts = Counter(update["status"] for update in _updates(finding.checks))
         told = ", ".join(f"{counts[status]} {status}" for status in ("updated", "created", "unchanged"))
-        return finding._replace(feedback=f"{self.all_held} (snapshots: {told})")
+        return replace(finding, feedback=f"{self.all_held} (snapshots: {told})")
 
     def _compare(self, files: Files, expected: ExpectedFile) -> Iterator[Check]:
         path = expected.path

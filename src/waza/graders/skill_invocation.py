@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
+from msgspec.structs import replace
 from pydantic import model_validator
 
 from waza.errors import Undecidable
@@ -98,8 +99,8 @@ class SkillInvocationGrader(Grader):
         """Return what the checks come to, with what the skill catalogue tells about it."""
         finding = super().look(trace, judge)
         if finding.status == "passed":
-            return finding._replace(feedback=self._praise(trace))
-        return finding._replace(feedback=finding.feedback + self._hint(trace))
+            return replace(finding, feedback=self._praise(trace))
+        return replace(finding, feedback=finding.feedback + self._hint(trace))
 
     def _praise(self, trace: Trace) -> str:
         """Return what was right, and the extra invocations that lowered the score."""

@@ -1,1 +1,25 @@
-"""How a model gives a verdict."""
+"""How a model gives a verdict: one file per kind of judge; the file's name is the `type:` of `judge:` settings.
+
+Files that start with `_` are helpers; `rubrics` is the rubric library. The names here are loaded when first used.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "Call": "_base",
+    "Judge": "_base",
+    "Message": "_base",
+    "Reply": "_base",
+    "Request": "_base",
+    "Tool": "_base",
+    "ScriptedJudge": "scripted",
+}
+
+__all__ = [*_WHERE]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"waza.judges.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'waza.judges' has no attribute '{name}'")

@@ -2,15 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from waza.graders._base import Grader
-from waza.model import Files, Grade, ResultStatus, Trace
+from waza.graders._judged import SOURCE
+from waza.model import Files, Grade, ResultStatus, Task, Trace
+from waza.sandbox.beside import in_thread
+from waza.sandbox.folders import SpecFolder
+from waza.spec.sources import source_text
 
 
 def grade_trace(trace: Trace, graders: Iterable[Grader], files: Files | None = None) -> list[Grade]:
     """Return every grader's verdict, in order; a broken grader never discards the others."""
     return [grader.grade(trace, workspace=files) for grader in graders]
+
+
+async def grades_of(
+    trace: Trace, graders: Sequence[Grader], files: Files | None, asked: Asked | None = None
+) -> list[Grade]:
+    """Return every grader's verdict, in order; those of judges are waited for together, after the others.
+
+    Graders that wait for other processes do so beside the event loop.
+    """
+    asking = [grader for grader in graders if grader.asks() is not None]
+    plain = [grader for grader in graders if grader.asks() is None] if asking else graders
+    if any(grader.waits for grader in plain):
+        found = await in_thread(lambda: grade_trace(trace, plain, files))
+    else:
+        found = grade_trace(trace, plain, files)
+    if not asking:
+        return found
+    asked = asked or Asked()
+    shown = asked.shown(trace)
+    said = await asyncio.gather(*(grader.agrade(shown, workspace=files, judge=asked.judge) for grader in asking))
+    by_grader = dict(zip(map(id, [*plain, *asking]), [*found, *said], strict=True))
+    return [by_grader[id(grader)] for grader in graders]
+
+
+class Asked(NamedTuple):
+    """Whom graders ask about a task, and what they show beside the trace."""
+
+    judge: Any = None
+    task: Task | None = None
+    folder: SpecFolder | None = None
+    """Where files that the task names as its source stand."""
+
+    def shown(self, trace: Trace) -> Trace:
+        """Return the trace with the task's source context."""
+        if self.task is None or SOURCE in trace.extra:
+            return trace
+        return replace(trace, extra=trace.extra | {SOURCE: _source_of(self.task, self.folder or SpecFolder())})
+
+
+def _source_of(task: Task, folder: SpecFolder) -> str:
+    """Return a task's source context; none where its file has gone since the suite was checked."""
+    try:
+        return source_text(task.context.get("source"), folder)
+    except ValueError:
+        return ""
 
 
 def status_of(trace: Trace, grades: list[Grade]) -> tuple[ResultStatus, str]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from waza import __version__
+from waza.judges._base import Judge
 from waza.model import JSON, Run, Trial
 from waza.results.redact import Redactor, secrets_in
 from waza.runner.plan import plan
 from waza.runner.resume import Resumed, fingerprints
+from waza.spec.judges import CACHE, judge_as_data, judge_settings
 from waza.spec.suite import EvalSpec, fingerprint
 
 
@@ -40,6 +42,10 @@ class Order:
     """What was asked for beside the suite: `names` and `tags` of tasks, `engine`, `model`, `trials`."""
     resume: Resumed | None = None
     """A stored run to go on with."""
+    judge: Judge | None = None
+    """Whom graders ask that need a judge."""
+    baselines: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    """By task id and trial: the output of another run, to compare with."""
 
     def planned(self) -> Iterator[Trial]:
         """Yield every trial of the order."""
@@ -62,9 +68,15 @@ def order_for(
     model: str | None = None,
     trials: int | None = None,
     workers: int | None = None,
+    judge_model: str | None = None,
+    judge_cache: bool = True,
     **how: Any,
 ) -> Order:
-    """Return the order for a suite: what is given wins over what the suite and the project say."""
+    """Return the order for a suite: what is given wins over what the suite and the project say.
+
+    Raises SpecError when a judge is needed and there is none, or none that could be asked.
+    """
+    judge = None if how.get("skip_graders") else judge_for(spec, judge_model, cache=judge_cache)
     chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
     return Order(
         spec=spec,
@@ -72,8 +84,14 @@ def order_for(
         model=spec.config.model if model is None else model,
         trials=trials or spec.config.trials_per_task,
         workers=workers,
+        judge=judge,
         **how,
     )
+
+
+def judge_for(spec: EvalSpec, model: str | None = None, *, cache: bool = True) -> Judge | None:
+    """Return the judge of a suite, its verdicts kept beside the suite's runs; None where no grader needs one."""
+    return spec.judge(model=model or "", cache=runs_folder(spec) / CACHE if cache else None)
 
 
 def runs_folder(spec: EvalSpec) -> Path:
@@ -85,12 +103,20 @@ def runs_folder(spec: EvalSpec) -> Path:
 
 def redactor_for(spec: EvalSpec) -> tuple[Redactor, list[str]]:
     """Return what keeps secrets out of results: waza's own variables, the suite's and the tasks'."""
-    declared = spec.engine_options.get("pass_environment") or []
+    named = spec.engine_options.get("api_key_env")
+    declared = [*(spec.engine_options.get("pass_environment") or []), *_judge_keys(spec)]
+    declared += [named] if isinstance(named, str) and named in os.environ else []
     environment = dict(os.environ) | (spec.engine_options.get("environment") or {})
     for task in spec.tasks:
         environment |= task.environment
     secrets, warnings = secrets_in(environment, declared)
     return Redactor(secrets), warnings
+
+
+def _judge_keys(spec: EvalSpec) -> list[str]:
+    """Return the names of variables that hold a judge's key."""
+    name = judge_settings(spec.project, spec.config).get("api_key_env")
+    return [name] if isinstance(name, str) and name in os.environ else []
 
 
 def stored_form(order: Order, redactor: Redactor | None = None) -> Run:
@@ -107,6 +133,9 @@ def _blank(order: Order) -> Run:
     data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
     if order.given:
         data["given"] = order.given
+    if order.judge is not None:
+        data["judge"] = judge_as_data(order.judge)
+        data["judged"] = spec.judged
     return Run(
         id="",
         name=spec.name,
@@ -115,6 +144,6 @@ def _blank(order: Order) -> Run:
         model=order.model,
         skill=spec.skill,
         spec=data,
-        fingerprint=fingerprint(data),
+        fingerprint=fingerprint({key: value for key, value in data.items() if key != "places"}),
         versions={"waza": __version__, "python": platform.python_version()},
     )

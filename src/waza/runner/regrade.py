@@ -2,86 +2,97 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from time import monotonic
+from typing import NamedTuple, TypeVar
 
-from waza.errors import SpecError, UsageError
-from waza.model import Files, Result, Run, Task, Trace
+from msgspec.structs import replace
+
+from waza.errors import SpecError
+from waza.judges._base import Judge
+from waza.model import Grade, Result, Run
 from waza.results.memory import rare_collections
-from waza.results.store import RunFolder, read_run
+from waza.results.store import RunFolder, open_run
 from waza.runner.finish import finish
-from waza.runner.grading import grade_trace, status_of
+from waza.runner.grading import Asked, grade_trace, grades_of, status_of
 from waza.runner.order import Order, redactor_for, runs_folder, stored_form
+from waza.runner.recordings import Recorded
+from waza.runner.waiting import wait_for
 from waza.sandbox.snapshot import SnapshotFiles
 from waza.spec.suite import EvalSpec
-from waza.traces._read import read_found
-from waza.traces._source import Source
 
-
-class Recorded(NamedTuple):
-    """A trace with the task it belongs to and the files the agent left."""
-
-    task_id: str
-    trial: int
-    trace: Trace
-    files: Files | None = None
-    snapshot: str = ""
+T = TypeVar("T")
+BATCH, BATCH_S = 64, 0.5
+"""So many results, or those of so many seconds, share one sync."""
 
 
 def from_run(folder: Path, spec: EvalSpec) -> Iterator[Recorded]:
     """Yield the trials of a stored run whose tasks the suite still has."""
     known = {task.id for task in spec.tasks}
-    for result in read_run(folder).results:
+    for result in open_run(folder).results:
         if result.task_id in known:
-            files = SnapshotFiles(folder / "artifacts", result.snapshot) if result.snapshot else None
-            yield Recorded(result.task_id, result.trial, result.trace, files, result.snapshot)
+            turns = result.turn_snapshots
+            files = SnapshotFiles(folder / "artifacts", result.snapshot, turns) if result.snapshot else None
+            yield Recorded(result.task_id, result.trial, result.trace, files, result.snapshot, turns)
 
 
-def from_files(sources: Iterable[Source], spec: EvalSpec, on_remark: Callable[[str], None]) -> Iterator[Recorded]:
-    """Yield the traces in recordings of any format, each with its task, one at a time.
+class Judging(NamedTuple):
+    """Whom graders ask while recorded trials are graded, and what they compare with."""
 
-    What a recording lacks is told to `on_remark`. Raises TraceError where one cannot be read.
-    """
-    seen: Counter[str] = Counter()
-    for source in sources:
-        name = str(source) if isinstance(source, (str, Path)) else "standard input"
-        for number, found in enumerate(read_found(source), 1):
-            task = _task_of(found.trace, spec, f"{name} (trace {number})")
-            seen[task.id] += 1
-            for note in found.notes:
-                on_remark(f"{name} (trace {number}): {note}")
-            yield Recorded(task.id, seen[task.id], found.trace)
+    judge: Judge | None = None
+    baselines: Mapping[tuple[str, int], str] = {}
+    """By task id and trial: the output of another run."""
 
 
-def recordings_in(path: Path) -> list[Path]:
-    """Return the files below a folder that may hold recordings, sorted."""
-    kinds = (".json", ".jsonl", ".ndjson", ".eval")
-    return sorted(file for file in path.rglob("*") if file.suffix in kinds and file.is_file())
-
-
-def _task_of(trace: Trace, spec: EvalSpec, place: str) -> Task:
-    """Return the task a trace belongs to: the one it names, the only one, or the one with its prompt."""
-    by_id = {task.id: task for task in spec.tasks}
-    named = trace.extra.get("task_id") or trace.extra.get("id")
-    if isinstance(named, str) and named in by_id:
-        return by_id[named]
-    if len(spec.tasks) == 1:
-        return spec.tasks[0]
-    fitting = [task for task in spec.tasks if task.prompt.strip() == trace.input.strip()]
-    if len(fitting) == 1:
-        return fitting[0]
-    hint = "add a 'task_id' to it, or choose one task with --task"
-    raise UsageError(f"{place}: which task is this trace of? {hint}; tasks: {', '.join(list(by_id)[:10])}")
+ALONE = Judging()
 
 
 def regrade(recorded: Recorded, spec: EvalSpec) -> Result:
-    """Return the result of one recorded trial under the suite's graders."""
+    """Return the result of one recorded trial under the suite's graders, of which none asks a judge."""
     could_run = recorded.trace.status != "error"
     grades = grade_trace(recorded.trace, spec.graders[recorded.task_id], recorded.files) if could_run else []
+    return _result(recorded, grades)
+
+
+def regraded(recorded: Iterable[Recorded], spec: EvalSpec, judging: Judging = ALONE) -> Iterator[Result]:
+    """Yield the results of recorded trials; with a judge, several are asked about at once."""
+    if judging.judge is None:
+        yield from (regrade(item, spec) for item in recorded)
+        return
+    tasks = {task.id: task for task in spec.tasks}
+
+    async def all_of(some: list[Recorded]) -> list[list[Grade]]:
+        return await asyncio.gather(*(one(item) for item in some))
+
+    async def one(item: Recorded) -> list[Grade]:
+        if item.trace.status == "error":
+            return []
+        asked = Asked(judging.judge, tasks[item.task_id], spec.folder)
+        return await grades_of(item.trace, spec.graders[item.task_id], item.files, asked)
+
+    for some in handfuls((_compared(item, judging) for item in recorded), judging.judge.concurrent):
+        for item, grades in zip(some, wait_for(all_of(some)), strict=True):
+            yield _result(item, grades)
+
+
+def _compared(recorded: Recorded, judging: Judging) -> Recorded:
+    """Return a recorded trial with the output it is compared with, where there is one."""
+    other = judging.baselines.get((recorded.task_id, recorded.trial))
+    return recorded._replace(trace=replace(recorded.trace, baseline_output=other)) if other else recorded
+
+
+def handfuls(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Yield the items by so many at a time."""
+    while some := list(islice(items, size)):
+        yield some
+
+
+def _result(recorded: Recorded, grades: list[Grade]) -> Result:
     status, reason = status_of(recorded.trace, grades)
     return Result(
         task_id=recorded.task_id,
@@ -92,6 +103,7 @@ def regrade(recorded: Recorded, spec: EvalSpec) -> Result:
         grades=grades,
         duration_ms=float(recorded.trace.duration_ms or 0),
         snapshot=recorded.snapshot,
+        turn_snapshots=recorded.turn_snapshots,
     )
 
 
@@ -116,29 +128,44 @@ def graded(
     source: Path | None,
     engine: str,
     model: str = "",
+    judging: Judging = ALONE,
     on_result: Callable[[Result], None] = lambda result: None,
     on_remark: Callable[[str], None] = lambda text: None,
 ) -> Run:
     """Grade recorded trials into a run folder of their own and return it; `source` is the run they come from.
 
-    A task of the suite without a recorded trial counts as not run.
+    Results go to the journal and are dropped: recordings may be any number. A task of the suite without a recorded
+    trial counts as not run.
     """
     redactor, _ = redactor_for(spec)
-    blank = stored_form(Order(spec=spec, engine=engine, model=model), redactor)
+    blank = stored_form(Order(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
     blank.spec["graded_from"] = source.name if source else "traces"
     with RunFolder.create(runs_folder(spec), blank) as folder:
         if source:
             take_over_artifacts(source / "artifacts", folder.artifacts)
-        for item in recorded:
-            result = redactor.tree(regrade(item, spec))
-            folder.append(result)
-            on_result(result)
+        for batch in _batches(redactor.tree(result) for result in regraded(recorded, spec, judging)):
+            folder.append(*batch)
+            for result in batch:
+                on_result(result)
         return finish(folder, "", on_remark)
+
+
+def _batches(results: Iterable[Result]) -> Iterator[list[Result]]:
+    """Yield results by the handful: they can be made again, so several may share one sync."""
+    batch: list[Result] = []
+    started = monotonic()
+    for result in results:
+        batch.append(result)
+        if len(batch) == BATCH or monotonic() - started > BATCH_S:
+            yield batch
+            batch, started = [], monotonic()
+    if batch:
+        yield batch
 
 
 def eval_of(run: Run, folder: Path) -> Path:
     """Return the eval file the run in `folder` was made from; raise SpecError when it is not there any more."""
     file = folder.resolve().parent / str(run.spec.get("file", ""))
     if not file.is_file():
-        raise SpecError(f"the eval file of run {run.id} is not there any more; name one with --eval")
+        raise SpecError(f"the eval file of run {run.id} is not there any more; name one with --graders")
     return file

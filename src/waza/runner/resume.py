@@ -30,7 +30,9 @@ PACE = {
     "timeout_seconds",
 }
 """Settings a resumed run may change: pace, how trials are counted, the default time (each task carries its own)."""
-AFFECTS = {"executor", "model", "judge_model", "skill_directories"}
+JUDGE = {"judge", "judge_model", "judge_reasoning_effort"}
+"""Settings of the judge; what they come to stands beside the spec, with the tasks it judges."""
+AFFECTS = {"executor", "model", "skill_directories", "tool_names"}
 """Settings that change results; so do all keys of engines."""
 _READERS = {"name", "description", "tags", "golden"}
 """Fields of a task for readers and gates only."""
@@ -101,10 +103,11 @@ def fingerprints(spec: dict[str, JSON]) -> dict[str, str]:
     """Return for each task what its results depend on, as a short name that changes with any of it."""
     config = _affecting(spec["config"])
     hooks = spec.get("hooks")
-    return {
-        task["id"]: fingerprint([_asked(task), spec["graders"].get(task["id"]), config, hooks])
-        for task in spec["tasks"]
-    }
+
+    def made_from(task: dict[str, JSON]) -> list[JSON]:
+        return [_asked(task), spec["graders"].get(task["id"]), config, hooks, *_judged(spec, task["id"])]
+
+    return {task["id"]: fingerprint(made_from(task)) for task in spec["tasks"]}
 
 
 def changes(old: dict[str, JSON], new: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
@@ -118,8 +121,16 @@ def changes(old: dict[str, JSON], new: dict[str, JSON]) -> Iterator[tuple[str, l
         fields = settings + _changed_keys(_asked(previous), _asked(task))
         if old["graders"].get(task["id"]) != new["graders"].get(task["id"]):
             fields.append("graders")
+        if _judged(old, task["id"]) != _judged(new, task["id"]):
+            fields.append("judge")
         if fields:
             yield task["id"], fields
+
+
+def _judged(spec: dict[str, JSON], task_id: str) -> list[JSON]:
+    """Return the judge of a task and what it is asked by; nothing where the task needs none."""
+    hashes = (spec.get("judged") or {}).get(task_id)
+    return [] if hashes is None else [spec.get("judge"), hashes]
 
 
 def _asked(task: dict[str, JSON]) -> dict[str, JSON]:
@@ -127,7 +138,7 @@ def _asked(task: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def _affecting(config: dict[str, JSON]) -> dict[str, JSON]:
-    return {key: value for key, value in config.items() if key not in PACE}
+    return {key: value for key, value in config.items() if key not in PACE | JUDGE}
 
 
 def _changed_keys(old: dict[str, JSON], new: dict[str, JSON]) -> list[str]:

@@ -90,6 +90,8 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             rooms=rooms_for(folder.path.name),
             fingerprints=folder.run.spec.get("fingerprints", {}),
             on_remark=listeners.on_remark,
+            judge=order.judge,
+            baselines=order.baselines,
         )
         purse = Purse(order.max_cost_usd, order.resume.run.results if order.resume else ())
 
@@ -98,13 +100,13 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             folder.append(*kept)
             return kept
 
-        def on_result(result: Result) -> None:
-            listeners.on_result(result)
+        def on_done(result: Result) -> None:
+            listeners.on_done(result)
             if purse.spend(result):
                 listeners.stop(f"${purse.spent:.4f} spent, the limit is ${purse.limit:.4f}")
 
         trials = [trial for trial in order.planned() if (trial.task.id, trial.number) not in done]
-        heard = replace(listeners, on_result=on_result, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
+        heard = replace(listeners, on_done=on_done, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
         try:
             if trials:
                 wait_for(_until_done_or_stopped(spec, iter(trials), setting, heard, store, order.workers))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
+
+from msgspec.structs import replace as changed
 
 from waza.engines._base import Engine
 from waza.model import Result, Trial
-from waza.runner.order import redactor_for
+from waza.runner.order import judge_for, redactor_for
 from waza.runner.suite import Listeners, run_suite
 from waza.runner.trial import Setting
 from waza.runner.waiting import wait_for
@@ -31,11 +35,20 @@ def run_one(spec: EvalSpec, trial: Trial, engine: Engine, engine_name: str) -> T
     remarks: list[str] = []
     listeners = Listeners(on_remark=remarks.append)
     alone = replace(spec, hooks=spec.hooks.model_copy(update={"before_run": [], "after_run": []}))
-    setting = Setting(engine=engine, engine_name=engine_name, max_attempts=spec.config.max_attempts)
+    attempts = spec.config.max_attempts
 
     def store(*kept: Result) -> list[Result]:
         results.extend(kept)
         return results
 
-    wait_for(run_suite(alone, iter([trial]), setting, listeners, store, workers=1))
-    return Tried(redactor.tree(results[0]), [redactor.text(remark) for remark in remarks])
+    with TemporaryDirectory(prefix="waza-") as kept:
+        setting = Setting(
+            engine=engine,
+            engine_name=engine_name,
+            max_attempts=attempts,
+            artifacts=Path(kept),
+            judge=judge_for(spec),
+        )
+        wait_for(run_suite(alone, iter([trial]), setting, listeners, store, workers=1))
+    result = changed(results[0], snapshot="", turn_snapshots={})
+    return Tried(redactor.tree(result), [redactor.text(remark) for remark in remarks])

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +16,10 @@ from msgspec.structs import replace
 from waza.engines._base import Engine, Room
 from waza.errors import EngineError
 from waza.graders._base import Grader
+from waza.judges._base import Judge
 from waza.model import Files, Grade, Result, Trace, Trial
-from waza.runner.grading import grade_trace, status_of
-from waza.sandbox.beside import in_thread
+from waza.runner.checkpoints import Checkpoints
+from waza.runner.grading import Asked, grades_of, status_of
 from waza.sandbox.room import NO_ROOM, make_room
 from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
@@ -45,6 +47,10 @@ class Setting(NamedTuple):
     rooms: Path | None = None
     """The folder trials' rooms are made in; the system's folder for temporary files if None."""
     on_remark: Callable[[str], None] = lambda text: None
+    judge: Judge | None = None
+    """Whom graders ask that need a judge."""
+    baselines: Mapping[tuple[str, int], str] = {}
+    """By task id and trial: the output of another run, to compare with."""
 
 
 async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
@@ -63,10 +69,9 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
 async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
     started_at, started = _now(), time.perf_counter()
     if setting.keep_workspace or trial.task.files or trial.task.workdir or setting.engine.needs_room(trial):
-        trace, grades, snapshot = await _in_room(trial, graders, setting)
+        trace, grades, snapshots = await _in_room(trial, graders, setting)
     else:
-        trace, snapshot = await _work(trial, NO_ROOM, setting), EMPTY
-        grades = await _grade(trace, graders, SnapshotFiles(NO_ROOM.workspace, EMPTY), setting)
+        trace, grades, snapshots = await _without_room(trial, graders, setting)
     status, reason = status_of(trace, grades)
     if setting.skip_graders and status == "passed":
         status = "skipped"
@@ -79,37 +84,68 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Res
         grades=grades,
         started_at=started_at,
         duration_ms=(time.perf_counter() - started) * 1000,
-        snapshot=snapshot,
+        snapshot=snapshots.pop("", ""),
+        turn_snapshots=snapshots,
         fingerprint=setting.fingerprints.get(trial.task.id, ""),
     )
 
 
-async def _in_room(trial: Trial, graders: list[Grader], setting: Setting) -> tuple[Trace, list[Grade], str]:
-    """Return what the agent did in a fresh folder, its grades and the name of the folder's snapshot."""
+Attempted = tuple[Trace, list[Grade], dict[str, str]]
+"""What the agent did, its grades, and the names of snapshots: by the number of a prompt, the last one under ''."""
+
+
+async def _in_room(trial: Trial, graders: list[Grader], setting: Setting) -> Attempted:
+    """Return what the agent did in a fresh folder."""
+    checkpoints = Checkpoints(graders, partial(_grade, setting, trial))
     with ExitStack() as stack:
         room = stack.enter_context(make_room(trial.task, keep=setting.keep_workspace, parent=setting.rooms))
         for sentence in room.left_out:
             setting.on_remark(f"task '{trial.task.id}': {sentence}")
-        trace = await _work(trial, room, setting)
-        snapshot = ""
-        files: Files | None = None
-        if setting.engine.leaves_files(trial):
-            files = Workspace(room.workspace)
-            if setting.artifacts is not None:
-                snapshot = await asyncio.to_thread(take, room.workspace, setting.artifacts, setting.clean)
-                files = SnapshotFiles(setting.artifacts, snapshot)
-        grades = await _grade(trace, graders, files, setting)
+
+        def keep() -> tuple[str, Files]:
+            if setting.artifacts is None:
+                return "", Workspace(room.workspace)
+            name = take(room.workspace, setting.artifacts, setting.clean)
+            return name, SnapshotFiles(setting.artifacts, name, checkpoints.snapshots)
+
+        checkpoints.keep = keep
+        trace = await _work(trial, room._replace(after_turn=checkpoints), setting)
+        snapshot, files = await asyncio.to_thread(keep) if setting.engine.leaves_files(trial) else ("", None)
+        grades = await _rest(trial, trace, files, checkpoints, setting)
         await asyncio.to_thread(stack.close)
-    return trace, grades, snapshot
+    return trace, grades, checkpoints.snapshots | {"": snapshot}
 
 
-async def _grade(trace: Trace, graders: list[Grader], files: Files | None, setting: Setting) -> list[Grade]:
-    """Return the grades of a trace; graders that wait for other processes do so beside the event loop."""
+async def _without_room(trial: Trial, graders: list[Grader], setting: Setting) -> Attempted:
+    """Return what an agent did that uses no folder."""
+    checkpoints = Checkpoints(graders, partial(_grade, setting, trial))
+    files = SnapshotFiles(NO_ROOM.workspace, EMPTY, checkpoints.snapshots)
+    checkpoints.keep = lambda: (EMPTY, files)
+    trace = await _work(trial, NO_ROOM._replace(after_turn=checkpoints), setting)
+    grades = await _rest(trial, trace, files, checkpoints, setting)
+    return trace, grades, checkpoints.snapshots | {"": EMPTY}
+
+
+async def _rest(
+    trial: Trial, trace: Trace, files: Files | None, checkpoints: Checkpoints, setting: Setting
+) -> list[Grade]:
+    """Return every grade; an engine that did not stop where it was to is told of."""
+    grades = await checkpoints.rest(trace, files)
+    if names := checkpoints.passed_over(trace, grades):
+        fact = (
+            f"engine '{setting.engine_name}' does not stop between prompts; it went on after {', '.join(names)} failed"
+        )
+        setting.on_remark(f"task '{trial.task.id}': {fact}")
+    return grades
+
+
+async def _grade(
+    setting: Setting, trial: Trial, graders: list[Grader], trace: Trace, files: Files | None
+) -> list[Grade]:
+    """Return the grades of a trace."""
     if trace.status == "error" or setting.skip_graders:
         return []
-    if any(grader.waits for grader in graders):
-        return await in_thread(lambda: grade_trace(trace, graders, files))
-    return grade_trace(trace, graders, files)
+    return await grades_of(trace, graders, files, Asked(setting.judge, trial.task, setting.engine.folder))
 
 
 async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
@@ -129,6 +165,8 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
         fact = f"the engine broke: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
     changes: dict[str, object] = {}
+    if trace.baseline_output is None and (other := setting.baselines.get((trial.task.id, trial.number))):
+        changes["baseline_output"] = other
     if trace.engine is None:
         changes["engine"] = setting.engine_name
     if trace.model is None and trial.model:

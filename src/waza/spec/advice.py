@@ -10,17 +10,18 @@ from typing import Any
 from pydantic import BaseModel
 
 from waza.errors import Problem
-from waza.sandbox.folders import SpecFolder, is_there
+from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
+from waza.spec.judges import build_judge, judge_settings, settings_place
 from waza.spec.project import unused_keys
 from waza.spec.shapes import EvalShape
-from waza.spec.suite import EvalSpec
+from waza.spec.sources import source_text
+from waza.spec.suite import NO_JUDGE, EvalSpec
 
 METRICS = ("task_completion", "trigger_accuracy", "behavior_quality", "efficiency")
 ORIGINAL_ENGINES = ("copilot-sdk",)
-"""Engines that files written for the original name and this version does not have."""
+"""Engines that files written for the original name."""
 _IGNORED = ("outcomes", "behavior", "tool_calls", "should_trigger")
-SKILL_FOLDERS = ("skills", ".github/skills", ".claude/skills", ".agents/skills")
 _DOUBLED = re.compile(r"\\\\[sSdDwWbBnrt.()\[\]{}]")
 
 
@@ -30,6 +31,7 @@ def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
         *_metrics(spec),
         *_config(spec, shape),
         *_enforced(spec, shape),
+        *_judge(spec),
         *_skill(spec),
         *_names(spec),
         *_patterns(spec),
@@ -62,6 +64,22 @@ def _config(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
         yield Problem(f".waza.yaml: only the original reads {', '.join(unused)}", severity="note")
 
 
+def _judge(spec: EvalSpec) -> Iterator[Problem]:
+    """Yield what is wrong with the judge's settings, and a warning where one is needed and not there."""
+    settings = judge_settings(spec.project, spec.config)
+    if settings:
+        place = settings_place(spec.project, spec.config, spec.place, spec.folder)
+        yield from build_judge(settings, place, spec.folder)[1]
+    elif spec.judged:
+        yield spec.place.warning(f"{NO_JUDGE}; `run` needs one")
+    for task in spec.tasks:
+        if "source" in task.context:
+            try:
+                source_text(task.context["source"], spec.folder)
+            except ValueError as error:
+                yield spec.place.problem(f"task '{task.id}': inputs.context.source: {error}")
+
+
 def _enforced(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
     """Yield one note on what a file written for the original now enforces."""
     if shape.schema_version is None and spec.config.executor not in ORIGINAL_ENGINES:
@@ -74,18 +92,8 @@ def _enforced(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
 
 
 def _skill(spec: EvalSpec) -> Iterator[Problem]:
-    if spec.skill and not _skill_exists(spec):
+    if spec.skill and spec.skill_folder is None:
         yield spec.place.at("skill").warning(f"skill '{spec.skill}' was not found in this project")
-
-
-def _skill_exists(spec: EvalSpec) -> bool:
-    root = spec.folder.root
-    folders = [root / name for name in (*SKILL_FOLDERS, spec.project.paths.skills)]
-    folders += [spec.folder.base / name for name in spec.config.skill_directories]
-    if any(is_there(folder / spec.skill / "SKILL.md") for folder in folders):
-        return True
-    above = [path for path in (spec.folder.base, *spec.folder.base.parents) if path.is_relative_to(root)]
-    return any(path.name == spec.skill and (path / "SKILL.md").is_file() for path in above)
 
 
 def _names(spec: EvalSpec) -> Iterator[Problem]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from waza.errors import Problem
+from waza.errors import Problem, did_you_mean
 from waza.graders._base import Grader
 from waza.graders._turn import AfterTurnGrader
 from waza.sandbox.folders import SpecFolder
@@ -13,52 +14,75 @@ from waza.spec.graders import build_grader
 from waza.spec.places import Place
 from waza.spec.shapes import CheckpointShape
 
+Built = tuple[list[Grader], list[Problem]]
 
-def build_checkpoints(
-    checkpoints: list[CheckpointShape], prompts: int, place: Place, folder: SpecFolder, *, skill: str = ""
-) -> tuple[list[Grader], list[Problem]]:
-    """Return the graders of all checkpoints, each named after its turn, for a task of so many prompts."""
+
+class Around(NamedTuple):
+    """What the checkpoints of a task need to know about it and its suite."""
+
+    prompts: int
+    """How many the task has, with its follow-up prompts."""
+    folder: SpecFolder
+    suite: Sequence[Grader] = ()
+    """The suite's graders, which a checkpoint may name."""
+    skill: str = ""
+    forced: Mapping[str, Any] = {}
+    """Options that win over written ones."""
+
+
+def build_checkpoints(checkpoints: list[CheckpointShape], place: Place, around: Around) -> Built:
+    """Return the graders of all checkpoints, each named after its turn."""
     graders: list[Grader] = []
     problems: list[Problem] = []
     for index, checkpoint in enumerate(checkpoints):
         here = place.at("checkpoints", index)
-        found, wrong = _built(checkpoint, here, folder, skill)
+        found, wrong = _built(checkpoint, here, around)
         problems += wrong
-        if checkpoint.after_turn > prompts:
-            fact = f"there is no turn {checkpoint.after_turn}: the task has {prompts} with its follow_up_prompts"
+        if checkpoint.after_turn > around.prompts:
+            fact = f"there is no turn {checkpoint.after_turn}: the task has {around.prompts} with its follow_up_prompts"
             problems.append(here.at("after_turn").problem(fact))
         elif not found and not wrong:
             problems.append(here.problem("this checkpoint checks nothing; give 'expected' or 'graders'"))
-        graders += [_at(grader, checkpoint.after_turn, prompts) for grader in found]
+        else:
+            stops = checkpoint.on_failure == "stop"
+            graders += [after_turn(grader, checkpoint.after_turn, around.prompts, stops=stops) for grader in found]
     return graders, problems
 
 
-def _built(
-    checkpoint: CheckpointShape, place: Place, folder: SpecFolder, skill: str
-) -> tuple[list[Grader], list[Problem]]:
+def after_turn(grader: Grader, turn: int, prompts: int, *, is_alone: bool = False, stops: bool = False) -> Grader:
+    """Return a grader of one turn of a conversation, named after it."""
+    return AfterTurnGrader(
+        name=f"{grader.name}@{turn}",
+        weight=grader.weight,
+        grader=grader,
+        turn=turn,
+        prompts=prompts,
+        is_alone=is_alone,
+        stops=stops,
+        folder=grader.folder,
+    )
+
+
+def _built(checkpoint: CheckpointShape, place: Place, around: Around) -> Built:
     graders: list[Grader] = []
     problems: list[Problem] = []
     if checkpoint.expected is not None:
-        graders, problems = build_expected(checkpoint.expected, place.at("expected"), folder, skill=skill)
+        graders, problems = build_expected(checkpoint.expected, place.at("expected"), around.folder, skill=around.skill)
         if "graders" in checkpoint.expected:
             problems.append(place.at("expected", "graders").problem("put them under the checkpoint's own 'graders'"))
     for index, entry in enumerate(checkpoint.graders):
-        here = place.at("graders", index)
-        grader, wrong = _grader(entry, here, folder)
-        graders += [grader] if grader else []
+        found, wrong = _graders(entry, place.at("graders", index), around)
+        graders += found
         problems += wrong
     return graders, problems
 
 
-def _grader(entry: Any, place: Place, folder: SpecFolder) -> tuple[Grader | None, list[Problem]]:
-    if isinstance(entry, str):
-        return None, [place.problem(f"'{entry}' is a name; a checkpoint's graders are written out here")]
-    return build_grader(entry, place, folder)
-
-
-def _at(grader: Grader, turn: int, prompts: int) -> Grader:
-    """Return the grader for one turn; after the only prompt there is nothing to cut off."""
-    name = f"{grader.name}@{turn}"
-    if prompts == 1:
-        return grader.model_copy(update={"name": name})
-    return AfterTurnGrader(name=name, weight=grader.weight, grader=grader, turn=turn, folder=grader.folder)
+def _graders(entry: Any, place: Place, around: Around) -> Built:
+    """Return the grader that is written out here, or those of the suite that have this name."""
+    if not isinstance(entry, str):
+        grader, wrong = build_grader(entry, place, around.folder, around.forced)
+        return [grader] if grader else [], wrong
+    named = [grader for grader in around.suite if grader.name == entry]
+    known = [grader.name for grader in around.suite]
+    hint = did_you_mean(entry, known) if known else "the suite has no graders"
+    return named, [] if named else [place.problem(f"unknown grader '{entry}'; {hint}")]

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 from pydantic import Field
 
 from waza.errors import Problem, SpecError
@@ -14,9 +15,11 @@ from waza.graders._base import Grader
 from waza.options import Options
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.yaml12 import read_yaml
+from waza.spec.evaldeck_judged import KEYS, judged
+from waza.spec.evaldeck_judged import TYPES as JUDGED
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader
-from waza.spec.places import Place, parse, what
+from waza.spec.places import Place, parse, unknown_key, unmarked, what
 from waza.spec.shapes import Scalar, Seconds, Words
 
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.M)
@@ -130,7 +133,7 @@ def read_case(data: Any, place: Place, folder: SpecFolder) -> tuple[Case | None,
     asked.append((len(turns), shape.expected, shape.graders, place))
     built: list[tuple[int, Grader]] = []
     for number, expected, graders, here in asked:
-        found, wrong = _turn_graders(expected, graders, here, folder)
+        found, wrong = _turn_graders(expected, graders, here, folder, _names(shape, expected))
         built += [(number, grader) for grader in found]
         problems += wrong
     if not built and not any(problem.severity == "error" for problem in problems):
@@ -138,8 +141,14 @@ def read_case(data: Any, place: Place, folder: SpecFolder) -> tuple[Case | None,
     return Case(shape, [user for user, *_ in turns], built, place), problems
 
 
+def _names(case: CaseShape, expected: Any) -> dict[str, str]:
+    """Return what names in a judge's prompt mean, beside those of the conversation."""
+    shown = msgspec.json.encode(unmarked(expected)).decode() if expected is not None else ""
+    return {"test_case_name": case.name, "expected": shown, "reference": case.reference_output or ""}
+
+
 def _turn_graders(
-    expected: Any, graders: list[Any], place: Place, folder: SpecFolder
+    expected: Any, graders: list[Any], place: Place, folder: SpecFolder, names: dict[str, str]
 ) -> tuple[list[Grader], list[Problem]]:
     built: list[Grader] = []
     problems: list[Problem] = []
@@ -147,13 +156,13 @@ def _turn_graders(
         built, problems = build_expected(expected, place.at("expected"), folder)
     for index, entry in enumerate(graders):
         here = place.at("graders", index)
-        grader, wrong = _grader(entry, here, folder)
+        grader, wrong = _grader(entry, here, folder, names)
         built += [grader] if grader else []
         problems += wrong
     return built, problems
 
 
-def _grader(entry: Any, place: Place, folder: SpecFolder) -> tuple[Grader | None, list[Problem]]:
+def _grader(entry: Any, place: Place, folder: SpecFolder, names: dict[str, str]) -> tuple[Grader | None, list[Problem]]:
     """Return the grader that evaldeck's `{type, params, prompt, model, threshold}` means."""
     if not isinstance(entry, dict):
         return None, [place.problem(f"a grader is a mapping with a type, found {what(entry)}")]
@@ -167,8 +176,26 @@ def _grader(entry: Any, place: Place, folder: SpecFolder) -> tuple[Grader | None
     kind = rest.get("type")
     if isinstance(kind, str) and not kind.endswith(".py"):
         rest["type"] = _TYPES.get(kind.lower(), kind.lower())
-    config = {
-        _RENAMED.get(key, key): value for key, value in params.items() if not (key == "field" and value == "output")
+    config: dict[str, Any] = {
+        _RENAMED.get(str(key), str(key)): value
+        for key, value in params.items()
+        if not (key == "field" and value == "output")
     }
+    if rest.get("type") in JUDGED:
+        return _judged(rest, config, place, folder, names)
     grader, problems = build_grader(rest | {"config": config} if config else rest, place, folder)
     return grader, [problem._replace(path=problem.path.replace("].config", "].params")) for problem in problems]
+
+
+def _judged(
+    entry: dict[str, Any], config: dict[str, Any], place: Place, folder: SpecFolder, names: dict[str, str]
+) -> tuple[Grader | None, list[Problem]]:
+    """Return the judged grader that an entry of evaldeck's means; without a name it keeps its type's."""
+    options = {key: unmarked(value) for key, value in entry.items() if key not in ("type", "name")} | config
+    if unknown := [key for key in options if key not in KEYS]:
+        return None, [place.at(key).problem(unknown_key(key, list(KEYS))) for key in unknown]
+    try:
+        meant = judged(options, names)
+    except ValueError as error:
+        return None, [place.problem(str(error))]
+    return build_grader({"name": entry.get("name", entry["type"])} | meant, place, folder)

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from waza.errors import Problem, SpecError
 from waza.graders._base import Grader
 from waza.graders._turn import AfterTurnGrader
 from waza.model import Task
-from waza.options import Options
 from waza.sandbox.folders import SpecFolder
-from waza.sandbox.yaml12 import read_yaml
+from waza.spec.checkpoints import after_turn
 from waza.spec.evaldeck_cases import Case, case_files, documents, read_case
+from waza.spec.evaldeck_judged import DEFAULT_MODEL
+from waza.spec.evaldeck_shapes import AgentShape, EvaldeckShape, JudgeShape
+from waza.spec.judges import build_judge, judge_settings
 from waza.spec.places import Place, parse
-from waza.spec.project import read_project, shown
-from waza.spec.shapes import ConfigShape, PathsShape, ProjectShape, Seconds, Words
+from waza.spec.project import read_file, read_project, shown
+from waza.spec.shapes import ConfigShape, PathsShape, ProjectShape
 from waza.spec.suite import EvalSpec
 
 FILES = ("evaldeck.yaml", "evaldeck.yml")
@@ -31,85 +31,14 @@ _NEW = ("output_equals", "output_matches", "min_steps")
 """Expectations that evaldeck reads and does not check."""
 
 
-class AgentShape(Options):
-    """The agent under test."""
-
-    module: Words | None = None
-    """The Python module of the agent; the project's folder can be imported from."""
-    function: Words | None = None
-    """The function in it: `(input)` or `(input, history)`, plain or async."""
-    class_name: str | None = None
-    """Not supported: name a function."""
-    framework: str | None = None
-    """Not supported: name a function."""
-
-
-class SuiteShape(Options):
-    """A folder of test files."""
-
-    name: Words
-    """Its cases get this name as a tag."""
-    path: Words
-    """The folder, searched through and through, or a file."""
-    tags: list[Words] = []
-    """Tags of all its cases."""
-
-
-class ExecutionShape(Options):
-    """How cases are run."""
-
-    workers: Annotated[int, Field(ge=0)] = 0
-    """How many run at once; 0 leaves it to waza."""
-    timeout: Seconds | None = None
-    """Seconds an agent may work on one case."""
-    retries: Annotated[int, Field(ge=0)] = 0
-    """How often an agent that could not run is started again."""
-
-
-class ThresholdShape(Options):
-    """When the run as a whole passes."""
-
-    min_pass_rate: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The share of cases that must pass; all of them if left out or 0."""
-    max_failures: Annotated[int, Field(ge=0)] | None = None
-    """How many cases may fail."""
-
-
-class EvaldeckShape(Options):
-    """The keys of `evaldeck.yaml`."""
-
-    version: int = 1
-    """The format's version."""
-    agent: AgentShape = AgentShape()
-    """The agent under test."""
-    test_dir: Words = "tests/evals"
-    """The folder of test files, where no suites are named."""
-    suites: list[SuiteShape] = []
-    """Folders of test files with names."""
-    execution: ExecutionShape = ExecutionShape()
-    """How cases are run."""
-    defaults: ExecutionShape = ExecutionShape()
-    """The older name of `execution`."""
-    graders: dict[str, Any] = {}
-    """The judge's model: `llm: {model: …}` or `llm_model`."""
-    thresholds: ThresholdShape = ThresholdShape()
-    """When the run as a whole passes."""
-    output_dir: str | None = None
-    """Where run folders are made; `runs` if left out."""
-
-
 def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSpec | None, list[Problem]]:
     """Return the suite an evaldeck project is, with every problem and note; None when it cannot be made sense of."""
-    name = shown(file)
     try:
-        data = read_yaml(file.read_bytes(), name)
+        place = read_file(file)
     except SpecError as error:
         return None, error.problems
-    except OSError as error:
-        return None, [Problem(f"cannot be read: {error.strerror}", name)]
-    place = Place(name, data)
     project, problems = read_project(file.parent)
-    shape, wrong = parse(EvaldeckShape, data, place)
+    shape, wrong = parse(EvaldeckShape, place.content, place)
     problems += wrong
     if shape is None:
         return None, problems
@@ -117,6 +46,8 @@ def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSp
     problems += _agent_problems(shape.agent, place.at("agent"))
     cases = list(_cases(shape, folder, place, problems))
     spec = _spec(file, shape, folder, project, place, cases, problems)
+    if settings := judge_settings(project, spec.config):
+        problems += build_judge(settings, place.at("graders", "llm"), folder)[1]
     problems += [place.problem(f"runs code of this project: {path}", "note") for path in spec.local_code]
     spec.notes.extend(problem for problem in problems if problem.severity != "error")
     return spec, problems
@@ -139,7 +70,8 @@ def _spec(
     cases: list[tuple[Case, list[str]]],
     problems: list[Problem],
 ) -> EvalSpec:
-    tasks, graders = _tasks(shape, cases, problems)
+    has_judge = project.judge is not None
+    tasks, graders, places = _tasks(shape, cases, place, problems)
     enforced = sorted({grader.name for found in graders.values() for grader in _inner(found)} & set(_NEW))
     if enforced:
         problems.append(place.problem(f"enforced here, ignored by evaldeck: {', '.join(enforced)}", "note"))
@@ -152,17 +84,22 @@ def _spec(
         file=file,
         folder=folder,
         name=folder.base.name,
-        config=_config(shape, cases, place, problems),
+        config=_config(shape, cases, has_judge, place, problems),
         tasks=tasks,
         graders=graders,
         engine_options=options,
         project=project,
         place=place,
+        places=places,
     )
 
 
 def _config(
-    shape: EvaldeckShape, cases: list[tuple[Case, list[str]]], place: Place, problems: list[Problem]
+    shape: EvaldeckShape,
+    cases: list[tuple[Case, list[str]]],
+    has_judge: bool,
+    place: Place,
+    problems: list[Problem],
 ) -> ConfigShape:
     run = shape.execution if "execution" in shape.model_fields_set else shape.defaults
     retries = max([run.retries, *(case.shape.retries or 0 for case, _ in cases)])
@@ -170,6 +107,8 @@ def _config(
         note = "only agents that could not run are tried again; a failed case stays failed"
         problems.append(place.at("execution", "retries").problem(note, "note"))
     thresholds = shape.thresholds
+    is_missing = not has_judge and any(_is_judged(case) for case, _ in cases)
+    judge = _judge(shape.graders, place.at("graders"), problems, is_missing=is_missing)
     given: dict[str, Any] = {
         "executor": "python" if shape.agent.module else None,
         "timeout_seconds": run.timeout,
@@ -178,20 +117,24 @@ def _config(
         "max_attempts": retries + 1,
         "min_pass_rate": thresholds.min_pass_rate or None,
         "max_failures": thresholds.max_failures,
-        "judge_model": _judge_model(shape.graders, place.at("graders"), problems),
+        "judge": judge,
     }
     return ConfigShape.model_validate({key: value for key, value in given.items() if value is not None})
 
 
-def _judge_model(graders: dict[str, Any], place: Place, problems: list[Problem]) -> str:
-    llm = graders.get("llm") if isinstance(graders.get("llm"), dict) else {}
-    found = llm.get("model", graders.get("llm_model", "")) if llm is not None else ""
-    for key in graders:
-        if key not in ("llm", "llm_model", "llm_provider", "timeout"):
-            problems.append(place.at(key).problem(f"unknown key '{key}'; known: llm, llm_model"))
-        elif key in ("llm_provider", "timeout"):
-            problems.append(place.at(key).warning("this key has no effect"))
-    return found if isinstance(found, str) else ""
+def _judge(judge: JudgeShape, place: Place, problems: list[Problem], *, is_missing: bool) -> dict[str, str] | None:
+    """Return the settings of the judge, evaldeck's own where one is needed and none is named."""
+    if judge.timeout is not None:
+        problems.append(place.at("timeout").warning("this key has no effect"))
+    if not judge.settings and is_missing:
+        note = f"no judge is named, so {DEFAULT_MODEL} judges, as in evaldeck; graders.llm.model names another"
+        problems.append(place.problem(note, "note"))
+        return {"model": DEFAULT_MODEL}
+    return judge.settings or None
+
+
+def _is_judged(case: Case) -> bool:
+    return any(grader.asks() is not None for _, grader in case.graders)
 
 
 def _inner(graders: list[Grader]) -> Iterator[Grader]:
@@ -200,13 +143,17 @@ def _inner(graders: list[Grader]) -> Iterator[Grader]:
 
 
 def _tasks(
-    shape: EvaldeckShape, cases: list[tuple[Case, list[str]]], problems: list[Problem]
-) -> tuple[list[Task], dict[str, list[Grader]]]:
-    """Return the tasks and their graders; cases of the same name in different suites get the suite's before theirs."""
+    shape: EvaldeckShape, cases: list[tuple[Case, list[str]]], place: Place, problems: list[Problem]
+) -> tuple[list[Task], dict[str, list[Grader]], dict[str, Place]]:
+    """Return the tasks, their graders, and where they are written.
+
+    Cases of the same name in different suites get the suite's before theirs.
+    """
     run = shape.execution if "execution" in shape.model_fields_set else shape.defaults
     names = Counter(case.shape.name for case, _ in cases)
     tasks: list[Task] = []
     graders: dict[str, list[Grader]] = {}
+    places: dict[str, Place] = {}
     for case, tags in cases:
         name = case.shape.name
         identity = f"{tags[0]}/{name}" if names[name] > 1 and tags else name
@@ -224,16 +171,20 @@ def _tasks(
                 timeout_s=case.shape.timeout or run.timeout or ConfigShape().timeout_seconds,
             )
         )
+        places[identity] = case.place.at("name")
         graders[identity] = [_at_turn(grader, turn, len(case.prompts)) for turn, grader in case.graders]
     if not tasks and not any(problem.severity == "error" for problem in problems):
-        problems.append(Problem(f"no test file in '{shape.test_dir}'; a suite needs at least one case"))
-    return tasks, graders
+        where = ", ".join(suite.path for suite in shape.suites) or shape.test_dir
+        fact = f"no test file in '{where}'; a project needs at least one case"
+        problems.append(place.at("suites" if shape.suites else "test_dir").problem(fact))
+    return tasks, graders, places
 
 
 def _at_turn(grader: Grader, turn: int, turns: int) -> Grader:
+    """Return a grader of one turn; as in evaldeck, the first turn that fails is the last one."""
     if turns == 1:
         return grader
-    return AfterTurnGrader(name=f"{grader.name}@{turn}", weight=grader.weight, grader=grader, turn=turn, is_alone=True)
+    return after_turn(grader, turn, turns, is_alone=True, stops=True)
 
 
 def _cases(

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from waza.engines._base import ENGINES
+from waza.engines._base import ENGINES, Engine
 from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
 from waza.sandbox.folders import SpecFolder
-from waza.sandbox.yaml12 import read_yaml
-from waza.spec.advice import ORIGINAL_ENGINES, advise
+from waza.spec.advice import advise
 from waza.spec.evaldeck_suite import FILES as EVALDECK
 from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
 from waza.spec.hooks import check_hooks
 from waza.spec.places import Place, keys_of, parse, unknown_key
-from waza.spec.project import read_project, shown
+from waza.spec.project import read_file, read_project, shown
 from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
 from waza.spec.suite import EvalSpec, engine_keys
 from waza.spec.tasks import Suite, read_tasks
+from waza.spec.tool_names import with_tool_names
 
 FILE = "eval.yaml"
 NOT_YET = {
@@ -65,7 +65,7 @@ def suite_in(folder: Path) -> Path | None:
 
 def is_suite(path: Path) -> bool:
     """Say whether a path is an eval file, or a folder that holds one."""
-    return path.suffix in (".yaml", ".yml") if path.is_file() else (path / FILE).is_file()
+    return path.suffix in (".yaml", ".yml") if path.is_file() else suite_in(path) is not None
 
 
 def read_spec(
@@ -77,14 +77,11 @@ def read_spec(
     """
     if file.name in EVALDECK:
         return read_evaldeck(file, allow_local_code=allow_local_code)
-    name = shown(file)
     try:
-        data = read_yaml(file.read_bytes(), name)
+        place = read_file(file)
     except SpecError as error:
         return None, error.problems
-    except OSError as error:
-        return None, [Problem(f"cannot be read: {error.strerror}", name)]
-    place = Place(name, data)
+    data = place.content
     project, problems = read_project(file.parent)
     folder = SpecFolder(file.parent, may_run_code=allow_local_code or project.allow_local_code)
     shape, wrong = parse(EvalShape, _without(data, NOT_YET), place)
@@ -99,7 +96,7 @@ def read_spec(
     graders, wrong = _suite_graders(shape.graders, place, folder, forced)
     problems += wrong
     suite = Suite(shape, config, place, folder, graders, forced or {})
-    tasks, chosen, wrong = read_tasks(suite)
+    tasks, chosen, places, wrong = read_tasks(suite)
     problems += wrong
     spec = EvalSpec(
         file=file,
@@ -107,7 +104,7 @@ def read_spec(
         name=shape.name or folder.base.name,
         config=config,
         tasks=tasks,
-        graders=chosen,
+        graders=with_tool_names(chosen, config.tool_names),
         engine_options=engine_options,
         description=shape.description,
         skill=shape.skill,
@@ -116,6 +113,7 @@ def read_spec(
         metrics=[metric for metric in shape.metrics if metric.enabled],
         project=project,
         place=place,
+        places=places,
         notes=[],
     )
     spec.notes.extend(problem for problem in problems if problem.severity != "error")
@@ -177,13 +175,13 @@ def _executor(name: Any, agent: dict[str, Any], options: dict[str, Any], here: P
     """Return what is wrong with the engine, and which keys it does not read."""
     if not isinstance(name, str):
         return []
-    if name in ORIGINAL_ENGINES and not ENGINES.knows(name):
-        return [here.at("executor").warning(f"this version has no engine '{name}'; `run` needs --engine NAME")]
     if not ENGINES.knows(name):
         return [here.at("executor").problem(f"unknown engine '{name}'; {did_you_mean(name, ENGINES.names())}")]
-    cls: type[BaseModel] = ENGINES.load(name)
-    deaf = [key for key in (*agent, *options) if key not in keys_of(cls)]
+    cls: type[Engine] = ENGINES.load(name)
+    deaf = [key for key in dict.fromkeys((*agent, *options)) if key not in keys_of(cls)]
     problems = [here.at(key).warning(f"engine '{name}' does not read this key") for key in deaf]
+    if remark := cls.remark():
+        problems.append(here.at("executor").problem(remark, "note"))
     own = {key: value for key, value in options.items() if key in keys_of(cls)}
     _, wrong = parse(cls, own, here)
     return problems + wrong

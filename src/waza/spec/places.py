@@ -26,6 +26,11 @@ class Place(NamedTuple):
         """Return the place some steps further in."""
         return self._replace(path=self.path + steps)
 
+    @property
+    def line(self) -> int:
+        """The line it stands in."""
+        return mark_of(self.content, self.path)[0]
+
     def problem(self, message: str, severity: str = "error") -> Problem:
         """Return a problem that stands here."""
         line, column = mark_of(self.content, self.path) if self.file else (0, 0)

@@ -43,6 +43,15 @@ def unused_keys(project: ProjectShape) -> list[str]:
     return [key for key in _UNUSED if getattr(project, key)] + timeout
 
 
+def read_file(file: Path) -> Place:
+    """Return what a YAML file holds, with its places; raise SpecError when it cannot be read."""
+    name = shown(file)
+    try:
+        return Place(name, read_yaml(file.read_bytes(), name))
+    except OSError as error:
+        raise SpecError(Problem(f"cannot be read: {error.strerror}", name)) from None
+
+
 def shown(path: Path) -> str:
     """Return a path as a person would type it from here."""
     try:

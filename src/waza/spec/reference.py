@@ -20,6 +20,8 @@ from waza.engines._base import ENGINES
 from waza.engines._base import WRAPPER as ENGINE_WRAPPER
 from waza.graders._base import GRADERS
 from waza.graders._base import WRAPPER as GRADER_WRAPPER
+from waza.judges._base import JUDGES
+from waza.judges._base import WRAPPER as JUDGE_WRAPPER
 
 _EXAMPLE = re.compile(r"```(\w+)\n(.*?)```", re.S)
 
@@ -54,6 +56,11 @@ def grader_page(name: str) -> Page:
 def engine_page(name: str) -> Page:
     """Return what an engine says about itself."""
     return page_of(name, ENGINES.load(name), ENGINE_WRAPPER)
+
+
+def judge_page(name: str) -> Page:
+    """Return what a judge says about itself."""
+    return page_of(name, JUDGES.load(name), JUDGE_WRAPPER)
 
 
 def page_of(name: str, cls: type[BaseModel], hidden: tuple[str, ...] = ()) -> Page:

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 
 from waza.engines._base import ENGINES
 from waza.graders._base import GRADERS, WRAPPER
+from waza.judges._base import JUDGES
 from waza.spec.expected import KEYS
-from waza.spec.reference import engine_page, field_texts, grader_page
+from waza.spec.reference import engine_page, field_texts, grader_page, judge_page
 from waza.spec.shapes import FILES, AgentShape, ConfigShape, TaskShape
 from waza.spec.suite import engine_keys
 
@@ -34,6 +35,8 @@ def file_schema(kind: str) -> dict[str, Any]:
         files["properties"] = {"task_files": {"type": "array", "items": {"type": "string"}}}
         items = {"anyOf": [{"type": "string"}, files, {"$ref": "#/$defs/task"}]}
         properties["tasks"] = {"type": "array", "items": items} | _text(properties["tasks"])
+    if kind == "project":
+        schema["properties"]["judge"] = _judge(definitions) | _text(schema["properties"]["judge"])
     if kind == "task":
         _graders_and_expected(schema["properties"])
     return {"$schema": DIALECT, "title": f"waza {kind} file"} | schema
@@ -120,8 +123,22 @@ def _config(definitions: dict[str, Any]) -> dict[str, Any]:
             text = own["properties"][key].get("description", "")
             schema["properties"][key] = own["properties"][key] | {"description": f"{text} (engine `{name}`)"}
     kinds = [{"const": name, "description": engine_page(name).summary} for name in ENGINES.names()]
+    schema["properties"]["judge"] = _judge(definitions) | _text(schema["properties"]["judge"])
     schema["properties"]["executor"] = {"anyOf": [*kinds, {"type": "string"}]} | _text(schema["properties"]["executor"])
     return schema
+
+
+def _judge(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of `judge:`: a model, or a mapping with the keys of every judge."""
+    properties: dict[str, Any] = {}
+    for name in JUDGES.names():
+        own = shape_schema(JUDGES.load(name))
+        definitions |= own.pop("$defs", {})
+        properties |= own["properties"]
+    kinds = [{"const": name, "description": judge_page(name).summary} for name in JUDGES.names()]
+    properties["type"] = {"oneOf": kinds, "description": "Which kind of judge."}
+    mapping = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {"anyOf": [{"type": "string"}, mapping, {"type": "null"}]}
 
 
 def _text(field: dict[str, Any]) -> dict[str, str]:

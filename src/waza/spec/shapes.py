@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from waza.engines.mock import MockFile, MockScript
+from waza.graders._names import ToolNames
 from waza.options import Options
 
 Whole = Annotated[int, Field(ge=1)]
@@ -35,8 +36,12 @@ class ConfigShape(Options):
     """The engine that runs the agent; `waza list engines` names them."""
     model: str = ""
     """The model the agent uses."""
+    judge: Annotated[str, Field(min_length=1)] | dict[str, Any] | None = None
+    """Who judges, where a grader needs a judge: a model, or a mapping with `type` and its settings."""
     judge_model: str = ""
-    """The model that judges, where a grader needs one."""
+    """The model that judges, where `judge` names none."""
+    judge_reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    """How hard the judge's model thinks, where `judge` does not say."""
     max_attempts: Whole = 1
     """How often a trial is started again after an infrastructure error; a failed trial is never repeated."""
     fail_fast: bool = False
@@ -51,6 +56,8 @@ class ConfigShape(Options):
     """The run passes when at least this share of its tasks passed; all of them if left out."""
     max_failures: Annotated[int, Field(ge=0)] | None = None
     """The run passes with up to this many failed tasks; none if left out."""
+    tool_names: ToolNames = "known"
+    """How graders that do not say it themselves take tool names: `known` or `exact` (see `tool_calls`)."""
 
 
 class AgentShape(Options):
@@ -60,8 +67,6 @@ class AgentShape(Options):
     """How long to wait for an agent's first sign of life."""
     reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     """How hard the agent's model thinks."""
-    judge_reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
-    """How hard the judge's model thinks."""
     instruction_files: list[Words] | None = None
     """Files added to the agent's instructions."""
     inject_skill_body: bool | None = None
@@ -192,9 +197,9 @@ class CheckpointShape(Options):
     expected: dict[str, Any] | None = None
     """What must be true then, in short."""
     graders: list[Any] = []
-    """Graders of the conversation so far. Files as they were then are not kept."""
-    on_failure: Literal["continue"] = "continue"
-    """The conversation goes on; checkpoints are looked at when it is over."""
+    """Graders of the conversation so far, with the files as they were then: written out, or names of the suite's."""
+    on_failure: Literal["continue", "stop"] = "continue"
+    """Whether the conversation goes on when one of them fails, or ends there."""
 
 
 class TaskShape(Options):
@@ -214,7 +219,7 @@ class TaskShape(Options):
     """A task that must pass at every gate."""
     prompt: str | None = None
     """Short for `inputs.prompt`."""
-    inputs: InputsShape = InputsShape()
+    inputs: InputsShape = Field(default_factory=InputsShape)
     """What the agent is given."""
     expected: dict[str, Any] | None = None
     """What must be true afterwards, in short."""
@@ -282,6 +287,8 @@ class ProjectShape(Options):
     """What holds where a suite does not say."""
     graders: ProjectGradersShape = ProjectGradersShape()
     """Defaults of graders."""
+    judge: Annotated[str, Field(min_length=1)] | dict[str, Any] | None = None
+    """Who judges, where a grader needs a judge: a model, or a mapping with `type` and its settings."""
     allow_local_code: bool = False
     """Let suites of this project name Python files as graders (`type: ./graders/mine.py`)."""
     files: dict[str, Any] = {}

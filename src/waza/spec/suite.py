@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -14,13 +15,19 @@ from pydantic import ValidationError
 
 from waza.engines._base import ENGINES, Engine
 from waza.engines._base import WRAPPER as ENGINE_WRAPPER
+from waza.engines._skills import find_skills, parts_of
 from waza.errors import Problem, SpecError, UsageError
 from waza.graders._base import Grader
+from waza.judges._base import Judge
 from waza.model import JSON, Task
 from waza.sandbox.folders import SpecFolder
+from waza.spec.judges import chosen_judge, judge_settings, settings_place
 from waza.spec.local_code import came_from, local_files
 from waza.spec.places import Place, keys_of, problems_of
 from waza.spec.shapes import ConfigShape, HooksShape, MetricShape, ProjectShape
+from waza.spec.skills import find_skill
+
+NO_JUDGE = "graders need a judge, and none is configured: name one in `judge:` of .waza.yaml or in config.judge"
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class EvalSpec:
     metrics: list[MetricShape] = field(default_factory=list)
     project: ProjectShape = field(default_factory=ProjectShape)
     place: Place = field(default_factory=Place)
+    places: dict[str, Place] = field(default_factory=dict)
+    """By task id: where the task is written."""
     notes: list[Problem] = field(default_factory=list)
     """What the author should know, though nothing is wrong."""
 
@@ -50,6 +59,40 @@ class EvalSpec:
     def local_code(self) -> list[str]:
         """The project's Python files whose code runs when this suite is graded."""
         return local_files(grader for graders in self.graders.values() for grader in graders)
+
+    @property
+    def judged(self) -> dict[str, list[str]]:
+        """By task id: what a judge is asked by, as hashes of rubrics, where a grader of the task needs a judge."""
+        found: dict[str, list[str]] = {}
+        for task in self.tasks:
+            asked = [hashes for grader in self.graders[task.id] if (hashes := grader.asks()) is not None]
+            if asked:
+                found[task.id] = [one for hashes in asked for one in hashes]
+        return found
+
+    def judge(self, *, model: str = "", cache: Path | None = None) -> Judge | None:
+        """Return the judge that graders of this suite ask; None where none of them needs one.
+
+        Raises SpecError when one is needed and none is configured, or its settings are wrong.
+        """
+        if not self.judged:
+            return None
+        settings = judge_settings(self.project, self.config)
+        if not settings and not model:
+            raise SpecError(self.place.problem(f"{NO_JUDGE}; `waza list judges` names the kinds"))
+        place = settings_place(self.project, self.config, self.place, self.folder)
+        judge = chosen_judge(settings, place, self.folder, model=model, cache=cache)
+        asking = [g for task in self.tasks for g in self.graders[task.id] if g.asks() is not None]
+        if judge.needs_model and not judge.model and any(not getattr(g, "model", "x") for g in asking):
+            raise SpecError(place.problem("the judge has no model; name one in judge.model, or with --judge-model"))
+        return judge
+
+    @property
+    def skill_folder(self) -> Path | None:
+        """Where the suite's skill stands; None when it names none, or it is not found."""
+        if not self.skill:
+            return None
+        return find_skill(self.skill, self.folder, self.config.skill_directories, self.project.paths.skills)
 
     def engine(self, name: str | None = None) -> Engine:
         """Return the engine to run with: `name`, else the suite's, else the project's.
@@ -63,7 +106,8 @@ class EvalSpec:
         cls: type[Engine] = ENGINES.load(chosen)
         own = {key: value for key, value in self.engine_options.items() if key in keys_of(cls)}
         try:
-            engine = cls.model_validate(own | {"folder": self.folder})
+            given = {"folder": self.folder, "skill": self.skill, "skill_folder": self.skill_folder}
+            engine = cls.model_validate(own | given)
         except ValidationError as error:
             locate = lambda path: self.place.at("config", *path)  # noqa: E731
             raise SpecError(problems_of(error, cls, own, locate)) from None
@@ -107,12 +151,34 @@ class EvalSpec:
             "description": self.description,
             "skill": self.skill,
             "version": self.version,
-            "config": self.config.model_dump(mode="json", exclude_defaults=False) | self.engine_options,
+            "config": self.config.model_dump(mode="json", exclude_defaults=False)
+            | self.engine_options
+            | self._skill_content(),
             "tasks": [_task_as_data(task) for task in self.tasks],
             "graders": {task.id: [grader_as_data(g) for g in self.graders[task.id]] for task in self.tasks},
             "metrics": [metric.model_dump(exclude_none=True) for metric in self.metrics if metric.enabled],
             "hooks": self.hooks.model_dump(exclude_defaults=True),
+            "places": {
+                task.id: self._place_as_data(self.places[task.id]) for task in self.tasks if task.id in self.places
+            },
         }
+
+    def _place_as_data(self, place: Place) -> dict[str, JSON]:
+        """Return the line of a place, and its file as seen from the eval file's folder."""
+        file = os.path.relpath(Path(place.file).resolve(), self.folder.base.resolve())
+        return {"file": Path(file).as_posix(), "line": place.line}
+
+    def _skill_content(self) -> dict[str, JSON]:
+        """Return a hash of each part of a skill, so that results made with another skill are not taken for these."""
+        try:
+            found = find_skills(self.config.skill_directories, self.folder, self.skill_folder)
+        except ValueError:
+            return {}  # an engine that needs them refuses to start
+        held = {
+            name: [f"{part.name} sha256:{_content(part)}" for part in parts_of(path, self.folder.base)]
+            for name, path in found.items()
+        }
+        return {"skill_content": held} if held else {}
 
 
 def _task_as_data(task: Task) -> dict[str, JSON]:

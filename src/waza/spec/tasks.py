@@ -11,13 +11,12 @@ from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
 from waza.model import InputFile, Task
 from waza.sandbox.folders import SpecFolder, inner_path, is_there
-from waza.sandbox.yaml12 import read_yaml
-from waza.spec.checkpoints import build_checkpoints
+from waza.spec.checkpoints import Around, build_checkpoints
 from waza.spec.datasets import read_rows, unused_column
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader
 from waza.spec.places import Place, parse, what
-from waza.spec.project import shown
+from waza.spec.project import read_file, shown
 from waza.spec.shapes import ConfigShape, EvalShape, TaskShape
 from waza.spec.templates import fill, names_in
 
@@ -62,8 +61,8 @@ class Made(NamedTuple):
     problems: list[Problem]
 
 
-def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], list[Problem]]:
-    """Return every enabled task, its graders by task id, and all problems."""
+def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], dict[str, Place], list[Problem]]:
+    """Return every enabled task; by task id its graders, and where it is written; and all problems."""
     problems: list[Problem] = []
     found = list(_find(suite, problems))
     mocks = _mock_file(suite.folder, problems)
@@ -87,7 +86,7 @@ def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], list[
         places[made.task.id] = item.place.at("id")
     if not tasks and not any(problem.severity == "error" for problem in problems):
         problems.append(suite.place.at("tasks").problem("a suite needs at least one enabled task"))
-    return list(tasks.values()), graders, problems
+    return list(tasks.values()), graders, places, problems
 
 
 def _find(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
@@ -133,13 +132,11 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
             problems.append(place.problem(f"'{name}' is a link that leaves the project's folder"))
             continue
         try:
-            data = read_yaml(file.read_bytes(), name)
+            where = read_file(file)
         except SpecError as error:
             problems += error.problems
-        except OSError as error:
-            problems.append(Problem(f"cannot be read: {error.strerror}", name))
         else:
-            yield Found(data, Place(name, data), file.parent, {}, file.stem)
+            yield Found(where.content, where, file.parent, {}, file.stem)
 
 
 def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
@@ -170,11 +167,11 @@ def _mock_file(folder: SpecFolder, problems: list[Problem]) -> MockFile | None:
     if not file.is_file():
         return None
     try:
-        data = read_yaml(file.read_bytes(), shown(file))
+        place = read_file(file)
     except SpecError as error:
         problems += error.problems
         return None
-    scripts, wrong = parse(MockFile, data, Place(shown(file), data))
+    scripts, wrong = parse(MockFile, place.content, place)
     problems += wrong
     return scripts
 
@@ -196,9 +193,8 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
     identity = shape.id or shape.name or found.default_id
     graders, wrong = _task_graders(data, found.place, suite, identity)
     prompts = 1 + len(shape.inputs.follow_up_prompts)
-    later, wrong_later = build_checkpoints(
-        shape.checkpoints, prompts, found.place, suite.folder, skill=suite.shape.skill
-    )
+    around = Around(prompts, suite.folder, suite.graders, suite.shape.skill, suite.forced)
+    later, wrong_later = build_checkpoints(shape.checkpoints, found.place, around)
     graders, wrong = graders + later, wrong + wrong_later
     problems += wrong
     prompt = _prompt(shape, found, problems)
@@ -318,6 +314,8 @@ def _filled(text: str, values: dict[str, str], place: Place, problems: list[Prob
 def _files(shape: TaskShape, found: Found, suite: Suite, problems: list[Problem]) -> list[InputFile]:
     """Return what is laid into the workspace, each fixture found now."""
     files: list[InputFile] = []
+    if not (shape.inputs.files or shape.inputs.context or shape.context_dir):
+        return files
     try:
         root = suite.folder.find(shape.context_dir) if shape.context_dir else suite.folder.place("fixtures")
     except ValueError as error:

@@ -14,6 +14,7 @@ from waza.evaldeck.graders.code import (
     ToolNotCalledGrader,
     ToolOrderGrader,
 )
+from waza.evaldeck.graders.llm import LLMGrader, LLMRubricGrader
 from waza.evaldeck.graders.own import CompositeGrader, CustomGrader
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "ContainsGrader",
     "CustomGrader",
     "EqualsGrader",
+    "LLMGrader",
+    "LLMRubricGrader",
     "MaxLLMCallsGrader",
     "MaxStepsGrader",
     "MaxToolCallsGrader",

@@ -10,6 +10,7 @@ from typing import Any
 from waza.evaldeck.results import GradeResult, GradeStatus
 from waza.evaldeck.trace import as_waza
 from waza.graders._base import Grader
+from waza.model import Grade
 
 _STATUS = {"passed": GradeStatus.PASS, "failed": GradeStatus.FAIL, "error": GradeStatus.ERROR}
 
@@ -37,17 +38,21 @@ class WazaGrader(BaseGrader):
 
     def grade(self, trace: Any, test_case: Any = None) -> GradeResult:
         """Return the verdict, with the score and what was expected and found where it failed."""
-        grade = self.grader.grade(as_waza(trace))
-        wrong = [check for check in grade.checks if check.ok is False]
-        return GradeResult(
-            grader_name=self.name,
-            status=_STATUS[grade.status],
-            score=grade.score,
-            message=grade.feedback,
-            details=grade.details,
-            expected=[check.expected or check.claim for check in wrong] or None,
-            actual=[check.actual for check in wrong] or None,
-        )
+        return as_result(self.name, self.grader.grade(as_waza(trace)))
+
+
+def as_result(name: str, grade: Grade) -> GradeResult:
+    """Return a grade of waza's in evaldeck's shape, with what was expected and found where it failed."""
+    wrong = [check for check in grade.checks if check.ok is False]
+    return GradeResult(
+        grader_name=name,
+        status=_STATUS[grade.status],
+        score=None if grade.status == "error" else grade.score,
+        message=grade.feedback,
+        details=grade.details,
+        expected=[check.claim if check.expected is None else check.expected for check in wrong] or None,
+        actual=[check.failure if check.actual is None else check.actual for check in wrong] or None,
+    )
 
 
 def graded(grader: BaseGrader, trace: Any, test_case: Any) -> GradeResult:

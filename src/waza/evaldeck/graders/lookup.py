@@ -21,6 +21,7 @@ from waza.evaldeck.graders.code import (
     ToolNotCalledGrader,
     ToolOrderGrader,
 )
+from waza.evaldeck.graders.llm import LLMGrader, LLMRubricGrader
 from waza.evaldeck.trace import as_waza
 from waza.spec.graders import load_grader
 
@@ -38,7 +39,8 @@ CODE_GRADERS: list[type[CodeGrader]] = [
     TaskCompletedGrader,
 ]
 """In the order in which grades of one turn are given."""
-_BY_NAME = {cls.name: cls for cls in CODE_GRADERS}
+_JUDGED: list[type[BaseGrader]] = [LLMGrader, LLMRubricGrader]
+_BY_NAME = {cls.name: cls for cls in [*CODE_GRADERS, *_JUDGED]}
 
 
 def views(graders: Iterable[BaseGrader], trace: Any) -> Iterator[tuple[BaseGrader, Any]]:
@@ -59,16 +61,18 @@ def views(graders: Iterable[BaseGrader], trace: Any) -> Iterator[tuple[BaseGrade
 
 def configured(type: str, params: dict[str, Any]) -> BaseGrader:
     """Return the grader a case names by its type; raise SpecError when there is none, or its parameters are wrong."""
-    cls = _BY_NAME.get(type.lower())
+    cls: Any = _BY_NAME.get(type.lower())
     if cls is None:
         return WazaGrader(load_grader({"type": type.lower(), "config": params}))
     try:
-        grader: Any = cls(**params)
+        grader = cls(**params)
     except (TypeError, ValueError) as error:
         raise SpecError(f"grader '{type}': {error}") from None
+    if not isinstance(grader, CodeGrader):
+        return grader  # type: ignore[no-any-return]
     own = getattr(grader, cls.option)
     if own is None and cls is not TaskCompletedGrader:
         raise SpecError(f"grader '{type}' checks nothing; give params: {{{cls.option}: …}}")
     if own is not None:
         load_grader({"type": cls.type, "config": {cls.option: own} | grader.options()})
-    return grader  # type: ignore[no-any-return]
+    return grader

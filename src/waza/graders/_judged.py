@@ -1,0 +1,176 @@
+"""What graders that ask a judge share: their options, what the judge sees, and how its verdict becomes a finding."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import msgspec
+from pydantic import PrivateAttr, model_validator
+
+from waza.errors import Undecidable
+from waza.graders._base import Finding, Grader, files_of
+from waza.judges._asking import Answer, Question, Unanswered, answer
+from waza.judges._base import Effort
+from waza.judges._fence import Data
+from waza.judges._loop import judged, wait_for_judge
+from waza.judges._verdicts import ONE_TO_FIVE, PASS_FAIL, PassFail, Score
+from waza.judges.rubrics import Rubric, find_rubric
+from waza.model import JSON, Check, Trace
+
+Evidence = Literal["tool_events", "source_context", "files"]
+MAX_FILES_BYTES = 200_000
+"""How much of the workspace is shown to a judge; a judge that sees a part of it would judge a part of it."""
+_SILENT = "<no response content>"
+
+
+class JudgedGrader(Grader):
+    """Let a judge decide."""
+
+    needs_one_of: ClassVar[tuple[str, ...]] = ("prompt", "rubric")
+
+    prompt: str = ""
+    """What the judge is told to look at; wins over the text of a rubric."""
+    rubric: str = ""
+    """A rubric: the name of a built-in one (`waza rubric list`), or the path of a Markdown file."""
+    model: str = ""
+    """The model that judges; the judge's own if left out."""
+    reasoning_effort: Effort | None = None
+    """How hard the judge's model thinks."""
+    needs: list[Evidence] = []
+    """What the judge must see beside task and output: `tool_events`, `source_context`, `files`."""
+
+    _rubric: Rubric | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _says_what_to_judge(self) -> Self:
+        if self.prompt and not self.prompt.strip():
+            raise ValueError("the prompt is blank; say what the judge is to look at")
+        if self.rubric:
+            self._rubric = find_rubric(self.rubric, self.folder)
+        return self
+
+    def asks(self) -> list[str] | None:
+        """Return the hash of the rubric in use, if there is one."""
+        return [self._rubric.hash] if self._rubric else []
+
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return the judge's verdict; the caller waits."""
+        return wait_for_judge(self._settled(trace, judge))
+
+    async def alook(self, trace: Trace, judge: Any) -> Finding:
+        """Return the judge's verdict."""
+        return await judged(self._settled(trace, judge))
+
+    async def consult(self, trace: Trace, judge: Any) -> Finding:
+        """Ask the judge and return what its verdict means. Raises Unanswered."""
+        raise NotImplementedError(f"{type(self).__name__} asks no judge")
+
+    async def _settled(self, trace: Trace, judge: Any) -> Finding:
+        if judge is None:
+            raise Undecidable("no judge: name one in `judge:` of .waza.yaml or in config.judge, or hand one to grade()")
+        try:
+            return await self.consult(trace, judge)
+        except Unanswered as error:
+            return Finding("error", 0.0, str(error), details=self.told() | {"judge": error.judge})
+
+    def question(self, parts: list[str | Data]) -> Question:
+        """Return a question for this grader's model."""
+        return Question(parts, self.model, self.reasoning_effort, self._rubric.hash if self._rubric else "")
+
+    @property
+    def criteria(self) -> str:
+        """What the judge is told to look at."""
+        return self.prompt.strip() or (self._rubric.body if self._rubric else "")
+
+    def evidence(self, trace: Trace) -> list[str | Data]:
+        """Return what the judge sees: the task, the source, what is needed, and the output.
+
+        Raises Undecidable where something needed was not recorded. A trace that somebody made by hand and that says
+        nothing about its source is judged on what it has.
+        """
+        needs = {*self.needs, *(self._rubric.needs if self._rubric else ())}
+        parts: list[str | Data] = ["---"]
+        if trace.input:
+            parts.append(Data("Task input", trace.input))
+        source = _source(trace)
+        if "source_context" in needs and not source and SOURCE in trace.extra:
+            raise Undecidable("the judge needs a source context; give the task one as inputs.context.source")
+        if source or "source_context" in needs:
+            parts.append(Data("Source context", source or "(none was given)"))
+        if "tool_events" in needs:
+            parts.append(Data("Tool calls", _calls(trace)))
+        if "files" in needs:
+            parts.append(Data("Files", _files(trace)))
+        return [*parts, Data("Candidate output", trace.output)]
+
+    def told(self) -> dict[str, JSON]:
+        """Return `details.rubric`, where a rubric is in use."""
+        if self._rubric is None:
+            return {}
+        rubric = self._rubric
+        facts = {"name": rubric.name, "version": rubric.version, "scale": rubric.scale}
+        return {"rubric": facts | {"source": rubric.source, "hash": rubric.hash}}
+
+    async def ask_pass_fail(self, judge: Any, parts: list[str | Data]) -> Finding:
+        """Return the finding of calls that pass and calls that fail: the share that pass, all of them to pass."""
+        got = await answer(judge, self.question(parts), PASS_FAIL)
+        passes, failures = got.verdict
+        checks = [Check(True, text or "passes") for text in passes]
+        checks += [Check(False, text or "passes", text or "the judge says that it fails") for text in failures]
+        feedback = "; ".join(check.failure for check in checks if not check.ok) or "All prompts passed"
+        details = self._details(got, {"passes": _listed("pass", passes), "failures": _listed("fail", failures)})
+        score = len(passes) / len(checks)
+        return Finding("failed" if failures else "passed", score, feedback, checks, details)
+
+    async def ask_score(self, judge: Any, parts: list[str | Data], pass_at: float) -> Finding:
+        """Return the finding of a score from 1 to 5, which passes from `pass_at` on the scale from 0 to 1."""
+        got = await answer(judge, self.question(parts), ONE_TO_FIVE)
+        score = (got.verdict.score - 1) / 4
+        passed = score >= pass_at - 1e-9
+        said = f"{got.verdict.score} of 5" + (f": {got.verdict.reason}" if got.verdict.reason.strip() else "")
+        check = Check(passed, f"the judge gives at least {pass_at * 4 + 1:g} of 5", "" if passed else said)
+        details = self._details(got, {"score": got.verdict.score, "reason": got.verdict.reason})
+        return Finding("passed" if passed else "failed", score, said, [check], details)
+
+    def _details(self, got: Answer[PassFail] | Answer[Score], found: dict[str, JSON]) -> dict[str, JSON]:
+        return {"response": got.text.strip() or _SILENT} | found | self.told() | {"judge": got.judge}
+
+
+def _listed(verdict: str, texts: list[str]) -> list[str]:
+    return [f"{verdict}: {text}" if text else verdict for text in texts]
+
+
+SOURCE = "source_context"
+"""Where a trace holds the source context while it is graded: the runner takes it from the task."""
+
+
+def _source(trace: Trace) -> str:
+    source = trace.extra.get(SOURCE)
+    return source if isinstance(source, str) else ""
+
+
+def _calls(trace: Trace) -> str:
+    """Return the tool calls, one a line; raise Undecidable where nobody could record them."""
+    if trace.tool_events is None and SOURCE in trace.extra:
+        raise Undecidable("the judge needs the tool calls, and they were not recorded: this engine cannot observe them")
+    if trace.tool_events is None:
+        return "(tool calls were not recorded)"
+    lines = []
+    for number, event in enumerate(trace.tool_events, 1):
+        call = {"call": number, "tool": event.tool_name, "args": event.args, "result": event.result}
+        call |= {"success": event.success} | ({"error": event.error} if event.error else {})
+        lines.append(msgspec.json.encode(call).decode())
+    return "\n".join(lines) or "(no tool was called)"
+
+
+def _files(trace: Trace) -> str:
+    """Return the files the agent left; raise Undecidable where they are not there or too much for a judge."""
+    files, shown, size = files_of(trace), [], 0
+    for path in files.paths():
+        content = files.read(path)
+        size += len(content)
+        if size > MAX_FILES_BYTES:
+            raise Undecidable(f"the workspace holds more than {MAX_FILES_BYTES:,} bytes, too much for a judge")
+        text = f"({len(content)} bytes that are no text)" if b"\0" in content else content.decode("utf-8", "replace")
+        shown.append(f"=== {path}\n{text}")
+    return "\n".join(shown) or "(no files)"

@@ -1,0 +1,96 @@
+"""The `prompt` grader: a model looks at the agent's work and gives its verdict by a tool call."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from waza.errors import Undecidable
+from waza.graders._base import Finding
+from waza.graders._judged import JudgedGrader
+from waza.judges._asking import Answer, Question, answer
+from waza.judges._fence import Data
+from waza.judges._verdicts import PAIRWISE, Winner
+from waza.model import Check, GradeStatus, Trace
+
+_COMPARE = "Compare two outputs, A and B, for the same task by the criteria above. Their order means nothing."
+_SCORES = {"candidate": 1.0, "tie": 0.5, "baseline": 0.0}
+
+
+class PromptGrader(JudgedGrader):
+    """Let a judge decide by a prompt or a rubric; its verdict is a tool call, never text.
+
+    The judge calls `set_waza_grade_pass` or `set_waza_grade_fail`, once for each criterion: the score is the share of
+    passes, and one fail decides. With a `1-5` rubric it calls `set_waza_grade_score`, and the rubric's `pass_at`
+    decides. A judge that cannot answer, or gives no verdict after one reminder, makes the grade an error. `pairwise`
+    compares with the output of another run, asked twice with the order swapped.
+
+    ```yaml
+    - type: prompt
+      name: quality_check
+      config:
+        prompt: |
+          Check that the answer is polite, and that it names a date.
+          For each of the two, call set_waza_grade_pass or set_waza_grade_fail with your reason.
+    ```
+    """
+
+    mode: Literal["independent", "pairwise"] = "independent"
+    """Judge the output by itself, or against the baseline (`--against RUN`)."""
+    continue_session: bool = False
+    """Let the judge go on in the agent's session; no engine can do that yet, so only `false` is taken."""
+
+    @model_validator(mode="after")
+    def _stands_alone(self) -> Self:
+        if self.continue_session:
+            raise ValueError(
+                "no engine can resume an agent's session for a judge yet; leave continue_session out, and let the "
+                "judge see more with needs: [tool_events, files]"
+            )
+        return self
+
+    async def consult(self, trace: Trace, judge: Any) -> Finding:
+        """Return what the judge says about the output, by itself or against the baseline."""
+        if self.mode == "pairwise":
+            return await self._compare(trace, judge)
+        parts = [self.criteria, *self.evidence(trace)]
+        if self._rubric and self._rubric.scale == "1-5":
+            return await self.ask_score(judge, parts, (self._rubric.pass_at - 1) / 4)
+        return await self.ask_pass_fail(judge, parts)
+
+    async def _compare(self, trace: Trace, judge: Any) -> Finding:
+        """Return the verdict of two askings with the order swapped; one that changes with the order decides nothing."""
+        if not trace.baseline_output:
+            raise Undecidable("no baseline to compare with; name a run with --against RUN")
+        orders = (("baseline", "candidate"), ("candidate", "baseline"))
+        first, second = [await answer(judge, self._pair(trace, order), PAIRWISE) for order in orders]
+        winners = [_winner(got, order) for got, order in zip((first, second), orders, strict=True)]
+        is_consistent = winners[0] == winners[1]
+        said = first.verdict
+        pairwise = {
+            "winner": winners[0] if is_consistent else None,
+            "magnitude": said.magnitude if is_consistent else None,
+            "reasoning": said.reasoning,
+            "position_consistent": is_consistent,
+        }
+        details = {"mode": "pairwise", "pairwise": pairwise} | self.told()
+        details |= {"judge": first.judge, "judge_swapped": second.judge}
+        if not is_consistent:
+            fact = f"inconclusive: {winners[0]} wins in one order, {winners[1]} in the other"
+            return Finding("error", 0.0, fact, [Check(None, "the candidate is at least as good", fact)], details)
+        status: GradeStatus = "failed" if winners[0] == "baseline" else "passed"
+        feedback = f"pairwise: winner={winners[0]}, magnitude={said.magnitude}: {said.reasoning}"
+        check = Check(status == "passed", "the candidate is at least as good", "" if status == "passed" else feedback)
+        return Finding(status, _SCORES[winners[0]], feedback, [check], details)
+
+    def _pair(self, trace: Trace, order: tuple[str, str]) -> Question:
+        texts = {"baseline": trace.baseline_output or "", "candidate": trace.output}
+        parts: list[str | Data] = [self.criteria, _COMPARE, *self.evidence(trace)[:-1]]
+        parts += [Data(f"Output {letter}", texts[who]) for letter, who in zip("AB", order, strict=True)]
+        return self.question(parts)
+
+
+def _winner(got: Answer[Winner], order: tuple[str, str]) -> str:
+    letter = got.verdict.winner
+    return "tie" if letter == "tie" else order["AB".index(letter)]

@@ -1,0 +1,152 @@
+"""One question to a judge and its verdict: from the cache, at the first asking, or after one reminder."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from waza.errors import JudgeError
+from waza.judges._base import Effort, Judge, Message, Reply, Request
+from waza.judges._cache import key_of, recall, remember
+from waza.judges._fence import RULES, Data, new_marker, rendered
+from waza.judges._pace import per_loop
+from waza.judges._verdicts import Kind, NoVerdict
+from waza.model import JSON
+
+R = TypeVar("R")
+
+REMINDER = "You were asked before, and no valid verdict came. Give it now by calling {tools}; nothing else counts."
+"""Says nothing of what came instead: that may be the candidate's words."""
+
+
+class Question(NamedTuple):
+    """What a judge is asked, before it is fenced."""
+
+    parts: Sequence[str | Data]
+    model: str = ""
+    reasoning_effort: Effort | None = None
+    rubric: str = ""
+    """The hash of the rubric in use."""
+
+
+class Answer(NamedTuple, Generic[R]):
+    """A verdict and what it took to get it."""
+
+    verdict: R
+    text: str
+    judge: dict[str, JSON]
+    """`details.judge`: type, model, answered_by, tokens, cost_usd, cached, seconds, reminders."""
+
+
+class Unanswered(JudgeError):
+    """A judge that gave no verdict, with what is known about the asking."""
+
+    def __init__(self, message: str, judge: dict[str, JSON]) -> None:
+        super().__init__(message)
+        self.judge = judge
+
+
+async def answer(judge: Any, question: Question, kind: Kind[R]) -> Answer[R]:
+    """Return the judge's verdict; raise Unanswered when it gives none, once reminded."""
+    asking = _Asking(judge, question, kind)
+    folder = getattr(judge, "cache", None)
+    if folder is None or not judge.is_remembered:
+        return asking.answered(*await asking.ask())
+    key = _key(judge, question, kind, asking.model)
+    async with _alone(key):
+        if (kept := recall(folder, key)) and (verdict := _read(kind, kept)) is not None:
+            return asking.answered(verdict, kept, 0, cached=True)
+        verdict, reply, reminders = await asking.ask()
+        remember(folder, key, reply)
+        return asking.answered(verdict, reply, reminders)
+
+
+def _alone(key: str) -> asyncio.Lock:
+    """Return the lock of a question: who asks the same at the same time waits for the first one's answer."""
+    locks: WeakValueDictionary[str, asyncio.Lock] = per_loop("questions", WeakValueDictionary)
+    return locks.setdefault(key, asyncio.Lock())
+
+
+class _Asking(Generic[R]):
+    """One question on its way."""
+
+    def __init__(self, judge: Any, question: Question, kind: Kind[R]) -> None:
+        self.judge, self.question, self.kind = judge, question, kind
+        self.model: str = question.model or getattr(judge, "model", "")
+        self._started = time.perf_counter()
+
+    async def ask(self) -> tuple[R, Reply, int]:
+        """Return the verdict, the reply with all that was spent on it, and the number of reminders."""
+        spent, why = Reply(input_tokens=0, output_tokens=0, cost_usd=0.0), ""
+        for reminders in (0, 1):
+            try:
+                reply = await self.judge.ask(_request(self.question, self.kind, self.model, is_reminder=reminders > 0))
+            except JudgeError as error:
+                raise Unanswered(f"the judge could not answer: {error}", self.about(spent, reminders)) from None
+            spent = _added(spent, reply)
+            try:
+                return self.kind.read(reply.tool_calls), spent, reminders
+            except NoVerdict as reason:
+                why = str(reason)
+        raise Unanswered(f"no verdict, also after a reminder: {why}", self.about(spent, 1))
+
+    def answered(self, verdict: R, reply: Reply, reminders: int, *, cached: bool = False) -> Answer[R]:
+        """Return a verdict with what it took to get it."""
+        return Answer(verdict, reply.text, self.about(reply, reminders, cached=cached))
+
+    def about(self, reply: Reply, reminders: int, *, cached: bool = False) -> dict[str, JSON]:
+        """Return `details.judge`."""
+        return {
+            "type": self.judge.type_name() if isinstance(self.judge, Judge) else type(self.judge).__name__,
+            "model": self.model or None,
+            "answered_by": reply.model,
+            "tokens": {"input": reply.input_tokens, "output": reply.output_tokens},
+            "cost_usd": 0.0 if cached else reply.cost_usd,
+            "cached": cached,
+            "seconds": round(time.perf_counter() - self._started, 3),
+            "reminders": reminders,
+        }
+
+
+def _request(question: Question, kind: Kind[R], model: str, *, is_reminder: bool = False, marker: str = "") -> Request:
+    """Return the request with a marker of its own, and with a reminder where the last reply decided nothing."""
+    parts = list(question.parts)
+    tools = " or ".join(tool.name for tool in kind.tools)
+    parts.append(REMINDER.format(tools=tools) if is_reminder else f"Now give your verdict by calling {tools}.")
+    marker = marker or new_marker(part if isinstance(part, str) else part.text for part in parts)
+    messages = (Message("system", RULES), Message("user", rendered(parts, marker)))
+    return Request(messages, kind.tools, model, question.reasoning_effort)
+
+
+def _key(judge: Judge, question: Question, kind: Kind[R], model: str) -> str:
+    request = _request(question, kind, model, marker="-")
+    messages = [message.content for message in request.messages]
+    tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
+    effort = request.reasoning_effort or judge.reasoning_effort
+    return key_of(judge.identity() | {"model": model, "reasoning_effort": effort}, question.rubric, messages, tools)
+
+
+def _read(kind: Kind[R], reply: Reply) -> R | None:
+    try:
+        return kind.read(reply.tool_calls)
+    except NoVerdict:
+        return None
+
+
+def _added(spent: Reply, reply: Reply) -> Reply:
+    """Return the newer reply with the tokens and cost of both; unknown where one of them is."""
+
+    def both(one: float | None, other: float | None) -> Any:
+        return None if one is None or other is None else one + other
+
+    return replace(
+        reply,
+        input_tokens=both(spent.input_tokens, reply.input_tokens),
+        output_tokens=both(spent.output_tokens, reply.output_tokens),
+        cost_usd=both(spent.cost_usd, reply.cost_usd),
+    )

@@ -1,0 +1,81 @@
+"""The `litellm` judge: models of vendors with an interface of their own, through the litellm package (an extra)."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+
+from waza.errors import JudgeError, SpecError
+from waza.judges._base import Call, Judge, Reply, Request
+from waza.judges._clock import within
+from waza.judges._faults import fault_of, short
+from waza.judges._pieces import read_arguments
+
+_ABSENT = "judge: type litellm needs the litellm package; install it with: pip install 'waza[litellm]'"
+
+
+class LitellmJudge(Judge):
+    """Ask a model of any vendor that the litellm package knows; an extra: `pip install 'waza[litellm]'`.
+
+    The model's name begins with its vendor. The key is taken from the variable litellm knows for the vendor, or from
+    `api_key_env`.
+
+    ```yaml
+    judge:
+      type: litellm
+      model: gemini/gemini-2.5-flash
+    ```
+    """
+
+    def ready(self) -> None:
+        """Raise SpecError where the package or the key is not there."""
+        if find_spec("litellm") is None:
+            raise SpecError(_ABSENT)
+        if self.api_key_env and not os.environ.get(self.api_key_env):
+            raise SpecError(f"judge: the environment variable {self.api_key_env} is not set")
+
+    async def attempt(self, request: Request) -> Reply:
+        """Ask once; litellm gives the answer as a whole."""
+        if find_spec("litellm") is None:
+            raise JudgeError(_ABSENT)
+        import litellm  # type: ignore[import-not-found,unused-ignore]  # seconds: only a run with this judge pays
+        import openai  # litellm's errors are openai's
+
+        try:
+            async with within(self.timeouts.total_seconds, "did not answer"):
+                answer = await litellm.acompletion(**self._wanted(request))
+            return self._reply(answer.model_dump())
+        except Exception as error:  # noqa: BLE001  whatever the package or a hostile server does, it is no verdict
+            raise fault_of(error, openai) from None
+
+    def _wanted(self, request: Request) -> dict[str, Any]:
+        tools = [msgspec.to_builtins(tool) for tool in request.tools]
+        wanted = {
+            "model": request.model or self.model,
+            "messages": [{"role": message.role, "content": message.content} for message in request.messages],
+            "tools": [{"type": "function", "function": tool} for tool in tools],
+            "tool_choice": "required",
+            "num_retries": 0,
+            "timeout": self.timeouts.total_seconds,
+            "base_url": self.base_url or None,
+            "api_key": os.environ.get(self.api_key_env) if self.api_key_env else None,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "reasoning_effort": request.reasoning_effort or self.reasoning_effort,
+        }
+        return {key: value for key, value in wanted.items() if value is not None}
+
+    def _reply(self, answer: dict[str, Any]) -> Reply:
+        """Return the reply in litellm's answer, which has the shape of a chat completion."""
+        choices = answer.get("choices") or []
+        if len(choices) != 1 or choices[0].get("finish_reason") in (None, "length", "content_filter"):
+            raise JudgeError(f"the model did not finish one answer: {short(str(choices))}")
+        message = choices[0].get("message") or {}
+        functions = [call.get("function") or {} for call in message.get("tool_calls") or []]
+        calls = tuple(Call(str(one.get("name")), read_arguments(str(one.get("arguments") or ""))) for one in functions)
+        usage = answer.get("usage") or {}
+        tokens = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+        return Reply(calls, str(message.get("content") or ""), answer.get("model"), *tokens, self.cost(*tokens))

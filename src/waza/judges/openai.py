@@ -1,0 +1,226 @@
+"""The `openai` judge: a model behind OpenAI's chat completions, at OpenAI or any server that speaks the same."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from pydantic import field_validator
+
+from waza.errors import JudgeError, SpecError
+from waza.judges._base import Judge, Reply, Request
+from waza.judges._clock import pieces, within
+from waza.judges._faults import fault_of, short
+from waza.judges._forced import forced_schema, read_forced
+from waza.judges._keys import key_for
+from waza.judges._pace import per_loop
+from waza.judges._pieces import Draft
+from waza.model import JSON
+
+HOME = "https://api.openai.com/v1"
+
+
+class OpenaiJudge(Judge):
+    """Ask a model at OpenAI, or at any server that speaks OpenAI's chat completions.
+
+    Azure, OpenRouter, Ollama, vLLM and llama.cpp are such servers: name theirs in `base_url`. `OPENAI_API_KEY` is sent
+    to OpenAI alone; for another server name the variable in `api_key_env`, or none where it needs no key.
+
+    ```yaml
+    judge:
+      type: openai
+      model: gpt-4o-mini
+      prices: {input: 0.15, output: 0.60}
+    ```
+    """
+
+    verdict_by: Literal["tool", "json_schema"] = "tool"
+    """How the verdict is forced: as a tool call, or as JSON of its schema for servers that ignore `tool_choice`."""
+    stream: bool = True
+    """Take the answer in pieces; `false` for servers that cannot give it so."""
+    query: dict[str, str] = {}
+    """What is added to every address, such as an `api-version`."""
+
+    @field_validator("query")
+    @classmethod
+    def _holds_no_key(cls, query: dict[str, str]) -> dict[str, str]:
+        if secret := next((name for name in query if re.search(r"key|token|secret|password|sig", name, re.I)), None):
+            raise ValueError(f"'{secret}': a key never stands in a file; name its variable in api_key_env")
+        return query
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address."""
+        return f"openai {self.base_url or os.environ.get('OPENAI_BASE_URL') or HOME}"
+
+    def ready(self) -> None:
+        """Raise SpecError where no model is named or its key is not set."""
+        self._key()
+
+    def _key(self) -> str:
+        return key_for(self.api_key_env, "OPENAI_API_KEY", has_own_url=bool(self.base_url))
+
+    def _client(self) -> Any:
+        import openai  # half a second: only a run with a judge pays for it
+
+        return openai.AsyncOpenAI(
+            api_key=self._key(),
+            base_url=self.endpoint.removeprefix("openai "),
+            max_retries=0,
+            timeout=openai.Timeout(self.timeouts.total_seconds, connect=self.timeouts.connect_seconds),
+            default_query=self.query or None,
+        )
+
+    async def attempt(self, request: Request) -> Reply:
+        """Ask once."""
+        import openai
+
+        try:
+            client = per_loop(
+                ("openai", self.endpoint, self.api_key_env, repr(self.timeouts), repr(self.query)), self._client
+            )
+            ticket = secrets.token_hex(8) if self.verdict_by == "json_schema" else ""
+            wanted = self._wanted(request, ticket)
+            async with within(self.timeouts.total_seconds, "did not finish its answer"):
+                draft = await (self._in_pieces if self.stream else self._at_once)(client, wanted)
+        except SpecError as error:
+            raise JudgeError(str(error)) from None
+        except Exception as error:  # noqa: BLE001  whatever the SDK or a hostile server does, it is no verdict
+            raise fault_of(error, openai) from None
+        calls = read_forced(draft.text, request.tools, ticket) if ticket else draft.calls()
+        tokens = (draft.input_tokens, draft.output_tokens)
+        return Reply(calls, draft.text, draft.model, *tokens, self.cost(*tokens))
+
+    def _wanted(self, request: Request, ticket: str) -> dict[str, Any]:
+        """Return the arguments of the SDK's call."""
+        effort = request.reasoning_effort or self.reasoning_effort
+        wanted: dict[str, Any] = {
+            "model": request.model or self.model,
+            "messages": [{"role": message.role, "content": message.content} for message in request.messages],
+        }
+        if ticket:
+            schema = {"name": "verdict", "strict": True, "schema": forced_schema(request.tools, ticket)}
+            wanted["response_format"] = {"type": "json_schema", "json_schema": schema}
+        else:
+            tools = [msgspec.to_builtins(tool) for tool in request.tools]
+            wanted |= {"tools": [{"type": "function", "function": tool} for tool in tools], "tool_choice": "required"}
+        if self.temperature is not None:
+            wanted["temperature"] = self.temperature
+        if self.max_tokens is not None:
+            wanted["max_completion_tokens" if not self.base_url else "max_tokens"] = self.max_tokens
+        if effort is not None:
+            wanted["reasoning_effort"] = effort
+        return wanted
+
+    async def _in_pieces(self, client: Any, wanted: dict[str, Any]) -> Draft:
+        draft = Draft()
+        opening = client.chat.completions.create(**wanted, stream=True, stream_options={"include_usage": True})
+        async for chunk in pieces(opening, self.timeouts):
+            found = _shaped(chunk, _Chunk)
+            _note(draft, found.model, found.usage)
+            for choice in found.choices:
+                _add(draft, choice.index, choice.delta or _Said(), choice.finish_reason)
+        return _finished(draft)
+
+    async def _at_once(self, client: Any, wanted: dict[str, Any]) -> Draft:
+        draft = Draft()
+        found = _shaped(await client.chat.completions.create(**wanted), _Whole)
+        _note(draft, found.model, found.usage)
+        for choice in found.choices:
+            _add(draft, choice.index, choice.message, choice.finish_reason)
+        return _finished(draft)
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: str | dict[str, JSON] | None = None
+
+
+class _ToolCall(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Said(Struct):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _DeltaChoice(Struct):
+    index: int = 0
+    delta: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(Struct):
+    model: str | None = None
+    choices: list[_DeltaChoice] = []
+    usage: _Usage | None = None
+
+
+class _MessageChoice(Struct):
+    message: _Said
+    index: int = 0
+    finish_reason: str | None = None
+
+
+class _Whole(Struct):
+    choices: list[_MessageChoice]
+    model: str | None = None
+    usage: _Usage | None = None
+
+
+def _shaped(answer: Any, shape: type[Any]) -> Any:
+    """Return what the SDK handed on, checked: it takes any types from a server."""
+    if not hasattr(answer, "to_dict"):
+        raise JudgeError(f"the answer is no chat completion: {short(str(answer))}")
+    try:
+        return msgspec.convert(answer.to_dict(mode="json", warnings=False), shape)
+    except msgspec.ValidationError as error:
+        raise JudgeError(f"the answer has another shape than a chat completion: {error}") from None
+
+
+def _note(draft: Draft, model: str | None, usage: _Usage | None) -> None:
+    draft.model = model or draft.model
+    if usage is not None:
+        draft.input_tokens, draft.output_tokens = usage.prompt_tokens, usage.completion_tokens
+
+
+def _add(draft: Draft, index: int, said: _Said, finish_reason: str | None) -> None:
+    if index != 0:
+        raise JudgeError("the model gave several answers to one question")
+    if said.refusal:
+        raise JudgeError(f"the model refused to judge: {short(said.refusal)}")
+    draft.write(said.content or "")
+    for position, call in enumerate(said.tool_calls or ()):
+        function = call.function or _Function()
+        arguments = function.arguments
+        text = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments or ""
+        draft.call(draft.known(position if call.index is None else call.index, call.id), function.name or "", text)
+    draft.ended = finish_reason or draft.ended
+
+
+_ENDED = {
+    "length": "ran out of tokens before its verdict; raise max_tokens",
+    "content_filter": "was stopped by a filter",
+}
+
+
+def _finished(draft: Draft) -> Draft:
+    """Return the draft of a model that came to an end by itself; what was cut off is no verdict."""
+    if not draft.ended:
+        raise JudgeError("the answer ended before the model did; if its server cannot stream, set stream: false")
+    if draft.ended in _ENDED:
+        raise JudgeError(f"the model {_ENDED[draft.ended]}")
+    return draft

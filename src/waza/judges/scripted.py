@@ -1,0 +1,109 @@
+"""The `scripted` judge: replies written down beforehand, for tests and examples without a network."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from waza.errors import JudgeError, SpecError
+from waza.judges._base import Call, Judge, Reply, Request
+from waza.model import JSON
+from waza.options import Options
+from waza.sandbox.yaml12 import read_yaml
+
+
+class ScriptedCall(Options):
+    """A tool call of a scripted reply."""
+
+    name: str
+    """The tool."""
+    arguments: Any = {}
+    """Its arguments."""
+
+
+class ScriptedReply(Options):
+    """One reply."""
+
+    when: str = ""
+    """Answer every request that holds this text; without it, a reply answers one request, in order."""
+    tool_calls: list[ScriptedCall] = []
+    """The tools the judge calls."""
+    text: str = ""
+    """What the judge says."""
+    error: str | None = None
+    """Why the judge cannot answer."""
+    model: str | None = None
+    """The model that claims to have answered."""
+    input_tokens: int | None = None
+    """How many tokens were read."""
+    output_tokens: int | None = None
+    """How many tokens were written."""
+
+
+class ScriptedJudge(Judge):
+    """Give replies that were written down beforehand.
+
+    ```yaml
+    judge:
+      type: scripted
+      replies:
+        - when: refund
+          tool_calls: [{name: set_waza_grade_pass, arguments: {reason: It says when the money comes.}}]
+        - tool_calls: [{name: set_waza_grade_fail, arguments: {reason: It is rude.}}]
+    ```
+    """
+
+    is_remembered: ClassVar[bool] = False
+    needs_model: ClassVar[bool] = False
+
+    replies: list[ScriptedReply] = Field(default=[])
+    """The replies."""
+    replies_file: str = ""
+    """A YAML file with a list of replies, from the eval file's folder."""
+
+    _left: list[ScriptedReply] = PrivateAttr(default_factory=list)
+
+    def __init__(self, replies: list[Any] | None = None, /, **settings: Any) -> None:
+        super().__init__(**settings | ({} if replies is None else {"replies": replies}))
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # loading from data does not pass here
+
+    @model_validator(mode="after")
+    def _reads_its_file(self) -> Self:
+        self._left.extend(self._all())
+        return self
+
+    def _all(self) -> list[ScriptedReply]:
+        return [*self.replies, *(_in_file(self) if self.replies_file else [])]
+
+    def identity(self) -> dict[str, JSON]:
+        """Return the settings with every reply, those in the file too."""
+        return super().identity() | {"replies": [reply.model_dump(exclude_defaults=True) for reply in self._all()]}
+
+    async def ask(self, request: Request) -> Reply:
+        """Return the next reply: the first whose text the request holds, else the next in order."""
+        asked = request.messages[-1].content
+        reply = next((one for one in self._left if one.when and one.when in asked), None)
+        if reply is None:
+            reply = next((one for one in self._left if not one.when), None)
+            if reply is None:
+                raise JudgeError("the script has no reply left for this request")
+            self._left.remove(reply)
+        if reply.error is not None:
+            raise JudgeError(reply.error)
+        calls = tuple(Call(call.name, call.arguments) for call in reply.tool_calls)
+        tokens = (reply.input_tokens, reply.output_tokens)
+        return Reply(calls, reply.text, reply.model, *tokens, self.cost(*tokens))
+
+
+def _in_file(judge: ScriptedJudge) -> list[ScriptedReply]:
+    """Return the replies in the judge's file; raise ValueError where it cannot be read."""
+    path = judge.folder.find(judge.replies_file)
+    try:
+        data = read_yaml(path.read_bytes(), judge.replies_file)
+    except SpecError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(data, list):
+        raise ValueError(f"{judge.replies_file}: a list of replies is needed")
+    return [ScriptedReply.model_validate(item) for item in data]

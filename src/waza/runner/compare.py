@@ -1,0 +1,242 @@
+"""Two stored runs compared by one yardstick: where their graders differ, the traces of one are graded by the other's.
+
+The change is then split: what the same graders see change is the agent's, what changes on the same traces is the
+graders'. No agent is called; a judge only where that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, overload
+
+from msgspec.structs import replace as changed
+
+from waza.errors import SpecError, UsageError
+from waza.graders._base import Grader
+from waza.model import JSON, Grade, Result, ResultStatus, Run, Task
+from waza.results.outcomes import KnownResults, outcome_of, outcomes_of
+from waza.results.scores import mean
+from waza.results.stats.changes import Attribution, Comparison
+from waza.results.stats.comparison import compare
+from waza.results.stats.pairs import Pair, paired
+from waza.results.stats.verdicts import MARGIN
+from waza.results.store import open_run
+from waza.runner.order import judge_for
+from waza.runner.regrade import Judging, eval_of, from_run, regraded
+from waza.sandbox.folders import SpecFolder
+from waza.spec.graders import load_grader
+from waza.spec.judges import judge_as_data
+from waza.spec.load import load_spec
+from waza.spec.shapes import ConfigShape
+from waza.spec.suite import EvalSpec, grader_as_data
+
+BESIDE = {"program", "script", "diff", "trigger"}
+"""Graders that need more than the trace: a program, a stored snapshot, a skill's file."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How two runs are compared."""
+
+    on: Literal["pass", "score"] = "pass"
+    margin: float = MARGIN
+    these_tasks: bool = False
+    ask_judge: bool = False
+    """Whether a judge may be asked about traces that it has not judged by these rubrics."""
+    allow_local_code: bool = False
+    as_graded: bool = False
+    """Compare the grades as they are, though the graders differ."""
+
+
+def compare_runs(before: Path, after: Path, how: How) -> Comparison:
+    """Return what changed between two stored runs; raise UsageError where they cannot be compared."""
+    one, other = open_run(before), open_run(after)
+    pairs = paired(one, other).pairs
+    if not pairs:
+        raise UsageError(f"runs {one.id} and {other.id} have no graded task in common; `waza show` lists their tasks")
+    warnings = [f"run {run.id} is not complete: trials are missing" for run in (one, other) if not run.complete]
+    differing = graded_otherwise(one, other)
+    attribution = None
+    if differing and not how.as_graded:
+        one, other, attribution = _same_yardstick(one, other, differing, how)
+    elif differing:
+        told = f"the graders of {_some(differing)} differ between the runs: part of the change may be theirs"
+        warnings.append(told)
+    found = compare(one, other, on=how.on, margin=how.margin, these_tasks=how.these_tasks)
+    return changed(found, attribution=attribution, warnings=warnings)
+
+
+def graded_otherwise(before: Run, after: Run) -> list[str]:
+    """Return the tasks of both runs whose graders, rubrics or judge differ."""
+    ids = [pair.before.id for pair in paired(before, after).pairs]
+    return [task_id for task_id in ids if _yardstick(before.spec, task_id) != _yardstick(after.spec, task_id)]
+
+
+def _yardstick(spec: dict[str, JSON], task_id: str) -> list[JSON]:
+    hashes = (spec.get("judged") or {}).get(task_id)
+    return [(spec.get("graders") or {}).get(task_id), hashes, spec.get("judge") if hashes is not None else None]
+
+
+def _same_yardstick(before: Run, after: Run, tasks: list[str], how: How) -> tuple[Run, Run, Attribution]:
+    """Return both runs by the graders of one of them, the later one's if possible, and what that tells."""
+    refusals: list[str] = []
+    for graders_of, graded in ((after, before), (before, after)):
+        try:
+            spec = suite_of(graders_of, tasks, how)
+        except (SpecError, UsageError) as refusal:
+            refusals.append(str(refusal))
+            continue
+        judge = judge_for(spec) if spec.judged else None
+        again = changed(graded, results=GradedAgain(graded, spec, Judging(judge)))
+        if graded is before:
+            return again, after, _attributed(before, again, after, tasks, "before")
+        return before, again, _attributed(before, again, after, tasks, "after")
+    raise UsageError(
+        f"the graders of {_some(tasks)} differ between the runs, and the traces of neither can be graded by the "
+        f"other's: {refusals[0]}. Compare the grades as they are with --as-graded"
+    )
+
+
+def suite_of(run: Run, tasks: list[str], how: How) -> EvalSpec:
+    """Return a suite with the graders a run was graded by; raise an error with a sentence when they are not there."""
+    try:
+        spec = load_spec(eval_of(run, Path(run.folder)), allow_local_code=how.allow_local_code)
+    except SpecError as error:
+        return _from_stored(run, tasks, str(error).splitlines()[0])
+    known = {task.id for task in spec.tasks}
+    gone = [task_id for task_id in tasks if task_id not in known]
+    if gone or any(not _is_as_stored(spec, run, task_id) for task_id in tasks):
+        return _from_stored(run, tasks, f"the suite changed since run {run.id}")
+    spec = replace(spec, tasks=[task for task in spec.tasks if task.id in tasks])
+    if spec.judged:
+        _refuse_other_judge(spec, run, how)
+    return spec
+
+
+def _is_as_stored(spec: EvalSpec, run: Run, task_id: str) -> bool:
+    graders, hashes = _yardstick(run.spec, task_id)[:2]
+    now = [grader_as_data(grader) for grader in spec.graders[task_id]]
+    return [now, spec.judged.get(task_id)] == [graders, hashes]
+
+
+def _refuse_other_judge(spec: EvalSpec, run: Run, how: How) -> None:
+    if not how.ask_judge:
+        raise UsageError(f"a judge would be asked again about {_some(spec.judged)}; allow that with --ask-judge")
+    judge = judge_for(spec)
+    if judge is None or judge_as_data(judge) != run.spec.get("judge"):
+        raise UsageError(f"the judge is no longer the one of run {run.id}")
+
+
+def _from_stored(run: Run, tasks: list[str], why: str) -> EvalSpec:
+    """Return a suite made of the graders that a run folder remembers: such as read the trace and nothing else.
+
+    A run folder may come from anywhere, so nothing in it is ever started: no program, no code of a project.
+    """
+    stored = run.spec.get("graders") or {}
+    graders: dict[str, list[Grader]] = {}
+    for task_id in tasks:
+        if task_id in (run.spec.get("judged") or {}) or task_id not in stored:
+            raise UsageError(f"{why}, and the graders of {task_id} cannot be taken from the run folder")
+        graders[task_id] = [_stored_grader(entry, task_id, why) for entry in stored[task_id]]
+    named = [Task(id=task_id, prompt="") for task_id in tasks]
+    return EvalSpec(file=Path(), folder=SpecFolder(), name=run.name, config=ConfigShape(), tasks=named, graders=graders)
+
+
+def _stored_grader(entry: dict[str, JSON], task_id: str, why: str) -> Grader:
+    try:
+        grader = None if _needs_more(entry) else load_grader(entry)
+    except SpecError:
+        grader = None
+    if grader is None or grader.asks() is not None or grader_as_data(grader) != entry:
+        raise UsageError(f"{why}, and grader '{entry.get('name')}' of {task_id} cannot be taken from the run folder")
+    return grader
+
+
+def _needs_more(entry: dict[str, JSON]) -> bool:
+    """Say whether a grader starts a program or reads files of the suite: a run folder alone is not enough for it."""
+    return entry.get("type") in BESIDE or "schema_file" in (entry.get("config") or {}) or "source" in entry
+
+
+class GradedAgain(KnownResults):
+    """The results of a run with other grades where a suite has other graders; traces stay on the disk."""
+
+    def __init__(self, run: Run, spec: EvalSpec, judging: Judging) -> None:
+        self._stored = run.results
+        self.outcomes = list(outcomes_of(run.results))
+        self._grades: dict[int, tuple[list[Grade], ResultStatus, str]] = {}
+        places = {(outcome.task_id, outcome.trial): place for place, outcome in enumerate(self.outcomes)}
+        for result in regraded(from_run(Path(run.folder), spec), spec, judging):
+            place = places[result.task_id, result.trial]
+            if result.grades:
+                self._grades[place] = (result.grades, result.status, result.reason)
+                fresh = outcome_of(result)
+                kept = self.outcomes[place]
+                self.outcomes[place] = changed(fresh, start_ms=kept.start_ms, duration_ms=kept.duration_ms)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        return self._with_grades(index, self._stored[index])
+
+    def __iter__(self) -> Iterator[Result]:
+        return (self._with_grades(place, result) for place, result in enumerate(self._stored))
+
+    def _with_grades(self, place: int, result: Result) -> Result:
+        if place not in self._grades:
+            return result
+        grades, status, reason = self._grades[place]
+        return changed(result, grades=grades, status=status, reason=reason)
+
+
+def _attributed(
+    before: Run, again: Run, after: Run, tasks: list[str], graded: Literal["before", "after"]
+) -> Attribution:
+    """Return whose the change is, over the tasks that are decided in every of the three."""
+    middle = {pair.before.id: pair for pair in paired(again, again).pairs}
+    found = [(pair, middle[pair.before.id]) for pair in paired(before, after).pairs if pair.before.id in middle]
+    rates = [(_rate(pair, 0), _rate(other, 0), _rate(pair, 1)) for pair, other in found]
+    scores = [
+        (pair.before.score.weighted, other.before.score.weighted, pair.after.score.weighted) for pair, other in found
+    ]
+    passing, scoring = _split(rates, graded), _split(scores, graded)
+    return Attribution(
+        tasks=tasks,
+        graded=graded,
+        pass_total=passing[0] or 0.0,
+        pass_agent=passing[1] or 0.0,
+        pass_graders=passing[2] or 0.0,
+        score_total=scoring[0],
+        score_agent=scoring[1],
+        score_graders=scoring[2],
+    )
+
+
+Split = tuple[float | None, float | None, float | None]
+
+
+def _split(numbers: Sequence[Split], graded: str) -> Split:
+    """Return the mean change, the agent's part and the graders'; each row is before, graded again, after."""
+    whole = [(b, a, c) for b, a, c in numbers if b is not None and a is not None and c is not None]
+    first = mean([again - before for before, again, _ in whole])
+    second = mean([after - again for _, again, after in whole])
+    total = mean([after - before for before, _, after in whole])
+    return (total, second, first) if graded == "before" else (total, first, second)
+
+
+def _rate(pair: Pair, which: int) -> float | None:
+    task = pair[which]
+    return task.passed / (task.passed + task.failed) if task.passed + task.failed else None
+
+
+def _some(words: Sequence[str] | dict[str, list[str]]) -> str:
+    listed = list(words)
+    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

@@ -1,0 +1,77 @@
+"""The judge a suite is graded by: settings of the project, the suite and the command line in, a checked Judge out."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from waza.errors import Problem, SpecError, did_you_mean
+from waza.judges._base import JUDGES, Judge
+from waza.sandbox.folders import SpecFolder
+from waza.sandbox.yaml12 import read_yaml
+from waza.spec.places import Place, problems_of, unmarked, what
+from waza.spec.project import FILE, shown
+from waza.spec.shapes import ConfigShape, ProjectShape
+
+CACHE = ".judge-cache"
+"""The folder of kept verdicts, beside a suite's run folders."""
+
+
+def judge_settings(project: ProjectShape, config: ConfigShape) -> dict[str, Any]:
+    """Return the judge's settings: the project's, and over them the suite's; empty where neither names a judge."""
+    found: dict[str, Any] = {}
+    for written in (project.judge, config.judge):
+        given = {"model": written} if isinstance(written, str) else dict(written or {})
+        if given.get("type") not in (None, found.get("type")):
+            found = {}
+        found |= given
+    if config.judge_model and not (isinstance(config.judge, str) or (config.judge or {}).get("model")):
+        found["model"] = config.judge_model
+    if config.judge_reasoning_effort and found:
+        found.setdefault("reasoning_effort", config.judge_reasoning_effort)
+    return found
+
+
+def settings_place(project: ProjectShape, config: ConfigShape, place: Place, folder: SpecFolder) -> Place:
+    """Return where the judge's settings stand: in the suite, whose root is `place`, or in the project's file."""
+    if config.judge is None and project.judge is not None:
+        file = folder.root / FILE
+        with suppress(SpecError, OSError):
+            return Place(shown(file), read_yaml(file.read_bytes(), shown(file))).at("judge")
+    return place.at("config", "judge")
+
+
+def build_judge(settings: dict[str, Any], place: Place, folder: SpecFolder) -> tuple[Judge | None, list[Problem]]:
+    """Return the judge that settings describe, or None with every problem found; `place` is where they stand."""
+    kind = settings.get("type") or ("anthropic" if str(settings.get("model", "")).startswith("claude") else "openai")
+    if not isinstance(kind, str):
+        return None, [place.at("type").problem(f"a judge's type is a text, found {what(kind)}")]
+    if not JUDGES.knows(kind):
+        return None, [place.at("type").problem(f"unknown judge '{kind}'; {did_you_mean(kind, JUDGES.names())}")]
+    cls: type[Judge] = JUDGES.load(kind)
+    own = {key: unmarked(value) for key, value in settings.items() if key != "type"}
+    wrong = [place.at(key).problem(f"unknown key '{key}'") for key in own if key in ("folder", "cache")]
+    try:
+        return cls.model_validate(own | {"folder": folder}), wrong
+    except ValidationError as error:
+        return None, wrong + problems_of(error, cls, own, lambda path: place.at(*path))
+
+
+def judge_as_data(judge: Judge) -> dict[str, Any]:
+    """Return what a run remembers of its judge: everything that may change an answer, no key."""
+    return {"type": judge.type_name()} | judge.identity()
+
+
+def chosen_judge(
+    settings: dict[str, Any], place: Place, folder: SpecFolder, *, model: str = "", cache: Path | None = None
+) -> Judge:
+    """Return the judge to ask, ready; raise SpecError with what is wrong with it."""
+    judge, problems = build_judge(settings | ({"model": model} if model else {}), place, folder)
+    if judge is None or problems:
+        raise SpecError(problems)
+    judge = judge.model_copy(update={"cache": cache})
+    judge.ready()
+    return judge
