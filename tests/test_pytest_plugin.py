@@ -70,6 +70,9 @@ def test_the_plugin_is_announced_to_pytest():
 
 def test_nothing_is_collected_unless_it_is_asked_for(run, folder):
     assert "no tests ran" in run().stdout
+    named = run("eval.yaml")
+    assert named.returncode == 4 and "eval.yaml is a suite: say --waza" in named.stdout
+    assert "pytest_plugin.py" not in named.stdout
     (folder / "pytest.ini").write_text("[pytest]\nwaza = true\n")
     assert "2 passed" not in run("--collect-only").stdout
     assert "6 tests collected" in run("--collect-only").stdout
@@ -125,12 +128,23 @@ def test_junit_names_tasks_and_carries_scores(run, folder):
     }
 
 
-def test_several_processes(folder):
-    (folder / "eval.yaml").write_text(SUITE)
-    command = [sys.executable, "-m", "pytest", *PLUGIN, "-q", "--waza", "-n", "2"]
+def test_several_processes_and_what_failed_in_them(folder):
+    """As people run it: processes of their own, on a project with a grader of its own."""
+    (folder / ".waza.yaml").write_text("allow_local_code: true\n")
+    (folder / "mine.py").write_text("import waza\n@waza.grader\ndef short(trace):\n    return len(trace.output) < 99\n")
+    (folder / "eval.yaml").write_text(SUITE.replace("graders:\n", "graders:\n  - {type: ./mine.py}\n"))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, env=environment)
-    assert "3 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+
+    def call(*arguments):
+        command = [sys.executable, "-m", "pytest", *PLUGIN, "-q", "--waza", "-n", "2", *arguments]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, env=environment)
+        return done.stdout + done.stderr
+
+    told = call("--junitxml", "out.xml")
+    assert "3 failed, 3 passed" in told, told
+    assert len(list(ElementTree.parse(folder / "out.xml").iter("failure"))) == 3
+    again = call("--lf", "-k", "unknown")
+    assert "2 failed" in again and "passed" not in again, again
 
 
 def test_a_wrong_suite_is_an_error_with_every_mistake(run, folder):
@@ -181,6 +195,16 @@ def test_an_evaldeck_project_is_a_suite_too(run, folder):
     (folder / "evaldeck.yaml").write_text("agent: {module: agent_of_theirs, function: run}\ntest_dir: cases\n")
     (folder / "cases").mkdir()
     (folder / "cases/a.yaml").write_text("name: a\ninput: x\nexpected: {output_contains: [echo x]}\n")
+    assert "1 passed" in run("--waza").stdout
+
+
+def test_checkpoints_see_their_files_here_too(run, folder):
+    (folder / "eval.yaml").write_text(
+        "config: {executor: mock}\ntasks:\n  - id: talk\n    inputs: {prompt: a, follow_up_prompts: [b]}\n"
+        "    mock: {turns: [{output: x, files: {one.txt: '1'}}, {output: y, files: {two.txt: '2'}}]}\n"
+        "    checkpoints:\n      - after_turn: 1\n"
+        "        graders: [{type: file, config: {must_exist: [one.txt], must_not_exist: [two.txt]}}]\n"
+    )
     assert "1 passed" in run("--waza").stdout
 
 

@@ -292,6 +292,139 @@ def test_the_answer_may_be_set_after_the_block():
         pass
 
 
+class Client:
+    """A tool that is an object, and one that is a plain method which returns a coroutine."""
+
+    __name__ = "client"
+
+    async def __call__(self, url):
+        await asyncio.sleep(0)
+        return search(url)
+
+    async def _post(self, url):
+        await asyncio.sleep(0)
+        if url == "broken":
+            raise LookupError("no such thing")
+        return search(url)
+
+    @recording.tool
+    def post(self, url):
+        return self._post(url)
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("cannot be shown")
+
+
+def test_an_error_that_cannot_be_shown_is_still_the_one_that_goes_on():
+    @recording.tool
+    def fails():
+        raise Unspeakable
+
+    rec = waza.record("x")
+    with pytest.raises(Unspeakable), rec:
+        fails()
+    assert "Unspeakable: [Unspeakable that cannot be written: RuntimeError]" in rec.trace.tool_events[0].error
+    assert rec.trace.status == "error"
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'Client._post' was never awaited")
+def test_a_plain_function_that_returns_a_coroutine_is_over_when_that_is():
+    async def main():
+        with waza.record("x") as rec:
+            waiting = Client().post("a")
+            search("between")
+            assert (await waiting)["found"] == "a"
+            await asyncio.gather(*(Client().post(name) for name in "bc"))
+            with pytest.raises(LookupError):
+                await Client().post("broken")
+            never = Client().post("never")
+        never.close()
+        return rec.trace
+
+    trace = asyncio.run(main())
+    told = {(event.tool_name, event.args.get("url", event.args.get("query"))): event for event in trace.tool_events}
+    assert told["post", "a"].result == {"found": "a", "limit": 10} and told["post", "a"].success
+    assert (told["post", "broken"].success, told["post", "broken"].error) == (False, "LookupError: no such thing")
+    assert (told["post", "never"].success, told["post", "never"].result) == (False, None)
+    parents = {
+        event["args"].get("query"): event.get("parent_id") for event in trace.events if event["type"] == "tool_call"
+    }
+    assert parents["between"] is None and parents["a"] == "1"
+
+
+def test_an_object_that_is_called_later_is_recorded_when_it_is():
+    call = recording.tool(Client())
+    agent = recording.agent(Client())
+
+    async def main():
+        with waza.record("x") as rec:
+            assert (await call("a"))["found"] == "a"
+        return rec.trace, await agent("q")
+
+    trace, answered = asyncio.run(main())
+    assert names(trace) == ["client", "search"] and trace.tool_events[0].result["found"] == "a"
+    assert (answered.input, names(answered)) == ("q", ["search"])
+
+
+def test_bound_carries_the_recording_into_an_event_loop_of_another_thread():
+    with waza.record("x") as rec, ThreadPoolExecutor() as pool:
+        pool.submit(lambda carried: asyncio.run(carried("a")), recording.bound(fetch)).result()
+    assert names(rec.trace) == ["fetch", "search"]
+
+
+def test_a_trace_in_the_middle_of_a_call_can_be_written():
+    with waza.record("x") as rec, recording.tool_call("open") as call:
+        call.result = object()
+        assert waza.Trace.from_json(rec.trace.to_json()).tool_events[0].result is None
+    assert "object" in rec.trace.tool_events[0].result
+
+
+def test_a_call_is_made_once():
+    call = recording.tool_call("once")
+    with waza.record("x") as rec:
+        with call:
+            pass
+        with pytest.raises(RuntimeError, match="make another one"), call:
+            pass
+    assert names(rec.trace) == ["once"]
+
+
+def test_a_generator_that_is_left_in_the_middle_ends_its_call():
+    def stream():
+        with recording.model_call("m") as call:
+            call.output_tokens = 1
+            yield "a"
+            yield "b"
+
+    with waza.record("x") as rec:
+        parts = stream()
+        next(parts)
+        parts.close()
+        search("tea")
+    assert rec.trace.usage.llm_calls == 1
+    assert [event.get("parent_id") for event in rec.trace.events if event["type"] == "tool_call"] == [None]
+
+
+def test_a_cancelled_call_is_not_called_a_success():
+    @recording.tool
+    async def slow():
+        await asyncio.sleep(60)
+
+    async def main():
+        with waza.record("x") as rec:
+            task = asyncio.create_task(slow())
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return rec.trace
+
+    [call] = asyncio.run(main()).tool_events
+    assert (call.success, call.error) == (False, "CancelledError: ")
+
+
 def test_streams_and_traces_are_refused_with_the_next_step():
     with pytest.raises(TypeError, match="block inside it"):
 

@@ -44,7 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Return the suite a file is, if suites are wanted."""
     config = parent.config
-    if file_path.name not in SUITES or not (config.getoption("--waza") or config.getini("waza")):
+    if file_path.name not in SUITES:
+        return None
+    if not (config.getoption("--waza") or config.getini("waza")):
+        if parent.session.isinitpath(file_path):
+            raise parent.CollectError(f"{file_path.name} is a suite: say --waza, or `waza = true` in the ini file")
         return None
     if file_path.name != SUITES[0] and (file_path.parent / SUITES[0]).is_file():
         return None

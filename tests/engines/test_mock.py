@@ -20,7 +20,7 @@ from waza.engines.mock import (
     MockUsage,
     script_for,
 )
-from waza.errors import EngineError
+from waza.errors import EngineError, SpecError
 from waza.model import InputFile, SkillInvocation, Task, ToolEvent, Trial, Usage
 from waza.sandbox.room import make_room
 
@@ -263,3 +263,51 @@ def test_an_id_that_looks_like_a_pattern_is_still_an_id():
 def test_an_unknown_key_of_a_mock_file_is_refused():
     with pytest.raises(ValidationError):
         MockFile.model_validate({"task": {}})
+
+
+# Conversations
+
+
+TURNS = {
+    "usage": {"llm_calls": 1},
+    "turns": [
+        {"output": "which one?", "files": {"a.txt": "1"}},
+        {"output": "done", "tool_events": [{"tool_name": "refund"}], "files": {"a.txt": "2"}},
+    ],
+}
+
+
+def test_each_prompt_has_a_turn_of_its_own():
+    trace, files = play(TURNS, follow_up_prompts=["order 1042"])
+    assert (trace.input, trace.output, trace.engine, trace.model) == ("Say hello", "done", "mock", "m")
+    assert [(turn.input, turn.output) for turn in trace.turns] == [("Say hello", "which one?"), ("order 1042", "done")]
+    assert ([len(turn.tool_events) for turn in trace.turns], len(trace.tool_events)) == ([0, 1], 1)
+    assert trace.usage.llm_calls == 2 and files == {"a.txt": "2"}
+
+
+def test_a_turn_that_fails_is_the_last_and_trials_may_differ_in_their_turns():
+    script = {"trials": [TURNS, {"turns": [{"output": "no", "status": "failure"}, {"output": "never"}]}]}
+    trace, _ = play(script, number=2, follow_up_prompts=["again"])
+    assert (trace.output, trace.status, len(trace.turns)) == ("no", "failure", 1)
+    trace, _ = play({"turns": [{"delay_s": 60, "output": "late"}, {}]}, follow_up_prompts=["x"], timeout_s=0.01)
+    assert (trace.output, trace.status) == ("", "timeout")
+    with pytest.raises(EngineError, match="down"):
+        play({"turns": [{"output": "a"}, {"error": "down"}]}, follow_up_prompts=["x"])
+
+
+def test_a_script_without_turns_tells_nothing_about_them():
+    trace, _ = play({"output": "done"}, follow_up_prompts=["more"])
+    assert (trace.output, trace.turns) == ("done", None)
+
+
+@pytest.mark.parametrize("script", [TURNS, {"output": "x", "trials": [{}, TURNS]}])
+def test_as_many_turns_as_prompts_are_needed(script):
+    task = Task(id="greet", prompt="a", mock=script, follow_up_prompts=["b", "c"])
+    with pytest.raises(SpecError, match="'greet' has 2 turns, the task has 3 prompts"):
+        MockEngine().ready([task])
+    MockEngine().ready([Task(id="greet", prompt="a", mock=script, follow_up_prompts=["b"])])
+
+
+def test_a_script_that_writes_files_in_a_turn_needs_a_room():
+    assert MockEngine().needs_room(Trial(task=Task(id="t", prompt="p", mock={"trials": [TURNS]})))
+    assert not MockEngine().needs_room(Trial(task=Task(id="t", prompt="p", mock={"turns": [{"output": "a"}]})))

@@ -1,5 +1,6 @@
 """What agents call the same tool: one suite over the same script from seven agents gives the same verdicts."""
 
+import json
 import re
 from pathlib import Path
 
@@ -14,17 +15,6 @@ from waza.traces._read import read_trace
 
 AGENTS = ("claude-latest", "codex", "copilot", "gemini", "opencode", "pi", "qwen")
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guide" / "traces.md"
-
-
-def in_the_authors_words(trace, declared):
-    """The trace with tool and argument names as declared, for graders that compare letter for letter."""
-    words = dialect_of(trace)
-    names = words.as_written(declared, trace.tool_events)
-    events = [
-        replace(event, tool_name=name, args=words.args(event, ["command", "cmd"]))
-        for event, name in zip(trace.tool_events, names, strict=True)
-    ]
-    return replace(trace, tool_events=events)
 
 
 def grader(kind, **config):
@@ -74,34 +64,60 @@ VERDICTS = {
 }
 
 
-def declared_by(one):
-    """The plain tool names a grader declares."""
-    config = one.model_dump()
-    plain = [*config.get("required_tools", []), *config.get("forbidden_tools", []), *config.get("expected_actions", [])]
-    rules = [*config.get("expect", []), *config.get("expect_tools", []), *config.get("reject_tools", [])]
-    allowed = [rule["tool"] for rule in config.get("allow_only") or []]
-    return [*plain, *(rule["name"] for rule in rules if rule.get("name")), *allowed]
+def recorded(agent, script):
+    return read_trace(FOLDER / f"{agent}-{script}.jsonl")
 
 
-def verdicts(trace, script, *, with_aliases=True):
-    return [
-        one.grade(in_the_authors_words(trace, declared_by(one)) if with_aliases else replace(trace, engine=None)).status
-        for one in SUITES[script]
-    ]
+def verdicts(trace, script):
+    return [one.grade(trace).status for one in SUITES[script]]
 
 
 @pytest.mark.parametrize("script", SUITES)
 def test_one_suite_gives_the_same_verdicts_for_seven_agents(script):
-    for agent in AGENTS:
-        assert verdicts(read_trace(FOLDER / f"{agent}-{script}.jsonl"), script) == VERDICTS[script], agent
+    assert {agent: verdicts(recorded(agent, script), script) for agent in AGENTS} == dict.fromkeys(
+        AGENTS, VERDICTS[script]
+    )
 
 
 @pytest.mark.parametrize("script", ["multi", "hello", "fail"])
 def test_without_the_table_the_verdicts_would_differ(script):
-    seen = {
-        tuple(verdicts(read_trace(FOLDER / f"{agent}-{script}.jsonl"), script, with_aliases=False)) for agent in AGENTS
-    }
-    assert len(seen) > 1
+    nameless = {tuple(verdicts(replace(recorded(agent, script), engine=None), script)) for agent in AGENTS}
+    assert len(nameless) > 1
+
+
+SUITE = """
+name: one suite for all
+config: {executor: mock%s}
+graders:
+  - {type: tool_calls, config: {required_tools: [bash], expect: [{name: bash, args: {cmd: {contains: report.txt}}}]}}
+  - {type: behavior, config: {required_tools: [Bash], forbidden_tools: [Write, web_fetch], max_tool_calls: 4}}
+  - {type: skill_invocation, config: {required_skills: [csv-report], mode: exact_match}}
+  - {type: action_sequence, config: {expected_actions: [run_shell_command], matching_mode: in_order_match}}
+  - {type: action_sequence, name: wrong, config: {expected_actions: [edit], matching_mode: any_order_match}}
+tasks: [{id: report, prompt: Write the report.}]
+"""
+
+
+def graded_by_the_command(waza, tmp_path, more=""):
+    """The verdicts of `waza grade` on the seven recordings of one script, by agent."""
+    (tmp_path / "eval.yaml").write_text(SUITE % more)
+    found = {}
+    for agent in AGENTS:
+        done = waza("grade", FOLDER / f"{agent}-skill.jsonl", "--graders", "eval.yaml", "--json")
+        [trial] = json.loads(done.stdout)["tasks"][0]["runs"]
+        found[agent] = [(grade["name"], grade["status"]) for grade in trial["grades"]]
+    return found
+
+
+def test_a_suite_file_gives_the_same_verdicts_for_seven_agents(waza, tmp_path):
+    names = ("tool_calls", "behavior", "skill_invocation", "action_sequence", "wrong")
+    expected = list(zip(names, ["passed"] * 4 + ["failed"], strict=True))
+    assert graded_by_the_command(waza, tmp_path) == dict.fromkeys(AGENTS, expected)
+
+
+def test_and_not_where_the_suite_wants_exact_names(waza, tmp_path):
+    exact = graded_by_the_command(waza, tmp_path, ", tool_names: exact")
+    assert len({tuple(found) for found in exact.values()}) > 1
 
 
 def call(name, /, **args):

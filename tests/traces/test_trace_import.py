@@ -65,6 +65,17 @@ def test_one_file_that_is_no_recording_does_not_stop_the_others(waza_import, tmp
     assert "\x1b" not in told and "Traceback" not in told
 
 
+def test_a_folder_is_all_the_recordings_in_it(waza_import, tmp_path):
+    (tmp_path / "d/e").mkdir(parents=True)
+    for place, name in (("d", "codex-hello.jsonl"), ("d/e", "pydantic-ai-fail.json")):
+        (tmp_path / place / name).write_bytes((FOLDER / name).read_bytes())
+    (tmp_path / "d/notes.txt").write_text("no recording")
+    done = waza_import("d")
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2
+    (tmp_path / "empty").mkdir()
+    assert b"empty holds no recordings" in waza_import("empty").stderr
+
+
 def test_a_file_is_not_written_over_itself(waza_import, tmp_path):
     (tmp_path / "run.jsonl").write_bytes((FOLDER / "codex-hello.jsonl").read_bytes())
     done = waza_import("run.jsonl", "-o", "run.jsonl")

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from waza.model import Result, Trial
-from waza.reports._text import clipped, seconds, visible
+from waza.reports._text import clipped, percent, seconds, visible
 
 PLAIN_EVERY_S = 10.0
 """Without a terminal, results beyond the first ones are told at most this often."""
@@ -21,6 +21,8 @@ PLAIN_FIRST = 50
 
 class Progress(Protocol):
     """Who is told what happens during a run."""
+
+    tally: Tally
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -36,6 +38,8 @@ class Tally:
 
     def __init__(self, total: int, done: int = 0) -> None:
         self.total = total
+        self.share: float | None = None
+        """How much is done where the number of trials is not known beforehand: from 0 to 1."""
         self.resumed = done
         self.counts: Counter[str] = Counter()
         self.running: dict[tuple[str, int], float] = {}
@@ -49,13 +53,20 @@ class Tally:
     def left(self) -> str:
         """Return the time left, as people say it, or nothing when nobody can tell yet."""
         finished = sum(self.counts.values())
-        if not finished or self.done >= self.total:
+        part = finished / max(1, self.total - self.resumed) if self.total else self.share
+        if not part or part >= 1:
             return ""
-        return f"about {seconds((time.monotonic() - self.started) / finished * (self.total - self.done) * 1000)} left"
+        return f"about {seconds((time.monotonic() - self.started) * (1 - part) / part * 1000)} left"
+
+    @property
+    def part(self) -> float:
+        """How much is done, from 0 to 1; 0 where nobody can tell."""
+        return self.done / self.total if self.total else self.share or 0.0
 
     def line(self) -> str:
         """Return the run so far in one line."""
         parts = [f"{self.done} of {self.total}" if self.total else f"{self.done} graded"]
+        parts += [percent(self.share)] if self.share is not None else []
         words = {"passed": "passed", "failed": "failed", "error": "undecided", "skipped": "not graded"}
         parts += [f"{self.counts[key]} {word}" for key, word in words.items() if self.counts[key]]
         parts += [f"{len(self.running)} running"] if self.running else []
@@ -92,7 +103,7 @@ class LiveProgress:
 
     def _render(self) -> Text:
         width = 30
-        filled = width * self.tally.done // max(1, self.tally.total)
+        filled = int(width * self.tally.part)
         text = Text.assemble(("━" * filled, "green"), ("━" * (width - filled), "dim"), "  ", self.tally.line())
         oldest = sorted(self.tally.running.items(), key=lambda item: item[1])[:3]
         for (task, number), since in oldest:

@@ -16,10 +16,11 @@ from waza.engines._base import ENGINES
 from waza.engines.mock import MockFile
 from waza.errors import Problem, SpecError
 from waza.graders._base import GRADERS
+from waza.judges._base import JUDGES
 from waza.sandbox.yaml12 import read_yaml
 from waza.spec.load import read_spec
 from waza.spec.places import Place, parse, unmarked
-from waza.spec.reference import Page, engine_page, grader_page, page_of
+from waza.spec.reference import Page, engine_page, grader_page, judge_page, page_of
 from waza.spec.shapes import (
     AgentShape,
     ConfigShape,
@@ -48,6 +49,7 @@ def pages() -> dict[str, str]:
     """Return every page of the reference by its path."""
     made = {f"graders/{name}.md": _page(grader_page(name), f"Grader `{name}`") for name in GRADERS.built_in()}
     made |= {f"engines/{name}.md": _page(engine_page(name), f"Engine `{name}`") for name in ENGINES.built_in()}
+    made |= {f"judges/{name}.md": _page(judge_page(name), f"Judge `{name}`") for name in JUDGES.built_in()}
     made["files.md"] = _files_page()
     made["commands.md"] = _commands_page()
     made["index.md"] = _index()
@@ -61,6 +63,8 @@ def faults(root: Path) -> list[str]:
         found += [f"grader {name}: {fault}" for fault in _page_faults(grader_page(name))]
     for name in ENGINES.built_in():
         found += [f"engine {name}: {fault}" for fault in _page_faults(engine_page(name))]
+    for name in JUDGES.built_in():
+        found += [f"judge {name}: {fault}" for fault in _page_faults(judge_page(name))]
     for shapes in _FILES.values():
         for shape in shapes:
             found += [f"{shape.__name__}: {fault}" for fault in _field_faults(page_of(shape.__name__, shape))]
@@ -111,8 +115,9 @@ def _commands_page() -> str:
 def _index() -> str:
     graders = [f"- [`{name}`](graders/{name}.md): {grader_page(name).summary}" for name in GRADERS.built_in()]
     engines = [f"- [`{name}`](engines/{name}.md): {engine_page(name).summary}" for name in ENGINES.built_in()]
+    judges = [f"- [`{name}`](judges/{name}.md): {judge_page(name).summary}" for name in JUDGES.built_in()]
     head = "# Reference\n\n[Files](files.md) · [Commands](commands.md)"
-    return "\n".join([head, "\n## Graders\n", *graders, "\n## Engines\n", *engines]) + "\n"
+    return "\n".join([head, "\n## Graders\n", *graders, "\n## Engines\n", *engines, "\n## Judges\n", *judges]) + "\n"
 
 
 def _page_faults(page: Page) -> Iterator[str]:
@@ -150,6 +155,8 @@ def _suite_problems(data: Any) -> list[Problem]:
         suite["graders"] = data
     elif isinstance(data, dict) and ("id" in data or "inputs" in data):
         suite["tasks"] = [data]
+    elif isinstance(data, dict) and "judge" in data:
+        suite["config"] = {"judge": data["judge"]}
     elif isinstance(data, dict):
         suite |= data
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A finished run on the screen and in the file the caller asked for."""
+"""A finished run on the screen and in the files the caller asked for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from waza.cli._reporters import Reports, with_suffix, write_reports
 from waza.cli._screen import console, say
-from waza.errors import StoreError, UsageError
+from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.model import Run
 from waza.reports.json import JsonReport
 from waza.results.disk import write_atomically
@@ -18,32 +19,44 @@ from waza.spec.project import shown
 
 
 def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
-    """Show a run as `--json`, `-v`, `-q` and `--interpret` say, write `-o`, and return its exit code."""
+    """Show a run as `--json`, `-v`, `-q` and `--interpret` say, write its reports and `-o`, and return its exit code.
+
+    A report that cannot be written is told; a run that passed then ends as one that is not all right.
+    """
+    reports: Reports = options["reports"]
+    code = summarize(run).exit_code
+    quiet = options["quiet"] or options["as_json"]
+    if not write_reports(run, reports, suffix=suffix, quiet=quiet) and code == EXIT_PASSED:
+        code = EXIT_UNDECIDED
     if options["output"]:
-        _write(run, options["output"], suffix)
+        _write(run, with_suffix(options["output"], suffix))
     if options["as_json"]:
-        click.echo(JsonReport().text(run))
-        return summarize(run).exit_code
-    from waza.reports.table import TableReport
+        for piece in JsonReport().chunks(run):
+            click.echo(piece, nl=False)
+    elif not reports.take_stdout:
+        _show(run, options)
+    return code
+
+
+def _show(run: Run, options: dict[str, Any]) -> None:
+    """Print the run for a person."""
+    from waza.reports.table import TableReport  # rich's tables are not needed for --json
 
     TableReport(verbose=options["verbose"], quiet=options["quiet"]).print(run, console())
     if options["interpret"]:
-        from waza.reports.interpret import interpret
+        from waza.reports._interpret import interpret
 
         say("\n" + interpret(run))
     if not options["quiet"]:
         folder = Path(run.folder).resolve()
         name = run.id if folder.is_relative_to(Path.cwd()) else shown(folder)
         say(f"\nresults: {shown(folder / 'results.json')}   ({shlex.join(['waza', 'show', name])})", "dim")
-    return summarize(run).exit_code
 
 
-def _write(run: Run, path: Path, suffix: str) -> None:
-    """Write results.json where the caller asked for it; `suffix` keeps the files of several models apart."""
-    safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in suffix)
-    path = path.with_name(f"{path.stem}_{safe}{path.suffix}") if safe else path
+def _write(run: Run, path: Path) -> None:
+    """Write results.json where the caller asked for it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, JsonReport().text(run), mode=0o644)
+        write_atomically(path, JsonReport().chunks(run), mode=0o644)
     except (OSError, StoreError) as error:
         raise UsageError(f"{path} cannot be written ({error}); the results are safe in {run.folder}") from None

@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from waza.cli._screen import say, show_problems
-from waza.errors import EXIT_PASSED, EXIT_USAGE, Problem, UsageError
-from waza.reports._text import plural
+from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
+from waza.reports._text import plural, visible
 from waza.spec.load import FILE, find_eval, read_spec, suite_in
+from waza.spec.rubrics import rubric_problems
+from waza.spec.suite import EvalSpec
 
 
 @click.command(epilog="Example:  waza check .  ·  waza check evals/greeter/eval.yaml --quiet")
@@ -18,14 +20,19 @@ from waza.spec.load import FILE, find_eval, read_spec, suite_in
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON lines.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @click.option("--strict", is_flag=True, help="Take warnings for errors.")
-def command(paths: tuple[Path, ...], quiet: bool, as_json: bool, allow_local_code: bool, strict: bool) -> int:
-    """Find every mistake in suites, offline, without running anything.
+@click.option("--live", is_flag=True, help="Also ask the judge one small question, which costs a few tokens.")
+def command(
+    paths: tuple[Path, ...], quiet: bool, as_json: bool, allow_local_code: bool, strict: bool, live: bool
+) -> int:
+    """Find every mistake in suites, without running anything; offline, unless --live is given.
 
     PATHS are eval files or folders; a folder is searched for eval.yaml. Without PATHS, the current folder.
+    Exit code 0: nothing is wrong; 2: something is; 3: nothing is, but with --live a judge could not answer.
     """
-    wrong = 0
+    wrong = silent = 0
     for file in find_suites(paths or (Path(),)):
         spec, problems = read_spec(file, allow_local_code=allow_local_code)
+        problems = [*problems, *(rubric_problems(spec) if spec else [])]
         shown = [p for p in problems if not quiet or p.severity == "error" or (strict and p.severity == "warning")]
         if as_json:
             _print_json(shown)
@@ -35,7 +42,21 @@ def command(paths: tuple[Path, ...], quiet: bool, as_json: bool, allow_local_cod
         wrong += bool(errors)
         if not as_json and not quiet:
             _summary(file, spec is not None and not errors, errors, len(spec.tasks) if spec else 0)
-    return EXIT_USAGE if wrong else EXIT_PASSED
+        if live and spec is not None and not errors:
+            silent += _silent_judges(spec, quiet=quiet or as_json)
+    return EXIT_USAGE if wrong else EXIT_UNDECIDED if silent else EXIT_PASSED
+
+
+def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
+    """Ask the suite's judge, say what it showed, and return how many of its models did not answer."""
+    from waza.runner.live import signs_of_life  # it loads a vendor's SDK
+
+    silent = 0
+    for sign in signs_of_life(spec):
+        silent += not sign.is_alive
+        if not sign.is_alive or not quiet:
+            say(visible(sign.text), "green" if sign.is_alive else "bold red")
+    return silent
 
 
 def find_suites(paths: tuple[Path, ...]) -> list[Path]:

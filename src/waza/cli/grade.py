@@ -10,21 +10,38 @@ from typing import Any
 
 import click
 
-from waza.cli._progress import progress_for
+from waza.cli._progress import Progress, progress_for
 from waza.cli._report import report
+from waza.cli._reporters import reporter_options, wanted_reports
 from waza.cli._runs import the_run
 from waza.cli._screen import console, remark
-from waza.errors import UsageError
+from waza.errors import EXIT_USAGE, UsageError
+from waza.model import Run
 from waza.results.store import RUN
-from waza.spec.load import load_spec
+from waza.runner.regrade import Judging
+from waza.spec.load import load_spec, suite_in
 from waza.spec.suite import EvalSpec
 
+MOST_TROUBLES = 10
+"""So many recordings that could not be graded are told one by one; the rest is counted."""
 
-@click.command(epilog="Example:  waza grade latest  ·  waza grade traces.jsonl --eval evals/refunds")
+
+@click.command(epilog="Example:  waza grade latest  ·  waza grade traces.jsonl --graders evals/refunds")
 @click.argument("sources", nargs=-1, required=True)
-@click.option("--eval", "suite", type=click.Path(path_type=Path), help="The suite whose graders are used.")
+@click.option(
+    "--graders",
+    "--eval",
+    "suite",
+    type=click.Path(path_type=Path),
+    help="The suite whose graders are used: an eval file, or a folder that holds eval.yaml.",
+)
 @click.option("--task", "tasks", multiple=True, help="Only tasks whose id or name fits this glob; may be repeated.")
+@click.option("--judge-model", help="The judge's model, where a grader names none.")
+@click.option("--no-judge-cache", is_flag=True, help="Ask the judge again, even what it was asked before.")
+@click.option("--against", metavar="RUN", help="A stored run whose outputs `pairwise` graders compare with.")
+@click.option("--resume", is_flag=True, help="Ask only for the verdicts the run lacks, and add them to it.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@reporter_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
@@ -34,30 +51,27 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
     """Grade stored traces or a stored run again; the agent is not called and nothing is paid twice.
 
     SOURCES are a run (its folder, its id or `latest`), or recordings of any agent: files, folders, `-` for standard
-    input; `waza import --help` names the formats. The graders are those of --eval, else of the eval file a run was
-    made from, else of eval.yaml in this folder.
+    input; `waza import --help` names the formats. The graders are those of --graders, else of the eval file a run was
+    made from, else of eval.yaml in this folder. Recordings may be any number: they are graded one at a time.
     """
-    from waza.runner.regrade import from_files, from_run
-
-    recordings = _recordings(sources)
-    if recordings:
+    if options["resume"] and options["against"]:
+        raise UsageError("--resume adds verdicts to a run as it is; --against grades it anew")
+    options["reports"] = wanted_reports(options["reporters"], options["base"], as_json=options["as_json"])
+    if recordings := _recordings(sources):
+        if options["resume"]:
+            raise UsageError("--resume goes with a run, not with recordings")
+        if suite is None and suite_in(Path()) is None:
+            raise UsageError("which graders? name a suite with --graders; `waza init` starts one")
         spec = _selected(load_spec(suite or Path(), allow_local_code=options["allow_local_code"]), tasks)
-        read = from_files(recordings, spec, lambda text: remark(text, "yellow"))
-        return _grade(spec, read, None, "recorded", "", options)
+        return _grade_recordings(spec, recordings, options)
     if len(sources) > 1:
         raise UsageError("name one run at a time")
-    folder = the_run(sources[0])
-    stored, spec = _suite_of(folder, suite, options["allow_local_code"])
-    known = {task.id for task in spec.tasks}
-    if gone := sorted({result.task_id for result in stored.results} - known):
-        remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
-    spec = _selected(spec, tasks)
-    return _grade(spec, from_run(folder, spec), folder, stored.engine, stored.model, options, len(stored.results))
+    return _grade_run(the_run(sources[0]), suite, tasks, options)
 
 
 def _recordings(sources: tuple[str, ...]) -> list[Any]:
     """Return the recordings that are meant; none when a run is."""
-    from waza.runner.regrade import recordings_in
+    from waza.runner.recordings import recordings_in
 
     found: list[Any] = []
     for source in sources:
@@ -65,7 +79,10 @@ def _recordings(sources: tuple[str, ...]) -> list[Any]:
         if source == "-":
             found.append(sys.stdin.buffer)
         elif path.is_dir() and not (path / RUN).is_file():
-            found += recordings_in(path)
+            inside = recordings_in(path)
+            if not inside:
+                raise UsageError(f"{path} holds no recordings: no .json, .jsonl, .ndjson or .eval file")
+            found += inside
         elif path.is_file() and not (path.parent / RUN).is_file():
             found.append(path)
         elif found:
@@ -77,36 +94,123 @@ def _selected(spec: EvalSpec, tasks: tuple[str, ...]) -> EvalSpec:
     return spec.select(tasks) if tasks else spec
 
 
-def _suite_of(folder: Path, suite: Path | None, allow_local_code: bool) -> tuple[Any, EvalSpec]:
-    from waza.results.store import read_run
-    from waza.runner.regrade import eval_of
+class Troubles:
+    """Recordings that could not be graded: the first ones, and how many there are."""
 
-    stored = read_run(folder)
-    return stored, load_spec(suite or eval_of(stored, folder), allow_local_code=allow_local_code)
+    def __init__(self) -> None:
+        self.first: list[str] = []
+        self.count = 0
+
+    def add(self, text: str) -> None:
+        """Note one."""
+        self.count += 1
+        if len(self.first) < MOST_TROUBLES:
+            self.first.append(text)
+
+    def tell(self) -> None:
+        """Print them."""
+        for text in self.first:
+            remark(text, "bold red")
+        if more := self.count - len(self.first):
+            remark(f"and {more} more that could not be graded", "bold red")
 
 
-def _grade(
+def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: dict[str, Any]) -> int:
+    """Grade what is in recordings; what cannot be graded is told at the end, and makes the exit code 2."""
+    from waza.runner.recordings import Reading, from_files
+
+    troubles = Troubles()
+    total = sum(source.stat().st_size for source in recordings if isinstance(source, Path))
+    with _progress(0, options) as progress:
+
+        def on_bytes(count: int) -> None:
+            progress.tally.share = min(1.0, count / total) if total else None
+
+        read = from_files(recordings, spec, Reading(progress.on_remark, troubles.add, on_bytes))
+        run = _graded(spec, read, None, "recorded", "", _judging(spec, options), progress)
+    code = report(run, options) if run else EXIT_USAGE
+    _tell_unseen(spec, run)
+    troubles.tell()
+    return EXIT_USAGE if troubles.count else code
+
+
+def _tell_unseen(spec: EvalSpec, run: Run | None) -> None:
+    """Say which tasks no recording is of: they count as not run."""
+    from waza.results.outcomes import outcomes_of
+
+    seen = {outcome.task_id for outcome in outcomes_of(run.results)} if run else set()
+    unseen = [task.id for task in spec.tasks if task.id not in seen] if run else []
+    if unseen:
+        more = f" and {len(unseen) - 10} more" if len(unseen) > 10 else ""
+        remark(f"not run, for no recording is of it: {', '.join(unseen[:10])}{more} (--task chooses tasks)", "yellow")
+
+
+def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options: dict[str, Any]) -> int:
+    """Grade the trials of a stored run again."""
+    from waza.results.outcomes import outcomes_of
+    from waza.results.store import open_run
+    from waza.runner.regrade import eval_of, from_run
+
+    stored = open_run(folder)
+    spec = load_spec(suite or eval_of(stored, folder), allow_local_code=options["allow_local_code"])
+    known = {task.id for task in spec.tasks}
+    if gone := sorted({outcome.task_id for outcome in outcomes_of(stored.results)} - known):
+        remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
+    spec = _selected(spec, tasks)
+    judging = _judging(spec, options)
+    with _progress(len(stored.results), options) as progress:
+        if options["resume"]:
+            run: Run | None = _completed(spec, folder, judging, progress)
+        else:
+            run = _graded(spec, from_run(folder, spec), folder, stored.engine, stored.model, judging, progress)
+    if run is None:
+        raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
+    return report(run, options)
+
+
+def _judging(spec: EvalSpec, options: dict[str, Any]) -> Judging:
+    """Return whom graders ask and what they compare with."""
+    from waza.results.store import find_run
+    from waza.runner.against import baselines_from
+    from waza.runner.order import judge_for, runs_folder
+
+    judge = judge_for(spec, options["judge_model"], cache=not options["no_judge_cache"])
+    against = options["against"]
+    return Judging(judge, baselines_from(find_run(against, [runs_folder(spec)])) if against else {})
+
+
+def _completed(spec: EvalSpec, folder: Path, judging: Judging, progress: Progress) -> Run:
+    """Ask for the verdicts a run lacks and return it with them."""
+    from waza.runner.missing import ask_missing
+
+    return ask_missing(spec, folder, judging.judge, on_result=progress.on_result, on_remark=progress.on_remark)
+
+
+def _progress(total: int, options: dict[str, Any]) -> Progress:
+    return progress_for(total, 0, console(stderr=True), quiet=options["quiet"] or options["as_json"])
+
+
+def _graded(
     spec: EvalSpec,
     recorded: Iterator[Any],
     source: Path | None,
     engine: str,
     model: str,
-    options: dict[str, Any],
-    total: int = 0,
-) -> int:
-    """Grade the traces into a run folder of their own, one at a time, and show it; return the exit code."""
+    judging: Judging,
+    progress: Progress,
+) -> Run | None:
+    """Grade traces into a run folder of their own, one at a time; return it, or None where there is no trace."""
     from waza.runner.regrade import graded
 
     if (first := next(recorded, None)) is None:
-        raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
-    with progress_for(total, 0, console(stderr=True), quiet=options["quiet"] or options["as_json"]) as progress:
-        run = graded(
-            spec,
-            chain([first], recorded),
-            source=source,
-            engine=engine,
-            model=model,
-            on_result=progress.on_result,
-            on_remark=progress.on_remark,
-        )
-    return report(run, options)
+        return None
+    return graded(
+        spec,
+        chain([first], recorded),
+        source=source,
+        engine=engine,
+        model=model,
+        judging=judging,
+        on_result=progress.on_result,
+        on_remark=progress.on_remark,
+    )

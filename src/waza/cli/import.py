@@ -27,10 +27,12 @@ STANDARD_INPUT = "-"
 def command(files: tuple[str, ...], output: Path | None, task: str | None, quiet: bool) -> int:
     """Turn recordings of agents into traces, one a line, for `waza grade` and the `replay` engine.
 
-    FILES are recordings, or `-` for standard input. The format is recognised by content: streams and session logs of
-    Claude Code, Codex, Copilot, Gemini, Qwen, OpenCode and pi; messages of agent frameworks; OpenTelemetry spans; ATIF;
-    Inspect logs; results.json. What is missing in a recording is said, and stands in the trace's `reading_notes`.
+    FILES are recordings, folders of them, or `-` for standard input. The format is recognised by content: streams and
+    session logs of Claude Code, Codex, Copilot, Gemini, Qwen, OpenCode and pi; messages of agent frameworks;
+    OpenTelemetry spans; ATIF; Inspect logs; results.json. What is missing in a recording is said, and stands in the
+    trace's `reading_notes`.
     """
+    files = tuple(_all(files))
     if output and any(Path(file).resolve() == output.resolve() for file in files if file != STANDARD_INPUT):
         raise UsageError(f"{output}: a file cannot be read and written at once")
     failed = 0
@@ -38,6 +40,22 @@ def command(files: tuple[str, ...], output: Path | None, task: str | None, quiet
         for file in files:
             failed += not _import(file, target, task, quiet)
     return EXIT_USAGE if failed else EXIT_PASSED
+
+
+def _all(files: tuple[str, ...]) -> list[str]:
+    """Return the files, those in folders too."""
+    found: list[str] = []
+    for file in files:
+        if not Path(file).is_dir():
+            found.append(file)
+            continue
+        from waza.runner.recordings import recordings_in  # most calls name files, and need no runner
+
+        inside = recordings_in(Path(file))
+        if not inside:
+            raise UsageError(f"{file} holds no recordings: no .json, .jsonl, .ndjson or .eval file")
+        found += map(str, inside)
+    return found
 
 
 @contextmanager

@@ -1,9 +1,11 @@
-"""`waza list`: runs, graders, engines, tasks."""
+"""`waza list`: runs, graders, engines, judges, reports, tasks."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,21 +14,20 @@ from waza.errors import did_you_mean
 from waza.reports._text import visible
 from waza.results.store import StoredRun
 
-KINDS = ("graders", "engines", "runs", "tasks")
-
 
 @click.command(epilog="Example:  waza list graders  ·  waza list tasks evals/greeter  ·  waza list runs")
 @click.argument("kind", default="graders")
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def command(kind: str, path: Path | None, as_json: bool) -> int:
-    """List graders, engines, the tasks of a suite, or stored runs.
+    """List graders, engines, judges, reports, the tasks of a suite, or stored runs.
 
-    KIND is graders (default), engines, tasks or runs. PATH is the suite or project folder for tasks and runs.
+    KIND is graders (default), engines, judges, reports, tasks or runs. PATH is the suite or project folder for tasks
+    and runs.
     """
-    if kind not in KINDS:
-        raise click.UsageError(f"'{kind}' cannot be listed; {did_you_mean(kind, KINDS)}")
-    rows = {"graders": _graders, "engines": _engines, "runs": _runs, "tasks": _tasks}[kind](path or Path())
+    if kind not in _LISTINGS:
+        raise click.UsageError(f"'{kind}' cannot be listed; {did_you_mean(kind, list(_LISTINGS))}")
+    rows = _LISTINGS[kind](path or Path())
     for row in rows:
         if as_json:
             click.echo(json.dumps(row))
@@ -46,7 +47,39 @@ def _engines(_: Path) -> list[dict[str, object]]:
     from waza.engines._base import ENGINES
     from waza.spec.reference import engine_page
 
-    return [{"engine": name, "what it runs": engine_page(name).summary} for name in ENGINES.names()]
+    return [
+        {
+            "engine": name.replace("_", "-") if name in ENGINES.built_in() else name,
+            "what it runs": engine_page(name).summary,
+            "program": _installed(ENGINES.load(name)),
+        }
+        for name in ENGINES.names()
+    ]
+
+
+def _installed(engine: Any) -> str:
+    """Say whether the program an engine starts is here, and how to get it if not."""
+    if not engine.program:
+        return ""
+    return f"{engine.program} is installed" if engine.locate() else f"not installed: {engine.install}"
+
+
+def _judges(_: Path) -> list[dict[str, object]]:
+    from waza.judges._base import JUDGES
+    from waza.spec.reference import judge_page
+
+    return [{"judge": name, "whom it asks": judge_page(name).summary} for name in JUDGES.names()]
+
+
+def _reports(_: Path) -> list[dict[str, object]]:
+    from waza.reports._base import REPORTS
+
+    made = {name: REPORTS.load(name) for name in REPORTS.names()}
+    return [{"report": name, "what it writes": _first_line(cls), "file": cls.file} for name, cls in made.items()]
+
+
+def _first_line(cls: type) -> str:
+    return (cls.__doc__ or "").strip().split("\n")[0]
 
 
 def _tasks(path: Path) -> list[dict[str, object]]:
@@ -112,3 +145,13 @@ def _run_row(stored: StoredRun) -> dict[str, object]:
         "score": score(summary.weighted_score),
         "time": seconds(summary.duration_ms),
     }
+
+
+_LISTINGS: dict[str, Callable[[Path], list[dict[str, object]]]] = {
+    "graders": _graders,
+    "engines": _engines,
+    "judges": _judges,
+    "reports": _reports,
+    "runs": _runs,
+    "tasks": _tasks,
+}

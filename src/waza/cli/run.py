@@ -13,13 +13,15 @@ import click
 
 from waza.cli._progress import progress_for
 from waza.cli._report import report
+from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
 from waza.cli._screen import console, remark, say, show_problems
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
+from waza.judges._base import Judge
 from waza.model import Run
 from waza.reports._text import plural
 from waza.reports.table import models_table
 from waza.results.store import find_run, read_run
-from waza.runner.order import Order, order_for, runs_folder, stored_form
+from waza.runner.order import Order, judge_for, order_for, runs_folder, stored_form
 from waza.runner.resume import newest, resume
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners, Stop
@@ -36,6 +38,9 @@ from waza.spec.suite import EvalSpec
 @click.option("--tags", multiple=True, help="Only tasks with a tag that fits this glob; may be repeated.")
 @click.option("--trials", type=click.IntRange(1), help="How often each task is tried.")
 @click.option("--model", "models", multiple=True, help="The agent's model; repeat it for one run per model.")
+@click.option("--judge-model", help="The judge's model, where a grader names none.")
+@click.option("--no-judge-cache", is_flag=True, help="Ask the judge again, even what it was asked before.")
+@click.option("--against", metavar="RUN", help="A stored run whose outputs `pairwise` graders compare with.")
 @click.option("--workers", type=click.IntRange(1), help="How many trials run at once.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per task, instead of the suite's.")
 @click.option("--fail-fast", is_flag=True, help="Stop after the first task that does not pass.")
@@ -58,6 +63,7 @@ from waza.spec.suite import EvalSpec
 @click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are.")
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@reporter_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
@@ -71,6 +77,8 @@ def command(path: Path, **options: Any) -> int:
     """
     if options["output"] and options["output"].is_dir():
         raise UsageError(f"{options['output']} is a folder; -o names a file")
+    options["reports"] = wanted_reports(options["reporters"], options["base"], as_json=options["as_json"])
+    options["suffixes"] = model_suffixes(options["models"])
     if options["resume"] and path == Path() and is_suite(Path(options["resume"])):
         path, options["resume"] = Path(options["resume"]), "newest"  # `--resume PATH`: the path was meant for us
     whole = prepared(path, options)
@@ -82,7 +90,7 @@ def command(path: Path, **options: Any) -> int:
         remark(f"runs code of this project: {file}")
     engine = "replay" if options["replay"] else options["engine"]
     if options["dry_run"]:
-        return _dry_run(spec, engine, options["trials"])
+        return _dry_run(spec, engine, options["trials"], options["judge_model"])
     if len(set(options["models"])) != len(options["models"]):
         raise UsageError("each --model may be given once")
     codes, runs = [], []
@@ -92,7 +100,7 @@ def command(path: Path, **options: Any) -> int:
         runs.append(run)
         if code > EXIT_BUG:
             break
-    if len(runs) > 1 and not options["as_json"]:
+    if len(runs) > 1 and not options["as_json"] and not options["reports"].take_stdout:
         console().print(models_table(runs))
     return max(codes, key=_severity)
 
@@ -107,13 +115,16 @@ def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
 
         spec = replace(spec, tasks=[changed(task, timeout_s=options["timeout"]) for task in spec.tasks])
     if options["replay"]:
-        spec = replace(spec, engine_options=spec.engine_options | {"replay": str(options["replay"].resolve())})
+        named = options["replay"].resolve()
+        options_now = spec.engine_options | {"replay": str(named)}
+        spec = replace(spec, engine_options=options_now, folder=spec.folder.naming(named))
     return spec
 
 
-def _dry_run(spec: EvalSpec, engine: str | None, trials: int | None) -> int:
+def _dry_run(spec: EvalSpec, engine: str | None, trials: int | None, judge_model: str | None) -> int:
     """Say what would run; nothing is started."""
     spec.engine(engine)
+    spec.judge(model=judge_model or "")
     name = engine or spec.config.executor or spec.project.defaults.engine
     count = trials or spec.config.trials_per_task
     for task in spec.tasks:
@@ -136,6 +147,9 @@ def _one_model(
         keep_workspace=options["keep_workspace"],
         skip_graders=options["skip_graders"],
         max_cost_usd=options["max_cost"],
+        judge_model=options["judge_model"],
+        judge_cache=not options["no_judge_cache"],
+        baselines=_baselines(spec, options["against"]),
         whole=whole,
         given={key: value for key, value in _given(engine, model, options).items() if value},
     )
@@ -147,7 +161,13 @@ def _one_model(
     stop, trouble = Stop(), list[str]()
     quiet = options["quiet"] or options["as_json"]
     with progress_for(len(planned), len(done), console(stderr=True), quiet=quiet) as progress:
-        listeners = Listeners(progress.on_start, progress.on_result, progress.on_remark, stop, trouble)
+        listeners = Listeners(
+            on_start=progress.on_start,
+            on_result=progress.on_result,
+            on_remark=progress.on_remark,
+            stop=stop,
+            trouble=trouble,
+        )
         try:
             with redirect_stdout(sys.stderr):  # what a Python agent prints is not ours to mix into results
                 run = conduct(order, listeners)
@@ -155,7 +175,7 @@ def _one_model(
             if "safe" in str(error):  # a disk that gave up in the middle, not a run that never began
                 progress.on_remark(f"go on with:  {_again(spec, options)}")
             raise
-    code = report(run, options, suffix=run.model if len(options["models"]) > 1 else "")
+    code = report(run, options, suffix=options["suffixes"].get(model, ""))
     for sentence in trouble:
         remark(sentence, "yellow")
     if stop.reason:
@@ -170,15 +190,17 @@ def _one_model(
 def _given(engine: str | None, model: str | None, options: dict[str, Any]) -> dict[str, Any]:
     """Return what the command line says beside the suite; a resumed run goes on with the same."""
     names, tags = list(options["tasks"]), list(options["tags"])
-    return {"names": names, "tags": tags, "engine": engine, "model": model, "trials": options["trials"]}
+    given = {"names": names, "tags": tags, "engine": engine, "model": model, "trials": options["trials"]}
+    return given | {"judge_model": options["judge_model"]}
 
 
 def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
     """Return the command that goes on with a run; what the run itself remembers is left out."""
     words = ["waza", "run", shown(spec.file), "--resume", *([run] if run else [])]
-    for option in ("timeout", "replay", "max_cost"):
+    for option in ("timeout", "replay", "max_cost", "against", "base"):
         words += [f"--{option.replace('_', '-')}", str(options[option])] if options[option] else []
-    for flag in ("skip_graders", "update_snapshots", "allow_local_code"):
+    words += [word for reporter in options["reporters"] for word in ("--reporter", reporter)]
+    for flag in ("skip_graders", "no_judge_cache", "update_snapshots", "allow_local_code"):
         words += [f"--{flag.replace('_', '-')}"] if options[flag] else []
     return shlex.join(words)
 
@@ -224,8 +246,25 @@ def _as_stored(order: Order, run: Run) -> Order:
         engine=given.get("engine") or order.engine,
         model=given.get("model", order.model),
         trials=given.get("trials") or order.trials,
+        judge=_judge_as_stored(order, given),
         given=started_with,
     )
+
+
+def _judge_as_stored(order: Order, given: dict[str, Any]) -> Judge | None:
+    """Return the judge with the model the stored run was started with, where it was named on the command line."""
+    if order.judge is None or not given.get("judge_model"):
+        return order.judge
+    return judge_for(order.spec, given["judge_model"], cache=order.judge.cache is not None)
+
+
+def _baselines(spec: EvalSpec, run: str | None) -> dict[tuple[str, int], str]:
+    """Return the outputs of the run that `--against` names."""
+    if run is None:
+        return {}
+    from waza.runner.against import baselines_from
+
+    return baselines_from(find_run(run, [runs_folder(spec)]))
 
 
 def _severity(code: int) -> int:

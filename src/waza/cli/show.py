@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from waza.cli._reporters import reporter_options, wanted_reports, write_reports
 from waza.cli._runs import the_run
 from waza.cli._screen import console, remark, say
-from waza.errors import UsageError, did_you_mean
+from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
 from waza.model import Result, Run
 from waza.reports._text import clipped, seconds, visible
 from waza.reports.table import TableReport, result_lines
-from waza.results.store import read_run_and_warnings
+from waza.results.store import open_run, read_run_and_warnings
 from waza.sandbox.snapshot import EMPTY, SnapshotFiles, restore
 
 LONG = 2_000
@@ -29,10 +30,28 @@ MOST_FILES = 50
 @click.option("--trial", type=click.IntRange(1), help="One trial of that task, with the whole transcript.")
 @click.option("--files", type=click.Path(path_type=Path), help="Lay the files that trial left into this new folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: results.json, or the trial as it is stored.")
+@reporter_options
 @click.option("-v", "--verbose", is_flag=True, help="Show every check and whole texts.")
-def command(run: str, task: str | None, trial: int | None, files: Path | None, as_json: bool, verbose: bool) -> int:
-    """Show a stored run: RUN is its folder, its id or the start of it, or `latest` (default)."""
+def command(
+    run: str,
+    task: str | None,
+    trial: int | None,
+    files: Path | None,
+    as_json: bool,
+    reporters: tuple[str, ...],
+    base: str | None,
+    verbose: bool,
+) -> int:
+    """Show a stored run: RUN is its folder, its id or the start of it, or `latest` (default).
+
+    With --reporter its reports are written, as at the end of a run, instead of showing it.
+    """
+    reports = wanted_reports(reporters, base)
     folder = the_run(run)
+    if reports.wanted:
+        if task or as_json or files:
+            raise UsageError("--reporter is about a whole run; it goes without --task, --files and --json")
+        return EXIT_PASSED if write_reports(open_run(folder), reports) else EXIT_UNDECIDED
     stored, warnings = read_run_and_warnings(folder)
     for warning in warnings:
         remark(warning, "yellow")

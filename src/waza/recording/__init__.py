@@ -13,7 +13,8 @@ An agent within an agent is recorded in both.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -68,7 +69,7 @@ def agent(function: Callable[Params, Any]) -> Callable[Params, Any]:
         given = list(_arguments(function, args, kwargs).values())
         return Recording(text(given[0]) if given else "")
 
-    if inspect.iscoroutinefunction(function):
+    if _is_async(function):
 
         @wraps(function)
         async def recorded_later(*args: Params.args, **kwargs: Params.kwargs) -> Trace:
@@ -91,23 +92,37 @@ def bound(function: Callable[Params, Any]) -> Callable[Params, Any]:
     """Return the function so that a thread that runs it belongs to the recording that is open here."""
     recording, within = CURRENT.get(), WITHIN.get()
 
-    @wraps(function)
-    def carried(*args: Params.args, **kwargs: Params.kwargs) -> Any:
+    @contextmanager
+    def carried() -> Iterator[None]:
         tokens = CURRENT.set(recording), WITHIN.set(within)
         try:
-            return function(*args, **kwargs)
+            yield
         finally:
             CURRENT.reset(tokens[0])
             WITHIN.reset(tokens[1])
 
-    return carried
+    if _is_async(function):
+
+        @wraps(function)
+        async def bound_later(*args: Params.args, **kwargs: Params.kwargs) -> Any:
+            with carried():
+                return await function(*args, **kwargs)
+
+        return bound_later
+
+    @wraps(function)
+    def bound_now(*args: Params.args, **kwargs: Params.kwargs) -> Any:
+        with carried():
+            return function(*args, **kwargs)
+
+    return bound_now
 
 
 def _marked(function: Function, begin: Callable[[dict[str, JSON]], Call]) -> Function:
     """Return the function with a call around each of its calls."""
     _refuse_streams(function)
     begin({})
-    if inspect.iscoroutinefunction(function):
+    if _is_async(function):
 
         @wraps(function)
         async def called_later(*args: Any, **kwargs: Any) -> Any:
@@ -119,11 +134,27 @@ def _marked(function: Function, begin: Callable[[dict[str, JSON]], Call]) -> Fun
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        with begin(_arguments(function, args, kwargs)) as call:
-            call.result = result = function(*args, **kwargs)
+        with ExitStack() as ending:
+            call = ending.enter_context(begin(_arguments(function, args, kwargs)))
+            result = function(*args, **kwargs)
+            if inspect.iscoroutine(result):
+                call.leave()
+                return _awaited(call, result, ending.pop_all())
+            call.result = result
         return result
 
     return called  # type: ignore[return-value]
+
+
+async def _awaited(call: Call, coroutine: Coroutine[Any, Any, Any], ending: ExitStack) -> Any:
+    """Return what the coroutine of a plain function gives; the call ends with it."""
+    with ending, call.within():
+        call.result = found = await coroutine
+    return found
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _refuse_streams(function: Callable[..., Any]) -> None:

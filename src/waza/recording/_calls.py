@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import Any, Literal, NamedTuple, Self
 
 from waza.model import JSON, ToolEvent, Trace, TraceStatus, Usage
-from waza.recording._plain import plain, text
+from waza.recording._plain import plain, text, why
 
 Kind = Literal["tool_call", "model_call", "step"]
 
@@ -62,7 +63,7 @@ class Recording:
         self._ended = time.perf_counter()
         _back(CURRENT, self._token)
         if error is not None:
-            self.status, self.error = "error", f"{type(error).__name__}: {error}"
+            self.status, self.error = "error", why(error)
         if self._unclaimed:
             warnings.warn(self._incomplete(), RuntimeWarning, stacklevel=2)
 
@@ -122,6 +123,8 @@ class Call:
         self._started = 0.0
 
     def __enter__(self) -> Self:
+        if self._started:
+            raise RuntimeError(f"this call of '{self.name}' is over; make another one")
         self._within = WITHIN.get()
         self._token = WITHIN.set(self)
         with _LOCK:
@@ -133,10 +136,10 @@ class Call:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         _back(WITHIN, self._token)
-        self.duration_ms = (time.perf_counter() - self._started) * 1000
-        self.result = plain(self.result)
-        self.error = None if error is None else f"{type(error).__name__}: {error}"
+        taken_ms = (time.perf_counter() - self._started) * 1000
+        result, reason = plain(self.result), None if error is None else why(error)
         with _LOCK:
+            self.duration_ms, self.result, self.error = taken_ms, result, reason
             for recording in self._recordings:
                 if recording in _OPEN:
                     recording._log.append((False, self))
@@ -146,6 +149,25 @@ class Call:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         self.__exit__(kind, error, traceback)
+
+    @property
+    def told_result(self) -> JSON:
+        """What came of the call; nothing yet while it goes on."""
+        return None if self.duration_ms is None else self.result
+
+    def leave(self) -> None:
+        """Let what follows here not count as part of the call, though it goes on."""
+        _back(WITHIN, self._token)
+        self._token = None
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """Let what happens in the block count as part of the call."""
+        token = WITHIN.set(self)
+        try:
+            yield
+        finally:
+            _back(WITHIN, token)
 
 
 def _back(variable: ContextVar[Any], token: Token[Any] | None) -> None:
@@ -205,7 +227,7 @@ def _event(is_start: bool, call: Call, numbers: dict[int, int], turn: int) -> di
     """Return how something began, or how a tool call ended."""
     number = str(numbers[id(call)])
     if not is_start:
-        outcome = {"result": call.result, "success": call.error is None, "error": call.error}
+        outcome = {"result": call.told_result, "success": call.error is None, "error": call.error}
         return {"type": "tool_result", "turn": turn, "tool_call_id": number, **outcome}
     within = numbers.get(id(call._within))
     about: dict[str, JSON] = {"type": call.kind, "turn": turn} | ({"parent_id": str(within)} if within else {})
@@ -227,7 +249,7 @@ def _tool_event(call: Call, number: int, turn: int, order: int) -> ToolEvent:
     return ToolEvent(
         tool_name=call.name,
         args=call.args,
-        result=call.result,
+        result=call.told_result,
         success=call.error is None,
         error=call.error,
         turn=turn,

@@ -24,6 +24,11 @@ def plain(value: Any) -> JSON:
         return _told(value)
 
 
+def why(error: BaseException) -> str:
+    """Return an exception's name and what it says about itself."""
+    return f"{type(error).__name__}: {_told(error)}"
+
+
 def _told(value: Any) -> JSON:
     """Return what an object of no JSON type says about itself."""
     dump = getattr(value, "model_dump", None)

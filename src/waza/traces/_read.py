@@ -58,9 +58,9 @@ def read_traces(source: Source) -> Iterator[Trace]:
     return (found.trace for found in read_found(source))
 
 
-def read_found(source: Source) -> Iterator[Found]:
-    """Yield the traces in a file or a stream, each with its format."""
-    label = _label(source)
+def read_found(source: Source, label: str = "") -> Iterator[Found]:
+    """Yield the traces in a file or a stream, each with its format; `label` is what a stream is called in errors."""
+    label = label or _label(source)
     try:
         with opened(source) as file:
             lines = first_lines(file)

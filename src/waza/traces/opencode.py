@@ -58,6 +58,8 @@ class OpencodeReader(Reader):
         start, end = amount(time.get("start")), amount(time.get("end"))
         identity = part.get("callID")
         self.draft.calls_tool(identity, part.get("tool"), arguments(state.get("input")), at_ms=start)
+        if state.get("status") in ("pending", "running"):
+            return
         is_whole = state.get("status") == "completed" and part.get("tool") != "invalid"
         self.draft.hears(
             identity,

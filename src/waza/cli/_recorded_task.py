@@ -1,0 +1,183 @@
+"""A task file written from a recorded trace: its prompt, and what happened as checks. Nothing in it is made up.
+
+Exact arguments are a start, not an end: the author loosens what may differ and deletes what does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from waza.cli._yaml import flow, quoted, text_at, word
+from waza.errors import UsageError
+from waza.model import JSON, ToolEvent, Trace
+from waza.sandbox.folders import inner_path
+from waza.spec.templates import names_in
+from waza.traces._aliases import ARGUMENTS, dialect_of
+
+MOST_CALLS = 20
+"""A trace with more calls is expected to use the same tools; what each call was is left to the author."""
+_MOST_ARGUMENTS = 8
+_DEEPEST = 4
+_SHORT = 200
+_EXCERPT = 80
+_PATHS = next(group for group in ARGUMENTS if "path" in group)
+_STEP = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_BRACES = "open_braces"
+
+HEAD = """\
+# Written from {source}. The checks say what happened there:
+# keep what matters, loosen what may differ (contains, regex, range), delete the rest.
+"""
+
+
+def task_text(trace: Trace, name: str, source: str, prompt: str = "") -> str:
+    """Return the text of a task file; `prompt` is used where the recording has none.
+
+    Raises UsageError when there is no prompt, or nothing that could be checked.
+    """
+    prompts = _prompts(trace, prompt)
+    if not prompts[0].strip():
+        raise UsageError(f"{source} does not tell the prompt; give it with --prompt TEXT")
+    expected, graders = list(_expected(trace)), list(_graders(trace))
+    if all(line.lstrip().startswith("#") for line in (*expected, *graders)):
+        raise UsageError(f"nothing in {source} could be checked: no answer, no tool call that succeeded, no skill")
+    parts = [HEAD.format(source=quoted(source)), f"id: {quoted(name)}\n", _inputs(prompts), "\n"]
+    for key, lines in (("expected", expected), ("graders", graders)):
+        if lines:
+            is_comment = all(line.lstrip().startswith("#") for line in lines)
+            parts += ["# " if is_comment else "", f"{key}:\n", *(f"{line}\n" for line in lines)]
+    return "".join(parts)
+
+
+def _prompts(trace: Trace, prompt: str) -> list[str]:
+    """Return what the agent was asked, one after the other."""
+    asked = [turn.input for turn in trace.turns or []]
+    return asked if len(asked) > 1 and all(map(str.strip, asked)) else [trace.input if trace.input.strip() else prompt]
+
+
+def _inputs(prompts: list[str]) -> str:
+    """Return the prompts; two braces that would name a value are themselves a value."""
+    has_names = any(map(names_in, prompts))
+    first, *later = [text.replace("{{", "{{" + _BRACES + "}}") if has_names else text for text in prompts]
+    lines = ["inputs:", f"  prompt: {text_at(first, 2)}"]
+    if later:
+        lines += ["  follow_up_prompts:", *(f"    - {quoted(text)}" for text in later)]
+    if has_names:
+        lines += ["  context:", f'    {_BRACES}: "{{{{"']
+    return "\n".join(lines) + "\n"
+
+
+def _expected(trace: Trace) -> Iterator[str]:
+    """Yield the lines below `expected:`."""
+    if trace.status == "success" and trace.output:
+        yield "  task_completed: true"
+    if trace.output.strip():
+        yield f"  # output_contains: [{quoted(_excerpt(trace.output))}]   # what of the answer matters?"
+    if trace.tool_events is None:
+        return
+    if not trace.tool_events:
+        yield "  # max_tool_calls: 0   # no tool was called"
+    calls = [event for event in trace.tool_events if _is_worth(event, trace)]
+    if left := len(trace.tool_events) - len(calls):
+        yield f"  # left out: {left} of {len(trace.tool_events)} calls (failed, a sub-agent's, or the use of a skill)"
+    if len(calls) > MOST_CALLS:
+        yield f"  # {len(calls)} calls; what each of them was is left out"
+        yield f"  tools_called: {flow(list(dict.fromkeys(event.tool_name for event in calls)))}"
+    elif calls:
+        yield "  tool_calls:"
+        yield from _calls(calls)
+
+
+def _is_worth(event: ToolEvent, trace: Trace) -> bool:
+    """Say whether a call is one that an author would ask for."""
+    words = dialect_of(trace)
+    is_skill = words is not None and "skill" in words.kinds(event) and bool(trace.skill_invocations)
+    return event.success and bool(event.tool_name.strip()) and "parent_tool_call_id" not in event.extra and not is_skill
+
+
+def _calls(calls: list[ToolEvent]) -> Iterator[str]:
+    """Yield an entry for each call, one for several alike."""
+    alike = Counter("\n".join(_call(event)) for event in calls)
+    for text, count in alike.items():
+        yield text
+        if count > 1:
+            yield f"      count: {{min: {count}}}"
+
+
+def _call(event: ToolEvent) -> Iterator[str]:
+    yield f"    - name: {word(event.tool_name)}"
+    found = list(islice(((key, matcher) for key, matcher in _matchers(event.args) if matcher), _MOST_ARGUMENTS))
+    if found:
+        yield "      args:"
+        yield from (f"        {word(key)}: {matcher}" for key, matcher in found)
+
+
+def _matchers(args: JSON, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield path and matcher of each argument, those inside of others too."""
+    for key, value in args.items() if isinstance(args, dict) and prefix.count(".") <= _DEEPEST else ():
+        path = prefix + key
+        if not key or (prefix and not _STEP.fullmatch(key)):
+            continue
+        if _STEP.fullmatch(key) and isinstance(value, dict):
+            yield from _matchers(value, f"{path}.")
+        elif _STEP.fullmatch(key) and isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            for index, item in enumerate(value):
+                yield from _matchers(item, f"{path}[{index}].")
+        else:
+            yield path, _matcher(key, value)
+
+
+def _matcher(key: str, value: JSON) -> str:
+    """Return what an argument must be: itself where it is short, else a part of it; nothing where that is no use."""
+    match value:
+        case str() if key in _PATHS and re.match(r"/|[A-Za-z]:[\\/]", value):
+            name = re.split(r"[\\/]", value)[-1]
+            return f"{{contains: {quoted(name)}}}" if name else ""
+        case str() if len(value) <= _SHORT:
+            return quoted(value)
+        case str():
+            return f"{{contains: {quoted(_excerpt(value))}}}" if value.strip() else ""
+        case float() if not math.isfinite(value):
+            return ""
+        case None | bool() | float():
+            return flow(value)
+        case int():
+            return flow(value) if abs(value) < 2**63 else ""
+        case list() if all(isinstance(item, str | bool | None) for item in value) and len(flow(value)) <= _SHORT:
+            return flow(value)
+        case _:
+            return ""
+
+
+def _excerpt(text: str) -> str:
+    """Return the start of the first line of a text that has one."""
+    return text.strip().splitlines()[0].strip()[:_EXCERPT].strip()
+
+
+def _graders(trace: Trace) -> Iterator[str]:
+    """Yield the lines below `graders:`."""
+    skills = list(dict.fromkeys(used.name for used in trace.skill_invocations or [] if used.name))
+    if skills:
+        yield "  - type: skill_invocation"
+        yield "    config:"
+        yield f"      required_skills: {flow(skills)}"
+        yield "      mode: any_order"
+    if files := list(dict.fromkeys(_written(trace))):
+        yield "#   - type: file   # looked at when the task is run: a recording keeps no files"
+        yield f"#     config: {{must_exist: {flow(files)}}}"
+
+
+def _written(trace: Trace) -> Iterator[str]:
+    """Yield the files that calls wrote or changed, as far as their place in the workspace is known."""
+    words = dialect_of(trace)
+    for event in trace.tool_events or [] if words else ():
+        if words and event.success and words.kinds(event) & {"write", "edit"}:
+            args = words.args(event, ["path"])
+            try:
+                yield inner_path(args["path"])
+            except (ValueError, TypeError, KeyError):
+                continue

@@ -1,0 +1,157 @@
+"""`--reporter` and `--base`: which reports are wanted, and each of them written, whatever the run came to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from waza.cli._runs import the_run
+from waza.cli._screen import console, remark, say
+from waza.errors import StoreError, UsageError
+from waza.model import Run
+from waza.reports._base import REPORTS, Report
+from waza.reports._before import Before, before_from_file, before_of
+from waza.results.disk import write_atomically
+from waza.results.store import RUN, open_run
+from waza.spec.project import shown
+
+STDOUT = "-"
+MOST_OF_A_NAME = 80
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Wanted(NamedTuple):
+    """One report somebody asked for."""
+
+    kind: str
+    report: Report
+    path: str
+    """Where to write it; empty for the run folder, `-` for standard output."""
+
+
+class Reports(NamedTuple):
+    """Every report somebody asked for, and the run they compare with."""
+
+    wanted: list[Wanted]
+    before: Before | None = None
+
+    @property
+    def take_stdout(self) -> bool:
+        """Whether one of them is printed, so that nothing else may be."""
+        return any(wanted.path == STDOUT for wanted in self.wanted)
+
+
+def reporter_options(command: Command) -> Command:
+    """Add `--reporter` and `--base` to a command."""
+    base = click.option(
+        "--base",
+        metavar="RUN",
+        help="A run or a results.json that reports compare with: which tasks came out differently.",
+    )
+    reporter = click.option(
+        "--reporter",
+        "reporters",
+        multiple=True,
+        metavar="KIND[:PATH]",
+        help="Write a report (`waza list reports`) to PATH, to the run's folder, or with `-` to standard output; "
+        "may be repeated.",
+    )
+    return reporter(base(command))
+
+
+def wanted_reports(reporters: Iterable[str], base: str | None, *, as_json: bool = False) -> Reports:
+    """Return what `--reporter` and `--base` ask for; raise UsageError now, not when the run is over."""
+    wanted = [_wanted(text) for text in reporters]
+    named = [_same(one.path) for one in wanted if one.path]
+    if as_json:
+        named.append(STDOUT)
+    if twice := next((path for path in named if named.count(path) > 1), None):
+        raise UsageError(f"two reports cannot both be written to {'standard output' if twice == STDOUT else twice}")
+    if base is not None and not wanted:
+        raise UsageError("--base goes with --reporter")
+    return Reports(wanted, _before(base) if base is not None else None)
+
+
+def _wanted(text: str) -> Wanted:
+    kind, colon, path = text.partition(":")
+    if colon and not path:
+        raise UsageError(f"--reporter {text}: the path is missing")
+    if path and path != STDOUT and Path(path).is_dir():
+        raise UsageError(f"--reporter {text}: {path} is a folder; name a file in it")
+    return Wanted(kind, REPORTS.load(kind)(), path)
+
+
+def _same(path: str) -> str:
+    return path if path == STDOUT else str(Path(path).absolute())
+
+
+def _before(base: str) -> Before:
+    path = Path(base)
+    if path.is_file() and not (path.parent / RUN).is_file():
+        return before_from_file(path)
+    return before_of(open_run(the_run(base)))
+
+
+def write_reports(run: Run, reports: Reports, *, suffix: str = "", quiet: bool = False) -> bool:
+    """Write every report and say where it is; False when one could not be written, which costs nothing else."""
+    told = [_write(run, wanted, reports.before, suffix) for wanted in reports.wanted]
+    for wanted, path in zip(reports.wanted, told, strict=True):
+        if path and not quiet and not reports.take_stdout:
+            say(f"{wanted.kind}: {shown(path.resolve())}", "dim")
+    return None not in told
+
+
+def _write(run: Run, wanted: Wanted, before: Before | None, suffix: str) -> Path | None:
+    """Write one report and return where; None when that was not possible, which is told."""
+    path = _path(run, wanted, suffix)
+    try:
+        if wanted.path == STDOUT:
+            console().file.flush()
+            for piece in wanted.report.render(run, before):
+                click.echo(piece, nl=False)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, wanted.report.render(run, before), mode=0o644 if wanted.path else 0o600)
+        for line in wanted.report.beside(run, before):
+            click.echo(line, err=True)
+    except BrokenPipeError:
+        raise
+    except (OSError, StoreError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+    except Exception as error:  # noqa: BLE001  a broken report must not cost a paid run its exit code
+        why = f"it broke: {type(error).__name__}: {error}"
+    else:
+        return path
+    again = f"waza show {run.id} --reporter {wanted.kind}"
+    remark(f"no {wanted.kind} report in {path}: {why}; the results are safe, write it again with: {again}", "bold red")
+    return None
+
+
+def _path(run: Run, wanted: Wanted, suffix: str) -> Path:
+    if not wanted.path:
+        return Path(run.folder) / wanted.report.file
+    return with_suffix(Path(wanted.path), suffix) if wanted.path != STDOUT else Path(STDOUT)
+
+
+def with_suffix(path: Path, suffix: str) -> Path:
+    """Return the path with a model's name in it, so that the files of several models stand side by side."""
+    return path.with_name(f"{path.stem}_{suffix}{path.suffix}") if suffix else path
+
+
+def model_suffixes(models: Iterable[str]) -> dict[str, str]:
+    """Return for each of several models a part of a file's name, safe and of its own; nothing for a single one."""
+    models = list(models)
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for model in models if len(models) > 1 else ():
+        safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in model)[:MOST_OF_A_NAME]
+        name, number = safe, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{safe}-{number}"
+        taken.add(name.lower())
+        found[model] = name
+    return found

@@ -1,0 +1,101 @@
+"""`waza compare`: what changed between runs, and what that shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waza.cli._runs import the_run
+from waza.cli._screen import console
+from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
+from waza.results.stats.changes import Comparison
+from waza.runner.compare import How, compare_runs
+
+
+@click.command(epilog="Example:  waza compare 20260102 latest  ·  waza compare A B --format markdown > changes.md")
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--on", type=click.Choice(["pass", "score"]), default="pass", help="What the verdict is about.")
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.1,
+    show_default=True,
+    help="The smallest difference that matters, as a share.",
+)
+@click.option("--these-tasks", is_flag=True, help="Ask about these tasks alone, not about tasks like them.")
+@click.option("--as-graded", is_flag=True, help="Compare the grades as they are, though the graders differ.")
+@click.option("--ask-judge", is_flag=True, help="Let a judge be asked again where rubrics or judge changed.")
+@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["worse", "unclear"]),
+    help="Exit 1 when a run is worse; `unclear` also 3 when there is too little evidence.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "json", "markdown", "html"]), default="table")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it here.")
+@click.option("-v", "--verbose", is_flag=True, help="Leave no task out.")
+def command(runs: tuple[str, ...], **options: Any) -> int:
+    """Compare runs: the first of RUNS with each of the others, task by task.
+
+    A run is its folder, its id or the start of it, or `latest`. Tasks are paired by id. Where the graders differ, the
+    earlier traces are graded by the later graders, and the change is split into the agent's part and the graders'.
+    """
+    if len(runs) < 2:
+        raise UsageError("name two runs or more: the first is what the others are compared with")
+    folders = [the_run(run) for run in runs]
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise UsageError("these are the same run twice; `waza list runs` shows which there are")
+    how = How(
+        on=options["on"],
+        margin=options["margin"],
+        these_tasks=options["these_tasks"],
+        ask_judge=options["ask_judge"],
+        allow_local_code=options["allow_local_code"],
+        as_graded=options["as_graded"],
+    )
+    found = [compare_runs(folders[0], folder, how) for folder in folders[1:]]
+    if len(found) > 1:
+        from waza.results.stats.comparison import among
+
+        found = among(found)
+    form = "json" if options["as_json"] else options["form"]
+    _show(found, form, options["output"], options["verbose"])
+    return _exit_code(found, options["fail_on"])
+
+
+def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool) -> None:
+    from waza.reports._compare_words import document
+    from waza.reports._document import html_document, markdown_document, print_document
+
+    if form == "table" and output is None:
+        for comparison in found:
+            print_document(document(comparison, whole=verbose), console())
+        return
+    blocks = [block for comparison in found for block in document(comparison, whole=verbose)]
+    if form == "json":
+        from waza.results.plain import plain
+
+        data = [plain(comparison) for comparison in found]
+        told = json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    else:
+        told = html_document(blocks, "waza compare") if form == "html" else markdown_document(blocks)
+    if output is None:
+        click.echo(told, nl=False)
+        return
+    from waza.results.disk import write_atomically
+
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(output, told.encode(), mode=0o644)
+
+
+def _exit_code(found: list[Comparison], fail_on: str | None) -> int:
+    words = {comparison.verdict.word for comparison in found}
+    if fail_on and "worse" in words:
+        return EXIT_FAILED
+    if fail_on == "unclear" and ("too little evidence" in words or not all(one.holds for one in found)):
+        return EXIT_UNDECIDED
+    return EXIT_PASSED

@@ -1,0 +1,209 @@
+"""`waza rubric`: the rubric library, and rubrics of one's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waza.cli._rubric_files import draft, rubrics_in, write_lock, write_rubric
+from waza.cli._screen import console, remark, say
+from waza.errors import UsageError, did_you_mean
+from waza.judges.rubrics import Rubric, find_rubric, groups, names, read_text, rubric_text
+from waza.judges.rubrics.lock import locked
+from waza.reports._text import plural, visible
+from waza.sandbox.folders import SpecFolder
+
+HOME = Path("rubrics")
+_FOLDER = click.option(
+    "--folder", type=click.Path(path_type=Path), default=HOME, show_default=True, help="Where to put it."
+)
+
+
+class _Verbs(click.Group):
+    """A group that answers a misspelt verb with the nearest one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb meant by the first word."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            ctx.fail(f"no verb '{args[0]}'; {did_you_mean(args[0], list(self.commands))}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_Verbs,
+    epilog="Example:  waza rubric show groundedness  ·  waza rubric new house-style  ·  waza rubric test helpfulness",
+)
+def command() -> None:
+    """Look at rubrics, write new ones, and see whether a judge agrees with their goldens.
+
+    A rubric is a Markdown file that tells a judge how to decide, with examples (goldens) that keep it honest.
+    """
+
+
+def _refusing(function: Callable[..., int]) -> Callable[..., int]:
+    """Return the command with what is wrong about a rubric told as a mistake of the call."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> int:
+        try:
+            return function(*arguments, **options)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    return call
+
+
+@command.command("list", epilog="Example:  waza rubric list  ·  waza rubric list --json")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+@_refusing
+def list_command(as_json: bool) -> int:
+    """List the built-in rubrics by group, and those in ./rubrics."""
+    rows = [_row(group, find_rubric(name, SpecFolder())) for group in groups() for name in names(group)]
+    rows += [_row("local", rubric) for rubric in rubrics_in(HOME)]
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row))
+    else:
+        _table(rows)
+    return 0
+
+
+def _row(group: str, rubric: Rubric) -> dict[str, object]:
+    return {
+        "group": group,
+        "rubric": rubric.source if group == "local" else rubric.name,
+        "version": rubric.version,
+        "scale": rubric.scale,
+        "goldens": len(rubric.goldens),
+        "what it judges": rubric.description,
+    }
+
+
+def _table(rows: list[dict[str, object]]) -> None:
+    from rich.table import Table  # only where a table is shown
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in rows[0]:
+        table.add_column(column, no_wrap=column != "what it judges", justify="right" if column == "goldens" else "left")
+    for row in rows:
+        table.add_row(*(Text(visible(str(value))) for value in row.values()))
+    console().print(table)
+
+
+@command.command("show", epilog="Example:  waza rubric show groundedness  ·  waza rubric show rubrics/house-style.md")
+@click.argument("rubric")
+@_refusing
+def show_command(rubric: str) -> int:
+    """Print a rubric's file: what the judge is told, and the goldens."""
+    say(rubric_text(rubric, SpecFolder()).rstrip("\n"))
+    return 0
+
+
+@command.command("new", epilog="Example:  waza rubric new house-style  ·  waza rubric new our-help --from helpfulness")
+@click.argument("name")
+@click.option("--from", "origin", metavar="RUBRIC", help="Start from a copy of this rubric.")
+@_FOLDER
+@_refusing
+def new_command(name: str, origin: str | None, folder: Path) -> int:
+    """Write a rubric called NAME (kebab-case) with goldens to change, and record it in rubrics.lock."""
+    _wrote(write_rubric(folder, name, draft(name, rubric_text(origin, SpecFolder()) if origin else "")))
+    say(f"\nNext:  edit it, then `waza rubric lock {folder} --redo` and `waza rubric test {folder / name}.md`")
+    return 0
+
+
+@command.command(
+    "import", epilog="Example:  waza rubric import relevance.prompty  ·  waza rubric import it.prompty --scale 1-5"
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", default="", help="What to call it, instead of the name in the file.")
+@click.option(
+    "--scale",
+    type=click.Choice(["pass-fail", "1-5"]),
+    default="pass-fail",
+    show_default=True,
+    help="How the judge gives its verdict.",
+)
+@click.option(
+    "--pass-at", type=click.IntRange(2, 5), default=4, show_default=True, help="The lowest score that passes."
+)
+@_FOLDER
+@_refusing
+def import_command(file: Path, name: str, scale: str, pass_at: int, folder: Path) -> int:
+    """Turn a .prompty FILE into a rubric; nothing is ever overwritten.
+
+    The roles' texts become the body, placeholders say where the judge finds what they stood for, and the verdict is
+    given by tool calls instead of JSON or tags.
+    """
+    from waza.judges.rubrics.prompty import from_prompty  # only where one is read
+
+    made = from_prompty(read_text(file, str(file)), str(file), name=name, scale=scale, pass_at=pass_at)
+    _wrote(write_rubric(folder, made.rubric.name, made.text))
+    for note in made.notes:
+        remark(f"note: {note}", "cyan")
+    say(f"\nNext:  read {folder / made.rubric.name}.md and add goldens, at least one that passes and one that fails")
+    return 0
+
+
+@command.command("lock", epilog="Example:  waza rubric lock  ·  waza rubric lock evals/refunds/rubrics")
+@click.argument("folder", type=click.Path(path_type=Path), default=HOME)
+@click.option("--redo", is_flag=True, help="Keep the version though the text changed: nothing was graded with it yet.")
+@_refusing
+def lock_command(folder: Path, redo: bool) -> int:
+    """Record in FOLDER/rubrics.lock which text each rubric's version stands for.
+
+    `waza check` then fails when a text changes and its version does not. Commit the file.
+    """
+    if not (found := rubrics_in(folder)):
+        raise UsageError(f"{folder} holds no rubrics; name the folder that does, or write one: `waza rubric new NAME`")
+    path = write_lock(folder, locked(folder, found, redo=redo))
+    say(f"wrote {path}: {plural(len(found), 'rubric')}")
+    return 0
+
+
+@command.command(
+    "test", epilog="Example:  waza rubric test helpfulness  ·  waza rubric test rubrics/house-style.md --json"
+)
+@click.argument("rubrics", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All built-in rubrics, and those in ./rubrics.")
+@click.option("--oracle", is_flag=True, help="Let a script answer as expected: proves the plumbing, not the rubric.")
+@click.option("--suite", type=click.Path(path_type=Path), help="Take the judge of this suite, not of .waza.yaml.")
+@click.option("--judge-model", default="", help="The model that judges, instead of the configured one.")
+@click.option(
+    "--min-agreement",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="The share of goldens on which the judge must agree.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
+@_refusing
+def test_command(rubrics: tuple[str, ...], every: bool, **options: Any) -> int:
+    """Put each golden of RUBRICS to the judge and say how often it agrees.
+
+    The judge is that of .waza.yaml (`judge:`). Exit code 0: it agrees; 1: it does not; 3: it gave no verdict somewhere.
+    """
+    from waza.cli._rubric_test import test_rubrics  # graders and judges are loaded only where they are asked
+
+    if every:
+        rubrics = (*rubrics, *(name for group in groups() for name in names(group)))
+        own = rubrics_in(HOME)
+        rubrics += tuple(rubric.source for rubric in own if rubric.goldens)
+        for rubric in own:
+            if not rubric.goldens:
+                remark(f"{rubric.source}: no goldens, not tested", "yellow")
+    if not rubrics:
+        raise UsageError("which rubric? name one or more, or give --all; `waza rubric list` names them")
+    return test_rubrics(list(dict.fromkeys(rubrics)), **options)
+
+
+def _wrote(paths: list[Path]) -> None:
+    for path in paths:
+        say(f"wrote {path}")

@@ -1,0 +1,103 @@
+"""A recording that is read while its agent still works: what was told before the agent was ended is there."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec.structs import replace
+
+from waza.errors import EngineError
+from waza.model import ToolEvent, Trace
+from waza.traces._reader import Item, Reader
+from waza.traces._source import decode_line
+
+_KEPT_CHARS = 2_000
+_UNFINISHED = "unfinished: this call had not come back when the agent ended"
+
+
+class Live:
+    """Takes an agent's standard output as it comes and gives each JSON line to a reader.
+
+    What comes after its time is kept apart: an agent whose programs are being ended tells of their end, and goes on.
+    """
+
+    def __init__(self, reader: Reader, limit: int, time_s: float) -> None:
+        self.reader = reader
+        self.has_begun = False
+        """Whether anything was printed."""
+        self._line = bytearray()
+        self._left = limit
+        self._deadline = time.monotonic() + time_s
+        self._late = bytearray()
+        self._words = ""
+
+    def take(self, chunk: bytes) -> None:
+        """Take the next piece of output; raise EngineError when there is more than may be kept."""
+        self.has_begun = True
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise EngineError("the agent printed more than is kept: raise max_output_mb")
+        if time.monotonic() > self._deadline:
+            self._late += chunk
+        else:
+            self._take(chunk)
+
+    def _take(self, chunk: bytes) -> None:
+        before, newline, rest = chunk.rpartition(b"\n")
+        if not newline:
+            self._line += rest
+            return
+        for line in bytes(self._line + before).split(b"\n"):
+            self._read(line)
+        self._line = bytearray(rest)
+
+    def end(self, *, in_time: bool) -> None:
+        """Take it that nothing more comes; what came late counts if the agent ended in time."""
+        if in_time:
+            self._take(bytes(self._late))
+        self._read(bytes(self._line))
+        self._line.clear()
+
+    def trace(self) -> Trace:
+        """Return what was recorded; calls without a result are marked as unfinished."""
+        trace = list(self.reader.traces())[-1]
+        calls = self.reader.draft.calls
+        events = [
+            event if call.is_settled else _unfinished(event)
+            for event, call in zip(trace.tool_events or [], calls, strict=True)
+        ]
+        return replace(trace, tool_events=events)
+
+    @property
+    def words(self) -> str:
+        """The end of what was printed beside the events."""
+        return self._words.strip()
+
+    def read_line(self, line: bytes, kinds: tuple[str, ...]) -> None:
+        """Take an event of one of these types that the agent told elsewhere than on standard output."""
+        try:
+            value = decode_line(line)
+        except ValueError:
+            return
+        if isinstance(value, dict) and value.get("type") in kinds:
+            self.feed(value)
+
+    def _read(self, line: bytes) -> None:
+        try:
+            value = decode_line(line) if line.strip() else None
+        except ValueError:
+            self._words = (self._words + line.decode("utf-8", "replace") + "\n")[-_KEPT_CHARS:]
+            return
+        if isinstance(value, dict):
+            self.feed(value)
+
+    def feed(self, item: Item) -> None:
+        """Take one event, from wherever the agent told it."""
+        try:
+            self.reader.feed(item)
+        except Exception as error:  # noqa: BLE001  one event of an unheard-of shape must not end the reading
+            self.reader.draft.notes.add(f"an event could not be read: {type(error).__name__}: {str(list(item))[:60]}")
+
+
+def _unfinished(event: ToolEvent) -> ToolEvent:
+    return replace(event, success=False, error=_UNFINISHED, extra=event.extra | {"unfinished": True})

@@ -1,0 +1,67 @@
+"""CSV: a strict reader gets every text back, and no spreadsheet finds a formula in it."""
+
+import csv
+import io
+
+import pytest
+from hostile import STRINGS, hostile_run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from results_made import a_result, a_run
+from waza.reports._text import visible
+from waza.reports.csv import COLUMNS, CsvReport
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def rows_of(run):
+    text = b"".join(CsvReport().render(run)).decode("utf-8")
+    rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    assert rows[0] == list(COLUMNS)
+    assert {len(row) for row in rows} == {len(COLUMNS)}
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows[1:]]
+
+
+def meant(cell):
+    return cell.removeprefix("'")
+
+
+@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
+def test_a_strict_reader_gets_every_text_back_and_no_cell_is_a_formula(text):
+    rows = rows_of(hostile_run(text))
+    assert [(row["trial"], row["status"]) for row in rows] == [
+        ("1", "failed"),
+        ("2", "error"),
+        ("3", "skipped"),
+        ("4", "error"),
+    ]
+    shown = visible(text, lines=True)
+    for column in ("run", "suite", "engine", "model", "tags", "prompt", "output", "reason", "error", "started_at"):
+        assert meant(rows[0][column]) == shown, column
+    assert meant(rows[0]["task"]) == f"{shown}#0"
+    assert not [cell for row in rows for cell in row.values() if cell.startswith(FORMULAS)]
+
+
+@given(st.text(st.characters(codec=None), max_size=40))
+def test_the_guard_can_be_undone(text):
+    (row,) = rows_of(a_run([a_result(output=text)]))
+    assert meant(row["output"]) == visible(text, lines=True)
+    assert not row["output"].startswith(FORMULAS)
+
+
+def test_a_file_without_the_guard_would_be_noticed():
+    assert len([text for text in STRINGS if text.startswith(FORMULAS)]) >= 7
+
+
+def test_a_long_text_still_fits_into_a_cell():
+    (row,) = rows_of(a_run([a_result(output="x" * 50_000)]))
+    assert len(row["output"]) == 32_000 and row["output"].endswith("…")
+
+
+def test_numbers_are_numbers_and_what_is_not_known_is_empty():
+    rows = rows_of(a_run([a_result("a"), a_result("b", status="failed")], tasks=["a", "b", "c"]))
+    first = rows[0]
+    assert (float(first["score"]), first["input_tokens"], first["cost_usd"]) == (1.0, "10", "")
+    assert (float(first["duration_ms"]), first["tool_calls"], first["golden"]) == (2.0, "1", "false")
+    assert (rows[2]["task"], rows[2]["status"], rows[2]["reason"], rows[2]["score"]) == ("c", "error", "not run", "")

@@ -1,0 +1,69 @@
+"""What holds for every report: it is registered by its file, and no text of an agent's stops it."""
+
+import json
+
+import pytest
+from hostile import STRINGS, hostile_run
+
+from results_made import a_result, a_run
+from waza.reports._base import REPORTS, Report
+from waza.reports._before import Before, before_from_file
+from waza.reports.json import JsonReport
+from waza.results.plain import whole_text
+from waza.results.store import RunFolder, open_run
+
+
+def test_the_folder_is_the_registry():
+    assert REPORTS.built_in() == ["csv", "github", "html", "json", "junit", "markdown", "table"]
+    for name in REPORTS.built_in():
+        assert issubclass(REPORTS.load(name), Report)
+    assert len({REPORTS.load(name).file for name in REPORTS.built_in()}) == len(REPORTS.built_in())
+
+
+@pytest.mark.parametrize("name", REPORTS.built_in())
+def test_no_text_stops_a_report_and_a_terminal_obeys_none_of_it(name):
+    for text in STRINGS:
+        made = b"".join(REPORTS.load(name)().render(hostile_run(text), Before(text, {text: text}))).decode("utf-8")
+        assert name == "json" or "\x1b" not in made
+        assert made.count("\n") > 3
+
+
+@pytest.mark.parametrize("name", REPORTS.built_in())
+def test_a_run_without_results_or_tasks_has_every_report(name):
+    assert b"".join(REPORTS.load(name)().render(a_run()))
+    assert b"".join(REPORTS.load(name)().render(a_run(tasks=["a"], complete=False)))
+
+
+@pytest.mark.parametrize("name", REPORTS.built_in())
+def test_a_stored_run_gives_the_same_report_as_one_in_memory(name, tmp_path):
+    results = [a_result("a"), a_result("b", 1, status="failed"), a_result("b", 2)]
+    run = a_run(results, tasks=["a", "b"], config={"trials_per_task": 2}, id="one")
+    with RunFolder.create(tmp_path, run) as folder:
+        folder.append(*results)
+    report = REPORTS.load(name)()
+    stored, held = (b"".join(report.render(one)) for one in (open_run(tmp_path / "one"), run))
+    assert stored.replace(b"The run is not complete: some trials are missing.", b"") != b""
+    assert len(stored) >= len(held)
+    shuffled = a_run(results[::-1], tasks=["a", "b"], config={"trials_per_task": 2}, id="one")
+    assert name == "html" or b"".join(report.render(shuffled)) == held
+
+
+@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
+def test_results_json_gives_every_text_back(text):
+    def refuse(constant):
+        raise ValueError(f"{constant} is not JSON")
+
+    tree = json.loads(b"".join(JsonReport().render(hostile_run(text))), parse_constant=refuse)
+    whole = whole_text(text)
+    assert (tree["eval_name"], tree["skill"], tree["tasks"][0]["test_id"]) == (whole, whole, f"{whole}#0")
+    trial = tree["tasks"][0]["runs"][0]
+    assert trial["prompt"] == trial["final_output"] == trial["error_msg"] == trial["reason"] == whole
+    check = trial["grades"][0]["checks"][0]
+    assert (check["claim"], check["actual"]) == (whole, [whole, {whole: whole}])
+    assert trial["tool_events"][1]["error"] == whole
+
+
+def test_a_results_json_can_be_compared_with(tmp_path):
+    file = tmp_path / "results.json"
+    file.write_bytes(b"".join(JsonReport().render(a_run([a_result("a"), a_result("b", status="failed")], id="old"))))
+    assert before_from_file(file) == Before("old", {"a": "passed", "b": "failed"})
