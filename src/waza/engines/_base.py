@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import ConfigDict, Field
@@ -17,7 +19,7 @@ from waza.sandbox.room import Room
 __all__ = ["ENGINES", "WRAPPER", "Engine", "Options", "Room"]
 
 ENGINES = Folder("engines", "Engine")
-WRAPPER = ("folder",)
+WRAPPER = ("folder", "skill", "skill_folder")
 """Fields of every engine that are not keys of the suite's `config:`."""
 
 
@@ -28,9 +30,27 @@ class Engine(Options):
 
     needs_key: ClassVar[bool] = False
     """Whether a run costs money or needs a credential."""
+    program: ClassVar[str] = ""
+    """The program it starts, where that is always the same one."""
+    install: ClassVar[str] = ""
+    """How to install that program."""
 
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of the suite start."""
+    skill: SkipJsonSchema[str] = Field(default="", exclude=True)
+    """The skill under test."""
+    skill_folder: SkipJsonSchema[Path | None] = Field(default=None, exclude=True)
+    """Where the skill under test stands; None when the suite names none, or it was not found."""
+
+    @classmethod
+    def locate(cls) -> str | None:
+        """Return the path of the agent's program; None when it is not there, or the engine needs none."""
+        return shutil.which(cls.program) if cls.program else None
+
+    @classmethod
+    def remark(cls) -> str:
+        """Return what an author who chose this engine should know of this machine; empty if nothing."""
+        return ""
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Raise SpecError for what can be found wrong before the first agent runs; `tasks` are those to be run."""

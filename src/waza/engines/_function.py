@@ -86,6 +86,11 @@ def with_history(function: Callable[..., Any]) -> tuple[Callable[[str, Any], Any
     return (lambda prompt, _: function(prompt)), False
 
 
+def is_async(function: Callable[..., Any]) -> bool:
+    """Say whether a function, or an object that is called like one, is awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def told(error: BaseException, folder: SpecFolder) -> str:
     """Return what an exception says and the last line of the project's own code it came through."""
     said = " ".join("".join(traceback.format_exception_only(error)).split())[:2_000]

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from waza.model import JSON, ToolEvent, Trace, Usage
+from waza.model import JSON, ToolEvent, Trace, Trial, Usage
+from waza.sandbox.room import Room
+
+Play = Callable[[str, Sequence[Trace], float], Awaitable[Trace]]
+"""Gives the agent a prompt, after these turns, for so many seconds."""
+
+
+async def converse(trial: Trial, room: Room, play: Play) -> Trace:
+    """Play the task's prompts one after the other and return the whole conversation.
+
+    A turn that does not end with success is the last one, and so is one after which a checkpoint stops the
+    conversation. The task's time limit is for all turns together; what is done between them does not count.
+    """
+    prompts = [trial.task.prompt, *trial.task.follow_up_prompts]
+    left_s = trial.task.timeout_s
+    turns: list[Trace] = []
+    for number, prompt in enumerate(prompts, 1):
+        started = time.monotonic()
+        turns.append(await play(prompt, turns, left_s))
+        left_s -= time.monotonic() - started
+        if turns[-1].status != "success":
+            break
+        if number < len(prompts) and room.after_turn and (why := await room.after_turn(turns)):
+            return replace(join_turns(prompts, turns), status="failure", error=why)
+    return join_turns(prompts, turns)
 
 
 def join_turns(prompts: Sequence[str], turns: Sequence[Trace]) -> Trace:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,7 +14,7 @@ from pydantic import Field, field_validator
 
 from waza.engines._base import Engine, Room
 from waza.engines._stdout import OutputFormat, read_turn
-from waza.engines._turns import join_turns
+from waza.engines._turns import converse
 from waza.errors import EngineError, Problem, SpecError, nearest
 from waza.model import Task, Trace, Trial
 from waza.sandbox.process import Finished, Limits, available_isolation, base_environment, run_process
@@ -106,18 +105,15 @@ class CommandEngine(Engine):
 
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Start the command for the prompt and for each follow-up prompt, and return what it printed."""
-        prompts = [trial.task.prompt, *trial.task.follow_up_prompts]
-        deadline = time.monotonic() + trial.task.timeout_s
-        turns: list[Trace] = []
-        for number, prompt in enumerate(prompts, 1):
-            finished = await self._start(prompt, number, trial, room, deadline)
-            turns.append(read_turn(finished, prompt, self.output_format, self.command[0]))
-            if turns[-1].status != "success":
-                break
-        trace = join_turns(prompts, turns)
+
+        async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
+            finished = await self._start(prompt, len(before) + 1, trial, room, left_s)
+            return read_turn(finished, prompt, self.output_format, self.command[0])
+
+        trace = await converse(trial, room, play)
         return replace(trace, engine="command", model=trace.model or trial.model or None)
 
-    async def _start(self, prompt: str, turn: int, trial: Trial, room: Room, deadline: float) -> Finished:
+    async def _start(self, prompt: str, turn: int, trial: Trial, room: Room, left_s: float) -> Finished:
         values = {"prompt": prompt, "model": trial.model, "workspace": str(room.workspace)}
         values["eval_dir"] = str(self.folder.base)
         passed = {name: os.environ[name] for name in self.pass_environment if name in os.environ}
@@ -129,7 +125,7 @@ class CommandEngine(Engine):
                 cwd=room.workdir,
                 env=base_environment(passed | self.environment | trial.task.environment | own, home=room.home),
                 stdin=prompt.encode() if on_stdin else b"",
-                timeout_s=max(deadline - time.monotonic(), 0.001),
+                timeout_s=max(left_s, 0.001),
                 limits=self._limits(),
                 isolation=self.isolation,
                 readable=[self.folder.find(path) for path in self.readable],

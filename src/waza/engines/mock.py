@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
+from msgspec.structs import replace
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from waza.engines._base import Engine, Options, Room
-from waza.errors import EngineError
+from waza.engines._turns import converse
+from waza.errors import EngineError, Problem, SpecError
 from waza.model import JSON, SkillInvocation, Task, ToolEvent, Trace, Trial, Usage
 from waza.sandbox.folders import inner_path
 from waza.sandbox.tree import opened, writing
@@ -74,11 +77,11 @@ class MockSkill(Options):
     """Its file."""
 
 
-class MockTrial(Options):
-    """What the agent does in one trial."""
+class MockTurn(Options):
+    """What the agent does on one prompt."""
 
     output: str = ""
-    """What the agent says at the end, after the last follow-up prompt too."""
+    """What the agent says at the end."""
     tool_events: list[MockToolEvent] = []
     """The tools it calls, in order."""
     skill_invocations: list[_Name | MockSkill] = []
@@ -106,6 +109,14 @@ class MockTrial(Options):
     """How long it is said to have taken; measured if left out."""
 
 
+class MockTrial(MockTurn):
+    """What the agent does in one trial."""
+
+    turns: Annotated[list[MockTurn], Field(min_length=1)] | None = None
+    """What differs from prompt to prompt in a task with `follow_up_prompts`, one entry each; the other keys hold for
+    all. If left out, the script is what happens in the whole conversation, and turns are not recorded."""
+
+
 class MockScript(MockTrial):
     """What the agent does on one task."""
 
@@ -122,8 +133,15 @@ class MockScript(MockTrial):
         """Return what happens in the trial with this number, counted from 1."""
         if not self.trials:
             return self
-        own = self.trials[(number - 1) % len(self.trials)]
-        return self.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+        return _with(self, self.trials[(number - 1) % len(self.trials)])
+
+
+Script = TypeVar("Script", bound=MockTurn)
+
+
+def _with(script: Script, own: MockTurn) -> Script:
+    """Return the script with the keys of `own` in place of its own."""
+    return script.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
 class MockFile(Options):
@@ -160,33 +178,60 @@ class MockEngine(Engine):
     Without a script the agent says only that it is a mock, and neither tools nor skills nor tokens are recorded.
     """
 
+    def ready(self, tasks: Sequence[Task] = ()) -> None:
+        """Refuse a script whose turns are not as many as the task's prompts."""
+        problems = []
+        for task in tasks:
+            prompts = 1 + len(task.follow_up_prompts)
+            for script in (task.mock, *task.mock.get("trials", ())) if task.mock else ():
+                if (turns := script.get("turns")) and len(turns) != prompts:
+                    fact = f"the mock script of task '{task.id}' has {len(turns)} turns, the task has {prompts} prompts"
+                    problems.append(Problem(fact, path="tasks"))
+        if problems:
+            raise SpecError(problems)
+
     def needs_room(self, trial: Trial) -> bool:
         """Say whether the script writes files."""
-        script = trial.task.mock
-        return bool(script) and ("files" in script or any("files" in each for each in script.get("trials") or ()))
+        return _writes_files(trial.task.mock or {})
 
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Return what the script says about this trial, with its files in the workspace."""
-        started = time.perf_counter()
         if trial.task.mock is None:
             return Trace(input=trial.task.prompt, output=UNSCRIPTED, engine="mock", model=trial.model or None)
         script = _script(trial.task).of_trial(trial.number)
-        if script.error:
-            raise EngineError(script.error)
-        _write_files(script.files, room)
-        if script.delay_s:
-            import asyncio  # checking a spec loads this file, and has no need of an event loop
 
-            await asyncio.sleep(min(script.delay_s, trial.task.timeout_s))
-        if script.delay_s > trial.task.timeout_s:
-            script = script.model_copy(update={"status": "timeout", "output": ""})
-        return _trace(trial, script, (time.perf_counter() - started) * 1000)
+        async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
+            return await _turn(prompt, _with(script, (script.turns or [])[len(before)]), left_s, trial, room)
+
+        if script.turns is None:
+            return await _turn(trial.task.prompt, script, trial.task.timeout_s, trial, room)
+        return replace(await converse(trial, room, play), engine="mock", model=trial.model or None)
 
 
-def _trace(trial: Trial, script: MockTrial, measured_ms: float) -> Trace:
+def _writes_files(script: dict[str, Any]) -> bool:
+    parts = [*(script.get("trials") or ()), *(script.get("turns") or ())]
+    return "files" in script or any(map(_writes_files, parts))
+
+
+async def _turn(prompt: str, script: MockTurn, left_s: float, trial: Trial, room: Room) -> Trace:
+    """Do what the script says about one prompt, or about a whole conversation."""
+    started = time.perf_counter()
+    if script.error:
+        raise EngineError(script.error)
+    _write_files(script.files, room)
+    if script.delay_s:
+        import asyncio  # checking a spec loads this file, and has no need of an event loop
+
+        await asyncio.sleep(min(script.delay_s, max(left_s, 0)))
+    if script.delay_s > left_s:
+        script = script.model_copy(update={"status": "timeout", "output": ""})
+    return _trace(prompt, trial, script, (time.perf_counter() - started) * 1000)
+
+
+def _trace(prompt: str, trial: Trial, script: MockTurn, measured_ms: float) -> Trace:
     tool_events = [_tool_event(event, number) for number, event in enumerate(script.tool_events, 1)]
     return Trace(
-        input=trial.task.prompt,
+        input=prompt,
         output=script.output,
         status=script.status,
         duration_ms=measured_ms if script.duration_ms is None else script.duration_ms,

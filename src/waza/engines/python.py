@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +14,8 @@ from msgspec.structs import replace
 from pydantic import field_validator
 
 from waza.engines._base import Engine, Room
-from waza.engines._function import find_function, told, with_context, with_history
-from waza.engines._turns import join_turns
+from waza.engines._function import find_function, is_async, told, with_context, with_history
+from waza.engines._turns import converse
 from waza.errors import EngineError, TraceError
 from waza.model import Task, Trace, Trial
 from waza.sandbox.texts import well_formed, well_formed_data
@@ -87,24 +86,19 @@ class PythonEngine(Engine):
 
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
-        prompts = [trial.task.prompt, *trial.task.follow_up_prompts]
-        deadline = time.monotonic() + trial.task.timeout_s
-        history: list[dict[str, str]] = []
-        turns: list[Trace] = []
-        for prompt in prompts:
-            turns.append(await self._turn(prompt, _context(trial, room, history), deadline))
-            if turns[-1].status != "success":
-                break
-            history += [{"role": "user", "content": prompt}, {"role": "assistant", "content": turns[-1].output}]
-        trace = join_turns(prompts, turns)
+
+        async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
+            return await self._turn(prompt, _context(trial, room, before), left_s)
+
+        trace = await converse(trial, room, play)
         return replace(trace, engine="python", model=trace.model or trial.model or None)
 
-    async def _turn(self, prompt: str, context: Context, deadline: float) -> Trace:
+    async def _turn(self, prompt: str, context: Context, left_s: float) -> Trace:
         from waza.engines._call import call  # loads asyncio, which checking a spec does without
 
         started = time.monotonic()
         agent = self.loaded
-        outcome = await call(lambda: agent.call(prompt, context), deadline - started, is_async=agent.is_async)
+        outcome = await call(lambda: agent.call(prompt, context), left_s, is_async=agent.is_async)
         duration_ms = (time.monotonic() - started) * 1000
         if outcome is None:
             error = f"'{self.agent}' was given up on after {duration_ms / 1000:.1f} s, its time limit"
@@ -119,9 +113,8 @@ class PythonEngine(Engine):
     def loaded(self) -> Agent:
         """The function and how to call it; imported once."""
         function = find_function(self.agent, self.folder)
-        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
         wanted = with_context(function) if self.takes == "context" else with_history(function)
-        return Agent(*wanted, is_async)
+        return Agent(*wanted, is_async(function))
 
     def _trace(self, value: Any, prompt: str) -> Trace:
         """Return what the function gave back as a trace of our own, which later changes of the value cannot reach."""
@@ -141,8 +134,10 @@ class PythonEngine(Engine):
         return trace
 
 
-def _context(trial: Trial, room: Room, history: list[dict[str, str]]) -> Context:
+def _context(trial: Trial, room: Room, before: Sequence[Trace]) -> Context:
     task = trial.task
+    asked = zip([task.prompt, *task.follow_up_prompts], before, strict=False)
+    said = [pair for prompt, turn in asked for pair in (("user", prompt), ("assistant", turn.output))]
     return Context(
         task_id=task.id,
         trial=trial.number,
@@ -150,5 +145,5 @@ def _context(trial: Trial, room: Room, history: list[dict[str, str]]) -> Context
         workspace=room.workspace,
         workdir=room.workdir,
         environment=dict(task.environment),
-        history=list(history),
+        history=[{"role": role, "content": content} for role, content in said],
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
+_NOBODY = "\ufdd0-\ufdef" + "".join(chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17))
+"""Code points that stand for no character: XML and HTML forbid them."""
+_UNSEEN = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+"""Characters that turn text around, or that nobody sees."""
+_CONTROL = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_UNSEEN}{_NOBODY}]")
 _BREAKS = re.compile("[\n\t]")
 
 
@@ -22,9 +24,11 @@ def clipped(text: str, width: int) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    character = found[0]
+    character, number = found[0], ord(found[0])
     names = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
-    return names.get(character) or (f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}")
+    if number > 0xFFFF:
+        return f"\\U{number:08x}"
+    return names.get(character) or (f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}")
 
 
 def seconds(ms: float | None) -> str:

@@ -7,15 +7,18 @@ Old readers stay safe: what is undecided has `passed` false and `score` 0.0 wher
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 import msgspec
 
 from waza.model import JSON, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
-from waza.results.outcomes import outcomes_of, shown_names
+from waza.reports._base import Report
+from waza.reports._before import Before
+from waza.reports._faults import by_task
+from waza.results.outcomes import shown_names
+from waza.results.pairwise import win_rates
 from waza.results.plain import encode
+from waza.results.stats.suite import RunStatistics, statistics_of
 from waza.results.summary import Metric, Summary, TaskSummary, summarize, summarize_tasks
 from waza.results.tool_metrics import tool_metrics
 
@@ -26,8 +29,14 @@ _RENAMED = {"args": "arguments", "result": "tool_result"}
 """Fields of our events, and what the original calls them in its transcript."""
 
 
-class JsonReport:
-    """Turn a run into the text of `results.json`."""
+class JsonReport(Report):
+    """Everything, as `results.json`: the original's fields, with every grade, check and tool call beside them."""
+
+    file = "results.json"
+
+    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+        """Yield the run as indented JSON."""
+        return self.chunks(run)
 
     def text(self, run: Run) -> str:
         """Return the run as indented JSON."""
@@ -36,13 +45,15 @@ class JsonReport:
     def chunks(
         self, run: Run, tasks: list[TaskSummary] | None = None, summary: Summary | None = None
     ) -> Iterator[bytes]:
-        """Yield the same piece by piece, a task at a time; `tasks` and `summary` are its numbers, where known."""
+        """Yield the same piece by piece, a trial at a time; `tasks` and `summary` are its numbers, where known."""
         tasks = tasks or summarize_tasks(run)
-        before, after = _about(run, summary or summarize(run, tasks=tasks))
+        before, after = _about(run, summary or summarize(run, tasks=tasks), statistics_of(run, tasks))
         yield _indented(before)[:-2] + b',\n  "tasks": ['
         separator = b"\n    "
-        for task in _tasks(run, tasks):
-            yield separator + _indented(task).replace(b"\n", b"\n    ")
+        for task, results in by_task(run, tasks):
+            yield separator
+            for piece in _task(task, results):
+                yield piece.replace(b"\n", b"\n    ")
             separator = b",\n    "
         yield (b"\n  ],\n" if tasks else b"],\n") + _indented(after)[2:] + b"\n"
 
@@ -51,7 +62,7 @@ def _indented(tree: dict[str, JSON]) -> bytes:
     return msgspec.json.format(encode(tree), indent=2)
 
 
-def _about(run: Run, summary: Summary) -> tuple[dict[str, JSON], dict[str, JSON]]:
+def _about(run: Run, summary: Summary, statistics: RunStatistics) -> tuple[dict[str, JSON], dict[str, JSON]]:
     """Return what stands before the tasks of a run, and what stands behind them."""
     return {
         "schemaVersion": SCHEMA_VERSION,
@@ -60,7 +71,7 @@ def _about(run: Run, summary: Summary) -> tuple[dict[str, JSON], dict[str, JSON]
         "eval_name": run.name,
         "timestamp": run.started_at,
         "config": _config(run),
-        "summary": _summary(summary) | _tool_metrics(run),
+        "summary": _summary(summary) | _statistics(summary, statistics) | _tool_metrics(run) | _pairwise(run),
         "metrics": {metric.name: _metric(metric) for metric in summary.metrics},
     }, {
         "complete": run.complete,
@@ -79,6 +90,11 @@ def _config(run: Run) -> dict[str, JSON]:
     } | {key: config[key] for key in optional if config.get(key)}
 
 
+def _pairwise(run: Run) -> dict[str, JSON]:
+    rates = win_rates(run)
+    return {"pairwise": rates} if rates else {}
+
+
 def _summary(summary: Summary) -> dict[str, JSON]:
     tree: dict[str, JSON] = {name: getattr(summary, name) for name in _SUMMARY}
     tree["duration_ms"] = _whole(summary.duration_ms)
@@ -86,11 +102,23 @@ def _summary(summary: Summary) -> dict[str, JSON]:
         tree["groups"] = summary.groups
     if summary.usage is not None:
         tree["usage"] = _usage(summary.usage)
-    if summary.success_rate_ci is not None:
-        tree["statistics"] = {"success_rate_ci": summary.success_rate_ci}
     if summary.metrics:
         tree["metrics_score"] = summary.metrics_score
     return tree | {"warnings": summary.warnings}
+
+
+def _statistics(summary: Summary, found: RunStatistics) -> dict[str, JSON]:
+    """Return the intervals of a run and what its repeats say, as far as there is something to tell."""
+    whole, repeated = found.whole, len(found.pass_hat_k) > 1
+    tree: dict[str, JSON] = {
+        **({"success_rate_ci": summary.success_rate_ci} if summary.success_rate_ci else {}),
+        **({"success_rate_bounds": [whole.pass_rate_low, whole.pass_rate_high]} if whole.undecided else {}),
+        **({"bootstrap_ci": whole.score_ci} if whole.score_ci else {}),
+        **({"pass_at_k": found.pass_at_k, "pass_hat_k": found.pass_hat_k} if repeated else {}),
+        **({"flaky_tasks": found.flaky_tasks, "flakiness_percent": 100 * (found.flakiness or 0)} if repeated else {}),
+        **({"by_tag": found.by_tag} if found.by_tag else {}),
+    }
+    return {"statistics": tree} if tree else {}
 
 
 def _tool_metrics(run: Run) -> dict[str, JSON]:
@@ -118,29 +146,22 @@ def _metric(metric: Metric) -> dict[str, JSON]:
     } | ({"details": {"reason": metric.reason}} if metric.reason else {})
 
 
-def _tasks(run: Run, tasks: list[TaskSummary]) -> Iterator[dict[str, JSON]]:
-    """Yield the tasks with their trials; results that stand in the tasks' order are taken one task at a time."""
-    order = {task.id: number for number, task in enumerate(tasks)}
-    keys = [(order[outcome.task_id], outcome.trial) for outcome in outcomes_of(run.results)]
-    results = iter(run.results)
-    if keys != sorted(keys):
-        results = iter(sorted(run.results, key=lambda result: (order[result.task_id], result.trial)))
-    trials = Counter(place for place, _ in keys)
-    for number, task in enumerate(tasks):
-        yield _task(task, islice(results, trials[number]))
-
-
-def _task(task: TaskSummary, results: Iterable[Result]) -> dict[str, JSON]:
-    return {
+def _task(task: TaskSummary, results: Iterable[Result]) -> Iterator[bytes]:
+    """Yield a task's text, a trial at a time."""
+    facts = {
         "test_id": task.id,
         "display_name": task.name,
         **({"golden": True} if task.golden else {}),
         **({"tags": task.tags} if task.tags else {}),
         "status": task.status,
         **({"reason": task.reason} if task.reason else {}),
-        "runs": [_run(result) for result in results],
-        "stats": _stats(task),
     }
+    yield _indented(facts)[:-2] + b',\n  "runs": ['
+    separator = b"\n    "
+    for result in results:
+        yield separator + _indented(_run(result)).replace(b"\n", b"\n    ")
+        separator = b",\n    "
+    yield (b"\n  ],\n" if separator[:1] == b"," else b"],\n") + _indented({"stats": _stats(task)})[2:]
 
 
 def _stats(task: TaskSummary) -> dict[str, JSON]:

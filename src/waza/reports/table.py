@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -12,24 +13,40 @@ from rich.table import Table
 from rich.text import Text
 
 from waza.model import Check, Grade, Result, Run
+from waza.reports._base import Report
+from waza.reports._before import Before
+from waza.reports._numbers import numbers_line, rate_line, repeats_line
 from waza.reports._text import clipped, percent, plural, score, seconds, visible
+from waza.results.outcomes import outcomes_of
+from waza.results.pairwise import WinRate, win_rates
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TaskSummary, summarize_tasks
 
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "error": ("?", "yellow"), "skipped": ("-", "dim")}
 PLAIN_MARKS = {"passed": "ok", "failed": "FAIL", "error": "??", "skipped": "--"}
+FILE_COLUMNS = 120
+"""How wide lines are in a file."""
 MOST_TASKS = 100
 """In a larger suite the tasks that passed are counted, not listed, unless every check is asked for."""
 MOST_FAILURES = 20
 """How many tasks are shown in full before the report says how many more there are."""
+MOST_TRIALS = 10
+"""How many trials of one task are shown in full."""
 
 
-class TableReport:
-    """Turn a run into lines for a terminal."""
+class TableReport(Report):
+    """Text, as the terminal shows it: each task in a line, below it what did not hold."""
 
     def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
         self.verbose = verbose
         self.quiet = quiet
+
+    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+        """Yield what a terminal would show, without colours."""
+        console = Console(file=io.StringIO(), width=FILE_COLUMNS, markup=False, highlight=False, emoji=False)
+        with console.capture() as captured:
+            self.print(run, console)
+        yield captured.get().encode()
 
     def print(self, run: Run, console: Console) -> None:
         """Print the run; nothing an agent wrote is obeyed by the terminal."""
@@ -40,9 +57,10 @@ class TableReport:
             console.print(line)
 
     def _body(self, run: Run, console: Console) -> Iterator[RenderableType]:
-        by_task: dict[str, list[Result]] = {}
-        for result in run.results:
-            by_task.setdefault(result.task_id, []).append(result)
+        by_task: dict[str, list[int]] = {}
+        for place, outcome in enumerate(outcomes_of(run.results)):
+            if outcome.status != "passed" or self.verbose:
+                by_task.setdefault(outcome.task_id, []).append(place)
         yield heading(run)
         shown = 0
         tasks = summarize_tasks(run)
@@ -58,22 +76,31 @@ class TableReport:
                 continue
             shown += 1
             if shown <= MOST_FAILURES or self.verbose:
-                yield from self._details(by_task.get(task.id, []), console)
+                yield from self._details(run, task, by_task.get(task.id, []), console)
         if shown > MOST_FAILURES and not self.verbose:
             yield Text(f"  … the checks of {shown - MOST_FAILURES} more tasks: waza show {run.id}", style="dim")
         yield Text()
 
-    def _details(self, results: list[Result], console: Console) -> Iterator[RenderableType]:
-        several = len(results) > 1
-        for result in results:
-            if result.status == "passed" and not self.verbose:
-                continue
-            yield from result_lines(result, console, verbose=self.verbose, with_trial=several)
+    def _details(
+        self, run: Run, task: TaskSummary, places: Sequence[int], console: Console
+    ) -> Iterator[RenderableType]:
+        """Yield the trials at these places in the run's results, the first ones in full."""
+        several = task.passed + task.failed + task.errors + task.skipped > 1
+        for place in places if self.verbose else places[:MOST_TRIALS]:
+            yield from result_lines(run.results[place], console, verbose=self.verbose, with_trial=several)
+        if len(places) > MOST_TRIALS and not self.verbose:
+            yield Padding(
+                Text(
+                    f"… {len(places) - MOST_TRIALS} more trials: waza show {run.id} --task {visible(task.id)}",
+                    style="dim",
+                ),
+                (0, 0, 0, 4),
+            )
 
 
 def heading(run: Run) -> Text:
     """Return the line that says what was run with what."""
-    tasks = len({result.task_id for result in run.results})
+    tasks = len({outcome.task_id for outcome in outcomes_of(run.results)})
     parts = [run.name, run.engine, *([run.model] if run.model else []), plural(tasks, "task")]
     if len(run.results) > tasks:
         parts.append(plural(len(run.results), "trial"))
@@ -106,7 +133,9 @@ def result_lines(
 ) -> Iterator[RenderableType]:
     """Yield what a trial's grades say: the failed and undecided ones, or all of them if `verbose`."""
     if with_trial:
-        yield Padding(Text.assemble(_mark(result.status, console), f" trial {result.trial}"), (0, 0, 0, 4))
+        source = result.trace.extra.get("recorded_in", "")
+        trial = f" trial {result.trial}" + (f"  {visible(clipped(str(source), 100))}" if source else "")
+        yield Padding(Text.assemble(_mark(result.status, console), trial), (0, 0, 0, 4))
     if result.reason:
         yield Padding(Text(visible(result.reason), style="yellow"), (0, 0, 0, 6))
     for grade in result.grades:
@@ -184,17 +213,10 @@ def _value(value: Any) -> str:
 def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
     """Yield the run in a few numbers, each with its uncertainty."""
     style = {0: "bold green", 1: "bold red"}.get(summary.exit_code, "bold yellow")
-    rate = f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed"
-    if summary.success_rate_ci is not None and summary.total_tests > 1:
-        interval = summary.success_rate_ci
-        rate += (
-            f" ({percent(summary.success_rate)}, 95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)})"
-        )
-    parts = [rate]
-    for count, noun in ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded")):
-        parts += [f"{count} {noun}"] if count else []
-    yield Text(" · ".join(parts), style=style)
-    yield Text(_numbers(summary), style="dim")
+    yield Text(rate_line(summary), style=style)
+    yield Text(numbers_line(summary), style="dim")
+    if repeats := repeats_line(run):
+        yield Text(repeats, style="dim")
     for metric in summary.metrics:
         mark, colour = MARKS[metric.status]
         gate = "" if metric.threshold is None else f" (needs {metric.threshold:g})"
@@ -204,10 +226,22 @@ def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
         yield Text(
             f"  {visible(group.name)}: {group.passed} of {group.total}, score {score(group.avg_score)}", style="dim"
         )
+    for comparison in win_rates(run):
+        yield Text(f"  {_compared(comparison)}", style="dim")
     for warning in summary.warnings:
         yield Text(visible(warning), style="yellow")
     if not run.complete:
         yield Text("the run is not complete: some trials are missing", style="yellow")
+
+
+def _compared(rate: WinRate) -> str:
+    """Return what a comparison with another run came to."""
+    told = f"{visible(rate.grader)}: won {rate.wins}, tied {rate.ties}, lost {rate.losses}"
+    told += f", undecided {rate.undecided}" if rate.undecided else ""
+    if rate.win_rate_ci is None:
+        return told
+    ci = rate.win_rate_ci
+    return f"{told}; win rate {percent(rate.win_rate)} (95 % interval {ci.lower * 100:.0f}–{percent(ci.upper)})"
 
 
 def models_table(runs: list[Run]) -> Table:
@@ -230,18 +264,6 @@ def models_table(runs: list[Run]) -> Table:
             seconds(summary.duration_ms),
         )
     return table
-
-
-def _numbers(summary: Summary) -> str:
-    parts = [f"score {score(summary.weighted_score)}"]
-    if summary.undecided and summary.score_low is not None:
-        parts[0] += f" (between {score(summary.score_low)} and {score(summary.score_high)} with the undecided)"
-    parts.append(seconds(summary.duration_ms))
-    if summary.usage is not None and summary.usage.total_tokens is not None:
-        parts.append(f"{summary.usage.total_tokens:,} tokens")
-    if summary.usage is not None and summary.usage.cost_usd is not None:
-        parts.append(f"${summary.usage.cost_usd:.4f}")
-    return " · ".join(parts)
 
 
 def _plain(console: Console) -> bool:

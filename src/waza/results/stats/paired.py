@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 MOST_STEPS = 50_000
-"""The grid on which differences are summed. Finer ones are rounded to it: the test is then exact for what is rounded."""
+"""The longest grid on which differences are summed; finer ones are rounded to it, and the test is exact for those."""
 _FINEST = 10_000
 
 
@@ -68,31 +68,77 @@ def _sign_flip(weights: tuple[tuple[int, int], ...], observed: int) -> float:
 
 def shuffled_trials(tallies: Sequence[Tally]) -> float:
     """Return the exact p-value of the mean difference when trials are dealt anew to both runs within each task."""
-    scale = _scale([tally.difference for tally in tallies])
-    groups = Counter(_dealt(tally, scale) for tally in tallies)
-    observed = sum(round((tally.passed_after - _expected(tally)) * _slope(tally, scale)) for tally in tallies)
-    return _shuffled(tuple(sorted(groups.items())), observed)
+    shares = [Fraction(1, tally.trials_before) + Fraction(1, tally.trials_after) for tally in tallies]
+    reach = [share * tally.trials_after for share, tally in zip(shares, tallies, strict=True)]
+    scale = _scale([float(most) for most in reach], reach)
+    slopes = [max(1, round(float(share) * scale)) for share in shares]
+    strata = Counter(
+        (tally.trials_before, tally.trials_after, tally.passed_before + tally.passed_after, slope)
+        for tally, slope in zip(tallies, slopes, strict=True)
+    )
+    observed = sum(tally.passed_after * slope for tally, slope in zip(tallies, slopes, strict=True))
+    return _shuffled(tuple(sorted(strata.items())), observed)
 
 
-class _Dealt(NamedTuple):
-    """What chance may make of one task: its trials, how many of them pass, how many go to each run, what one weighs."""
+@lru_cache(maxsize=4096)
+def _shuffled(strata: tuple[tuple[tuple[int, int, int, int], int], ...], observed: int) -> float:
+    """Return the chance that dealing trials anew makes the sum as far out as it is.
 
-    before: int
-    after: int
-    passed: int
-    slope: int
+    Each stratum is (trials before, trials after, passed in both, steps that one of them weighs) and how many there are.
+    """
+    import numpy as np  # only where two runs are compared
+
+    reach = sum(after * slope * count for (_, after, _, slope), count in strata)
+    size = 1 << (reach + 1).bit_length()
+    angles = 2 * np.pi * np.arange(size // 2 + 1) / size
+    product = np.ones_like(angles, dtype=complex)
+    for (before, after, passed, slope), count in strata:
+        chances = _hypergeometric(before, after, passed)
+        product *= sum(chance * np.exp(-1j * slope * got * angles) for got, chance in chances.items()) ** count
+    sums = np.fft.irfft(product, size)
+    return _doubled(float(sums[: observed + 1].sum()), float(sums[observed : reach + 1].sum()))
 
 
-def _dealt(tally: Tally, scale: int) -> _Dealt:
-    passed = tally.passed_before + tally.passed_after
-    return _Dealt(tally.trials_before, tally.trials_after, passed, _slope(tally, scale))
+def _hypergeometric(before: int, after: int, passed: int) -> dict[int, float]:
+    """Return the chance of each number of passed trials in the later run."""
+    ways = math.comb(before + after, passed)
+    possible = range(max(0, passed - before), min(after, passed) + 1)
+    return {got: math.comb(after, got) * math.comb(before, passed - got) / ways for got in possible}
 
 
-def _expected(tally: Tally) -> Fraction:
-    whole = tally.trials_before + tally.trials_after
-    return Fraction((tally.passed_before + tally.passed_after) * tally.trials_after, whole)
+def _two_sided(sums: Any, observed: int, reach: int) -> float:
+    """Return the chance of a sum at least as far from 0; `sums` are the chances of 0, 1, …, then of negatives."""
+    tail = float(sums[abs(observed) : reach + 1].sum())
+    return _doubled(tail, 1.0)
 
 
-def _slope(tally: Tally, scale: int) -> int:
-    """Return by how many steps of the grid the difference grows when one more of the passed trials is the later run's."""
-    return max(1, round(scale * (1 / tally.trials_before + 1 / tally.trials_after)))
+def _doubled(one: float, other: float) -> float:
+    return min(1.0, max(0.0, 2 * min(one, other)))
+
+
+def _steps(differences: Sequence[float]) -> list[int]:
+    """Return differences as whole steps of one grid."""
+    scale = _scale(differences, [Fraction(difference).limit_denominator(1_000) for difference in differences])
+    return [round(difference * scale) for difference in differences]
+
+
+def _scale(sizes: Sequence[float], fractions: Sequence[Fraction]) -> float:
+    """Return how many steps make one whole: such that all fractions are whole steps, where the grid has room for it."""
+    total = math.fsum(abs(size) for size in sizes)
+    finest = min(_FINEST / max((abs(size) for size in sizes), default=1.0), MOST_STEPS / total) if total else 1.0
+    common = 1
+    for size, fraction in zip(sizes, fractions, strict=True):
+        common = math.lcm(common, fraction.denominator)
+        if common > finest or abs(size - fraction) > 1e-9:
+            return finest
+    return float(common)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for how many there are (Holm's step-down), in the order given."""
+    adjusted = [1.0] * len(p_values)
+    least = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = least
+    return adjusted

@@ -1,0 +1,315 @@
+"""What engines of agent programs share: a clean room, credentials by allow-list, and events read as they come.
+
+A trial's agent gets a private home with nothing in it but what the suite declares, so the user's settings, plug-ins,
+skills, memories and MCP servers are not there. It is no sandbox: the program may do what the user may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from msgspec.structs import replace
+from pydantic import Field, field_validator
+
+from waza.engines._base import Engine, Room
+from waza.engines._mcp import McpServer
+from waza.engines._skills import copy_skills, find_skills
+from waza.engines._turns import converse
+from waza.errors import EngineError, Problem, SpecError
+from waza.model import Task, Trace, Trial
+from waza.sandbox.process import Finished, Limits, base_environment, run_process
+from waza.traces._live import Live
+from waza.traces._reader import Reader
+
+Mode = Literal["all", "edits", "read"]
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_SAID_CHARS = 2_000
+_LOG_BYTES = 256 << 10
+_START_S = 120.0
+_XDG = {"XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": ".local/share", "XDG_STATE_HOME": ".local/state"}
+_XDG["XDG_CACHE_HOME"] = ".cache"
+
+
+class Server(NamedTuple):
+    """A model server that the suite names in place of the vendor's."""
+
+    url: str
+    key: str
+
+
+class Turn(NamedTuple):
+    """One prompt to be given to the agent."""
+
+    prompt: str
+    model: str
+    room: Room
+    before: Sequence[Trace] = ()
+    """The turns before this one."""
+
+    @property
+    def session(self) -> str:
+        """The session to go on with; empty for the first turn."""
+        return (self.before[-1].session_id or "") if self.before else ""
+
+
+class Launch(NamedTuple):
+    """How a program is started for one turn."""
+
+    arguments: list[str]
+    environment: Mapping[str, str] = {}
+    stdin: str = ""
+
+
+class AgentEngine(Engine):
+    """Run an agent program in a clean room."""
+
+    needs_key = True
+    name: ClassVar[str]
+    """What the agent is called in traces."""
+    reader: ClassVar[type[Reader]]
+    """Reads what it prints."""
+    credentials: ClassVar[tuple[str, ...]] = ()
+    """Variables handed on from waza's own environment if they are set."""
+    skills_at: ClassVar[str]
+    """Where in its home the agent looks for skills."""
+    instructions_at: ClassVar[str]
+    """Where in its home the agent looks for instructions."""
+    modes: ClassVar[Mapping[Mode, Sequence[str]]]
+    """By `permission_mode`: what the program is told."""
+    has_mcp: ClassVar[bool] = True
+    """Whether it can use MCP servers."""
+
+    environment: dict[str, str] = {}
+    """Variables for the agent; a task's own `environment` is added."""
+    pass_environment: list[str] = []
+    """Names of further variables handed on from waza's own environment. They must be set."""
+    base_url: str | None = None
+    """A model server in place of the vendor's. The vendor's credentials are not sent there."""
+    api_key_env: str | None = None
+    """The variable that holds the key for `base_url`."""
+    permission_mode: Mode = "all"
+    """What the agent may do unasked: `all`, `edits` (change files, nothing else), `read`. Nobody is asked: what is not
+    allowed is refused."""
+    mcp_servers: dict[str, McpServer] = {}
+    """MCP servers the agent gets, by name: `command`, `args` and `env`, or `url` and `headers`."""
+    skill_directories: list[str] = []
+    """Folders that hold skills; the suite's `skill` is found without. Copied into the agent's private home."""
+    disabled_skills: list[str] = []
+    """Skills that are left out; `*` means all."""
+    required_skills: list[str] = []
+    """Skills that must be found."""
+    instruction_files: list[str] = []
+    """Files given to the agent as the user's standing instructions."""
+    first_event_timeout_seconds: Annotated[float, Field(ge=0)] = 0
+    """How long to wait for the first event; the trial is an error then. 0 means as long as the task may take."""
+    extra_arguments: list[str] = []
+    """Words added to the program's command line."""
+    max_output_mb: Annotated[int, Field(ge=1)] = 64
+    """How much the agent may print."""
+
+    @field_validator("permission_mode")
+    @classmethod
+    def _mode_is_known(cls, mode: Mode) -> Mode:
+        if mode not in cls.modes:
+            raise ValueError(f"{cls.name} cannot be held to '{mode}'; it knows {', '.join(cls.modes)}")
+        return mode
+
+    @field_validator("mcp_servers")
+    @classmethod
+    def _servers_can_be_used(cls, servers: dict[str, McpServer]) -> dict[str, McpServer]:
+        if servers and not cls.has_mcp:
+            raise ValueError(f"{cls.name} cannot use MCP servers")
+        if odd := [name for name in servers if not _NAME.fullmatch(name)]:
+            raise ValueError(f"'{odd[0]}' cannot be the name of a server: letters, digits, `_` and `-`")
+        return servers
+
+    def ready(self, tasks: Sequence[Task] = ()) -> None:
+        """Refuse variables, skills, instructions and servers that are not there."""
+        wanted = {"pass_environment": self.pass_environment, "api_key_env": [self.api_key_env or ""]}
+        problems = [
+            Problem(f"'{name}' is not set in the environment", path=f"config.{key}")
+            for key, names in wanted.items()
+            for name in names
+            if name and name not in os.environ
+        ]
+        if self.api_key_env and not self.base_url:
+            problems.append(Problem("it goes with `base_url`; use pass_environment", path="config.api_key_env"))
+        looks = {
+            "skill_directories": self.skills,
+            "instruction_files": self._instructions,
+            "mcp_servers": self.servers,
+        }
+        for key, look in looks.items():
+            try:
+                look()
+            except (ValueError, OSError) as error:
+                problems.append(Problem(str(error), path=f"config.{key}"))
+        if problems:
+            raise SpecError(problems)
+        self._refuse_missing_skills()
+
+    def _refuse_missing_skills(self) -> None:
+        found, disabled = self.skills(), self.disabled_skills
+        wanted = dict.fromkeys(self.required_skills, "config.required_skills")
+        if self.skill and "*" not in disabled and self.skill not in disabled:
+            wanted[self.skill] = "skill"
+        missing = {name: path for name, path in wanted.items() if name not in found}
+        if missing:
+            known = ", ".join(found) or "none"
+            raise SpecError(
+                [Problem(f"skill '{name}' was not found; found: {known}", path=path) for name, path in missing.items()]
+            )
+
+    async def start(self, concurrency: int = 1) -> None:
+        """Find the program and see that it starts at all."""
+        program = self.found()
+        with tempfile.TemporaryDirectory(prefix="waza-") as home:
+            variables = base_environment({}, home=Path(home))
+            finished = await run_process([program, "--version"], cwd=home, env=variables, timeout_s=_START_S)
+        if not finished.ok:
+            fact = _told(finished) or finished.trouble or f"it ended with code {finished.exit_code}"
+            raise EngineError(f"{program}: `--version` does not work: {fact}; install it again: {self.install}")
+
+    async def run(self, trial: Trial, room: Room) -> Trace:
+        """Give the agent the prompts of a task, one after the other in one session, and return what it did."""
+        try:
+            await asyncio.to_thread(self._furnish, room)
+        except (OSError, ValueError) as error:
+            raise EngineError(f"the home of {self.name} cannot be furnished: {error}") from None
+
+        async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
+            turn = Turn(prompt, trial.model, room, before)
+            if before and not turn.session:
+                raise EngineError(f"{self.name} told no session to go on with")
+            return await self._play(turn, trial, left_s)
+
+        trace = await converse(trial, room, play)
+        return replace(trace, engine=self.name, model=trace.model or trial.model or None)
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return how the program is started for a turn."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be started")
+
+    def furnish(self, room: Room) -> None:
+        """Write the program's own settings into the private home, before the first turn."""
+
+    def before(self, turn: Turn) -> object:
+        """Return what `after` needs to know of the state before a turn."""
+        return None
+
+    def after(self, live: Live, turn: Turn, state: object) -> None:
+        """Read what the agent told elsewhere than on standard output."""
+
+    def amended(self, trace: Trace, turn: Turn) -> Trace:
+        """Return the trace of a turn as it counts in the conversation."""
+        return trace
+
+    def server(self) -> Server | None:
+        """Return the model server that the suite names."""
+        if self.base_url is None:
+            return None
+        return Server(self.base_url, os.environ.get(self.api_key_env or "", "") or "no-key-needed")
+
+    def servers(self) -> dict[str, McpServer]:
+        """Return the MCP servers the agent gets; raise ValueError when a program is not there."""
+        return {name: server.located(self.folder) for name, server in self.mcp_servers.items()}
+
+    def skills(self) -> dict[str, Path]:
+        """Return the skills the agent gets, by name; raise ValueError when a folder of them is not there."""
+        return find_skills(self.skill_directories, self.folder, self.skill_folder, self.disabled_skills)
+
+    def found(self) -> str:
+        """Return the path of the program; raise EngineError that says how to install it."""
+        if path := self.locate():
+            return path
+        raise EngineError(f"'{self.program}' was not found on PATH; install it: {self.install}")
+
+    def executable(self) -> str:
+        """Return what is started for a turn."""
+        return self.found()
+
+    def _instructions(self) -> str:
+        return "\n\n".join(self.folder.find(name).read_text(encoding="utf-8") for name in self.instruction_files)
+
+    def _furnish(self, room: Room) -> None:
+        copy_skills(self.skills(), room.home / self.skills_at, self.folder.base)
+        if self.instruction_files:
+            write(room.home / self.instructions_at, self._instructions())
+        self.furnish(room)
+
+    def _variables(self, turn: Turn, launch: Launch, trial: Trial) -> dict[str, str]:
+        names = [*self.pass_environment, *(self.credentials if self.base_url is None else ())]
+        passed = {name: os.environ[name] for name in names if name in os.environ}
+        private = {name: str(turn.room.home / path) for name, path in _XDG.items()}
+        own = {"WAZA_WORKSPACE_DIR": str(turn.room.workspace), "WAZA_TURN": str(len(turn.before) + 1)}
+        declared = passed | self.environment | trial.task.environment
+        return base_environment({**private, **launch.environment, **declared, **own}, home=turn.room.home)
+
+    async def _play(self, turn: Turn, trial: Trial, left_s: float) -> Trace:
+        launch, state = self.launch(turn), self.before(turn)
+        live = Live(self.reader(), self.max_output_mb << 20, left_s)
+        running = run_process(
+            [self.executable(), *launch.arguments, *self.extra_arguments],
+            cwd=turn.room.workdir,
+            env=self._variables(turn, launch, trial),
+            stdin=launch.stdin.encode(),
+            timeout_s=max(left_s, 0.001),
+            limits=Limits(output_bytes=_LOG_BYTES),
+            on_output=live.take,
+        )
+        finished = await (self._watched(running, live) if self.first_event_timeout_seconds else running)
+        live.end(in_time=not finished.timed_out)
+        await asyncio.to_thread(self.after, live, turn, state)
+        return self.amended(_settled(live, finished, turn), turn)
+
+    async def _watched(self, running: Coroutine[object, object, Finished], live: Live) -> Finished:
+        """Return how the program went; raise EngineError when it says nothing for too long at first."""
+        task = asyncio.ensure_future(running)
+        try:
+            await asyncio.wait({task}, timeout=self.first_event_timeout_seconds)
+            if not live.has_begun and not task.done():
+                waited = self.first_event_timeout_seconds
+                raise EngineError(f"{self.name} gave no sign of life in {waited:g} s (first_event_timeout_seconds)")
+            return await task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file of the agent's private home."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _settled(live: Live, finished: Finished, turn: Turn) -> Trace:
+    """Return the trace of a turn: an agent that could not come to its end is an error, one out of time is not."""
+    trace = live.trace()
+    said = _told(finished) or live.words
+    status, error = trace.status, trace.error or ""
+    if finished.timed_out:
+        status, error = "timeout", finished.trouble
+    elif status in ("success", "failure") and (finished.trouble or finished.exit_code):
+        status, error = "error", finished.trouble or f"it ended with code {finished.exit_code}"
+    if said and status != "success" and (error != trace.error or not live.reader.ended):
+        error = f"{error}; {said}" if error else said
+    return replace(
+        trace,
+        input=turn.prompt,
+        session_id=trace.session_id or turn.session or None,
+        status=status,
+        error=error or None,
+        duration_ms=finished.duration_ms,
+        leftovers=finished.leftovers,
+    )
+
+
+def _told(finished: Finished) -> str:
+    """Return the end of what a program wrote on standard error."""
+    return finished.stderr.text[-_SAID_CHARS:].strip()

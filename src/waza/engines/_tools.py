@@ -1,0 +1,105 @@
+"""Tools that a suite declares for the `openai` engine: what the model is told of them, and how they answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from waza.options import Options
+from waza.sandbox.folders import SpecFolder
+from waza.sandbox.process import base_environment, run_process
+from waza.sandbox.room import Room
+from waza.sandbox.schemas import Schema, compile_schema, parse_json
+
+_BRACES = re.compile(r"\{(\w+)\}")
+_SHOWN_CHARS = 50_000
+
+
+class Answer(NamedTuple):
+    """What a tool gave back."""
+
+    text: str
+    is_error: bool = False
+
+
+class Tool(Options):
+    """A tool of the model: its declaration, and a fixed answer or a command that makes one."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    """How the model calls it."""
+    description: str = ""
+    """What the model is told about it."""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    """JSON Schema of its arguments; a call that does not fit is answered with what is wrong."""
+    answer: str | None = None
+    """What every call gives back."""
+    command: Annotated[list[str], Field(min_length=1)] | None = None
+    """A program, run in the working folder without a shell: `{argument}` is filled in, all arguments come as JSON on
+    standard input, standard output is the answer. A program with a slash is looked up beside the eval file."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=1e6)] = 60
+    """How long the command may take."""
+
+    @model_validator(mode="after")
+    def _is_clear(self) -> Self:
+        if (self.answer is None) == (self.command is None):
+            raise ValueError("a tool has either `answer` or `command`")
+        compile_schema(self.parameters)
+        return self
+
+    @cached_property
+    def schema_of_arguments(self) -> Schema:
+        """The schema of its arguments, ready to check them."""
+        return compile_schema(self.parameters)
+
+    def declared(self) -> dict[str, Any]:
+        """Return the tool as OpenAI's chat completions declare it."""
+        told = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": told}
+
+    async def call(self, arguments: str, room: Room, folder: SpecFolder, variables: dict[str, str]) -> Answer:
+        """Return the answer to a call; what is wrong with the call or the command is an answer too."""
+        try:
+            given = parse_json(arguments or "{}")
+        except ValueError as error:
+            return Answer(f"the arguments are not JSON: {error}", is_error=True)
+        if problems := self.schema_of_arguments.problems(given):
+            return Answer("the arguments do not fit: " + "; ".join(problems), is_error=True)
+        if self.command is None:
+            return Answer(self.answer or "")
+        return await self._run(self.command, given, room, folder, variables)
+
+    async def _run(
+        self, command: list[str], given: Any, room: Room, folder: SpecFolder, variables: dict[str, str]
+    ) -> Answer:
+        try:
+            program = str(folder.find(command[0])) if "/" in command[0] else command[0]
+            finished = await run_process(
+                [program, *(_filled(word, given) for word in command[1:])],
+                cwd=room.workdir,
+                env=base_environment(variables, home=room.home),
+                stdin=json.dumps(given).encode(),
+                timeout_s=self.timeout_seconds,
+            )
+        except ValueError as error:
+            return Answer(str(error), is_error=True)
+        text = finished.stdout.text[:_SHOWN_CHARS]
+        if finished.ok:
+            return Answer(text)
+        reason = finished.trouble or f"exit code {finished.exit_code}"
+        return Answer(f"{reason}\n{text}{finished.stderr.text[:_SHOWN_CHARS]}", is_error=True)
+
+
+def _filled(word: str, given: Any) -> str:
+    """Return a word of a command with arguments filled in; what they bring is not looked at again."""
+
+    def value(found: re.Match[str]) -> str:
+        if not isinstance(given, dict) or found[1] not in given:
+            return found[0]
+        argument = given[found[1]]
+        return argument if isinstance(argument, str) else json.dumps(argument)
+
+    return _BRACES.sub(value, word)

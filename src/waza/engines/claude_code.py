@@ -1,0 +1,83 @@
+"""The `claude-code` engine: Anthropic's Claude Code."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._base import Room
+from waza.engines._mcp import typed_form
+from waza.traces.claude_code import ClaudeCodeReader
+
+_SERVERS = ".claude/waza-mcp.json"
+
+
+class ClaudeCodeEngine(AgentEngine):
+    """Run Claude Code (`claude -p`), from PATH or as the package claude-agent-sdk brings it.
+
+    ```yaml
+    config:
+      executor: claude-code
+      model: sonnet
+    ```
+
+    Credentials are `ANTHROPIC_API_KEY`, or `CLAUDE_CODE_OAUTH_TOKEN` as `claude setup-token` prints it: the login of
+    your own home is not there.
+    """
+
+    name = "claude-code"
+    program = "claude"
+    install = "npm install -g @anthropic-ai/claude-code"
+    reader = ClaudeCodeReader
+    credentials = (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+    )
+    skills_at = ".claude/skills"
+    instructions_at = ".claude/CLAUDE.md"
+    modes = {
+        "all": ("--dangerously-skip-permissions",),
+        "edits": ("--permission-mode", "acceptEdits"),
+        "read": ("--permission-mode", "dontAsk"),
+    }
+
+    reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    """How hard the model thinks."""
+
+    @classmethod
+    def locate(cls) -> str | None:
+        """Return the program on PATH, else the one that claude-agent-sdk brings."""
+        package = find_spec("claude_agent_sdk")
+        bundled = Path(package.origin).parent / "_bundled" / "claude" if package and package.origin else None
+        return super().locate() or (str(bundled) if bundled and bundled.is_file() else None)
+
+    def furnish(self, room: Room) -> None:
+        """Write the MCP servers."""
+        servers = {name: typed_form(server) for name, server in self.servers().items()}
+        write(room.home / _SERVERS, json.dumps({"mcpServers": servers}))
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return the command line; the prompt comes on standard input."""
+        words = ["-p", "--output-format", "stream-json", "--verbose", *self.modes[self.permission_mode]]
+        words += ["--strict-mcp-config", "--mcp-config", str(turn.room.home / _SERVERS)]
+        words += ["--model", turn.model] if turn.model else []
+        words += ["--effort", self.reasoning_effort] if self.reasoning_effort else []
+        words += ["--resume", turn.session] if turn.session else []
+        variables = {
+            "CLAUDE_CONFIG_DIR": str(turn.room.home / ".claude"),
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_MAX_RETRIES": "3",
+        }
+        if os.geteuid() == 0:
+            variables["IS_SANDBOX"] = "1"  # as root it refuses to run unasked without
+        if server := self.server():
+            variables |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": server.key}
+        return Launch(words, variables, turn.prompt)

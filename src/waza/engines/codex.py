@@ -1,0 +1,92 @@
+"""The `codex` engine: OpenAI's Codex."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._base import Room
+from waza.engines._mcp import codex_form
+from waza.model import Trace, Usage
+from waza.traces.codex import CodexReader
+
+_KEY = "WAZA_MODEL_KEY"
+_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+class CodexEngine(AgentEngine):
+    """Run Codex (`codex exec`).
+
+    ```yaml
+    config:
+      executor: codex
+      model: gpt-5-codex
+    ```
+
+    The credential is `CODEX_API_KEY` or `OPENAI_API_KEY`: the login of your own home is not there. `base_url` is a
+    server that speaks OpenAI's Responses.
+    """
+
+    name = "codex"
+    program = "codex"
+    install = "npm install -g @openai/codex"
+    reader = CodexReader
+    credentials = ("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
+    skills_at = ".codex/skills"
+    instructions_at = ".codex/AGENTS.md"
+    modes = {"all": ("danger-full-access",), "edits": ("workspace-write",), "read": ("read-only",)}
+
+    reasoning_effort: Literal["minimal", "low", "medium", "high", "xhigh"] | None = None
+    """How hard the model thinks."""
+
+    def furnish(self, room: Room) -> None:
+        """Write its settings."""
+        settings: dict[str, Any] = {"approval_policy": "never", "sandbox_mode": self.modes[self.permission_mode][0]}
+        if self.reasoning_effort:
+            settings["model_reasoning_effort"] = self.reasoning_effort
+        if server := self.server():
+            spoken = {"name": "server", "base_url": server.url, "wire_api": "responses", "env_key": _KEY}
+            settings |= {"model_provider": "server", "model_providers": {"server": spoken}}
+        elif url := os.environ.get("OPENAI_BASE_URL"):
+            settings["openai_base_url"] = url
+        servers = {name: codex_form(server) for name, server in self.servers().items()}
+        lines = [f"{key} = {_toml(value)}" for key, value in (settings | {"mcp_servers": servers}).items()]
+        write(room.home / ".codex/config.toml", "\n".join(lines) + "\n")
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return the command line; the prompt comes on standard input."""
+        words = ["exec", *(["resume"] if turn.session else []), "--json", "--skip-git-repo-check"]
+        words += ["-m", turn.model] if turn.model else []
+        words += [turn.session, "-"] if turn.session else ["-"]
+        variables = {"CODEX_HOME": str(turn.room.home / ".codex")}
+        if server := self.server():
+            variables[_KEY] = server.key
+        elif "OPENAI_API_KEY" in os.environ:
+            variables["CODEX_API_KEY"] = os.environ["OPENAI_API_KEY"]
+        return Launch(words, variables, turn.prompt)
+
+    def amended(self, trace: Trace, turn: Turn) -> Trace:
+        """Return the turn with its own tokens: what is told counts the whole session."""
+        if not turn.before or trace.usage is None:
+            return trace
+        own = {name: _less(name, trace.usage, [before.usage or Usage() for before in turn.before]) for name in _COUNTED}
+        return replace(trace, usage=replace(trace.usage, **own))
+
+
+def _less(name: str, told: Usage, past: list[Usage]) -> int | None:
+    """Return a count without what earlier turns have of it."""
+    whole: int | None = getattr(told, name)
+    return None if whole is None else whole - sum(getattr(usage, name) or 0 for usage in past)
+
+
+def _toml(value: Any) -> str:
+    """Return a value in TOML, on one line; its strings are written as JSON's are."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value).replace("\x7f", "\\u007f")

@@ -1,0 +1,85 @@
+"""The `copilot` engine: GitHub's Copilot CLI."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._base import Room
+from waza.engines._mcp import typed_form
+from waza.traces._live import Live
+from waza.traces.copilot import CopilotReader
+
+_USAGE = ("session.usage_record", "skill.invoked")
+"""Events that only the session's own log has."""
+
+
+class CopilotEngine(AgentEngine):
+    """Run GitHub Copilot CLI (`copilot -p`).
+
+    ```yaml
+    config:
+      executor: copilot
+      model: claude-sonnet-4.5
+    ```
+
+    The credential is a token in `COPILOT_GITHUB_TOKEN`, `GH_TOKEN` or `GITHUB_TOKEN`: the login of your own home is not
+    there. `base_url` is a server that speaks OpenAI's chat completions.
+    """
+
+    name = "copilot"
+    program = "copilot"
+    install = "npm install -g @github/copilot"
+    reader = CopilotReader
+    credentials = (
+        "COPILOT_GITHUB_TOKEN",
+        "GH_TOKEN",
+        "GITHUB_TOKEN",
+        "COPILOT_PROVIDER_TYPE",
+        "COPILOT_PROVIDER_BASE_URL",
+        "COPILOT_PROVIDER_API_KEY",
+        "COPILOT_PROVIDER_BEARER_TOKEN",
+    )
+    skills_at = ".copilot/skills"
+    instructions_at = ".copilot/copilot-instructions.md"
+    modes = {"all": ("--allow-all",), "edits": ("--allow-tool=write",), "read": ()}
+
+    reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    """How hard the model thinks."""
+
+    def furnish(self, room: Room) -> None:
+        """Write the MCP servers."""
+        servers = {name: typed_form(server) | {"tools": server.tools} for name, server in self.servers().items()}
+        write(room.home / ".copilot/mcp-config.json", json.dumps({"mcpServers": servers}))
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return the command line; the prompt comes on standard input."""
+        words = ["--output-format", "json", "--no-auto-update", "--disable-builtin-mcps", "--no-ask-user"]
+        words += [*self.modes[self.permission_mode], f"--resume={turn.session}" if turn.session else "--trust-folder"]
+        words += ["--model", turn.model] if turn.model else []
+        words += ["--reasoning-effort", self.reasoning_effort] if self.reasoning_effort else []
+        variables = {"COPILOT_HOME": str(turn.room.home / ".copilot")}
+        if server := self.server():
+            variables |= {"COPILOT_PROVIDER_TYPE": "openai", "COPILOT_PROVIDER_BASE_URL": server.url}
+            variables |= {"COPILOT_PROVIDER_API_KEY": server.key, "COPILOT_OFFLINE": "true"}
+        return Launch(words, variables, turn.prompt)
+
+    def before(self, turn: Turn) -> dict[Path, int]:
+        """Return how long the logs of sessions are."""
+        return {path: path.stat().st_size for path in _logs(turn.room)}
+
+    def after(self, live: Live, turn: Turn, state: object) -> None:
+        """Read tokens and skills, which standard output does not tell, from the session's own log."""
+        sizes = state if isinstance(state, dict) else {}
+        for path in _logs(turn.room):
+            live.reader.draft.session_id = live.reader.draft.session_id or path.parent.name
+            with path.open("rb") as file:
+                file.seek(sizes.get(path, 0))
+                for line in file:
+                    live.read_line(line, _USAGE)
+
+
+def _logs(room: Room) -> list[Path]:
+    return sorted((room.home / ".copilot/session-state").glob("*/events.jsonl"))

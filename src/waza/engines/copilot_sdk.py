@@ -1,0 +1,86 @@
+"""The `copilot-sdk` engine: GitHub Copilot, under the name that suites written for the original use."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from waza.engines._agent import Launch, Turn
+from waza.engines._mcp import typed_form
+from waza.engines.copilot import CopilotEngine
+from waza.model import Trace
+from waza.traces._live import Live
+
+_CHILD = Path(__file__).with_name("_copilot_session.py")
+
+
+class CopilotSdkEngine(CopilotEngine):
+    """Run GitHub Copilot through github-copilot-sdk where that is installed, else through its CLI.
+
+    ```yaml
+    config:
+      executor: copilot-sdk
+      model: claude-sonnet-4.5
+    ```
+
+    Which way it was is in the trace, as `through`. Both need the program `copilot`.
+    """
+
+    @classmethod
+    def library(cls) -> Path | None:
+        """Return the folder that the package stands in; None when it is not installed."""
+        found = find_spec("copilot")
+        place = Path(found.origin).parent if found and found.origin else None
+        return place.parent if place and (place / "session_events.py").is_file() else None
+
+    @classmethod
+    def remark(cls) -> str:
+        """Say which way it goes."""
+        if cls.library():
+            return ""
+        return "github-copilot-sdk is not installed, so Copilot runs through its CLI; `pip install github-copilot-sdk`"
+
+    def executable(self) -> str:
+        """Return what is started: Python with the SDK, or the CLI."""
+        return sys.executable if self.library() else self.found()
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return how the SDK's session is started, its order on standard input; without the SDK, the CLI."""
+        library = self.library()
+        if library is None:
+            return super().launch(turn)
+        variables = {"COPILOT_HOME": str(turn.room.home / ".copilot")}
+        session: dict[str, Any] = {"model": turn.model or None, "working_directory": str(turn.room.workdir)}
+        session["reasoning_effort"] = self.reasoning_effort
+        session["trust_working_directory"] = None if turn.session else "session"
+        session["skill_directories"] = [str(turn.room.home / self.skills_at)]
+        servers = self.servers().items()
+        session["mcp_servers"] = {name: typed_form(server) | {"tools": server.tools} for name, server in servers}
+        if server := self.server():
+            session["provider"] = {"type": "openai", "base_url": server.url, "api_key": server.key}
+        order = {
+            "library": str(library),
+            "program": self.found(),
+            "arguments": ["--no-auto-update", "--disable-builtin-mcps"],
+            "home": variables["COPILOT_HOME"],
+            "permission_mode": self.permission_mode,
+            "resume": turn.session,
+            "prompt": turn.prompt,
+            "session": {key: value for key, value in session.items() if value is not None},
+        }
+        return Launch(["-P", str(_CHILD)], variables, json.dumps(order))
+
+    def after(self, live: Live, turn: Turn, state: object) -> None:
+        """Read the session's own log, unless the SDK told all that is in it."""
+        if self.library() is None:
+            super().after(live, turn, state)
+
+    def amended(self, trace: Trace, turn: Turn) -> Trace:
+        """Return the trace with the way it came."""
+        through = "github-copilot-sdk" if self.library() else "the copilot CLI"
+        return replace(trace, extra=trace.extra | {"through": through})

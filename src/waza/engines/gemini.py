@@ -1,0 +1,68 @@
+"""The `gemini` engine: Google's Gemini CLI."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._base import Room
+from waza.engines._mcp import untyped_form
+from waza.traces.gemini import GeminiReader
+
+
+class GeminiEngine(AgentEngine):
+    """Run Gemini CLI (`gemini -p`).
+
+    ```yaml
+    config:
+      executor: gemini
+      model: gemini-2.5-pro
+    ```
+
+    The credential is `GEMINI_API_KEY`, or Vertex AI's variables: the login of your own home is not there.
+    """
+
+    name = "gemini"
+    program = "gemini"
+    install = "npm install -g @google/gemini-cli"
+    reader = GeminiReader
+    credentials = (
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "GOOGLE_GEMINI_BASE_URL",
+        "GOOGLE_GENAI_USE_VERTEXAI",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_CLOUD_LOCATION",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    )
+    skills_at = ".gemini/skills"
+    instructions_at = ".gemini/GEMINI.md"
+    modes = {
+        "all": ("--approval-mode", "yolo"),
+        "edits": ("--approval-mode", "auto_edit"),
+        "read": ("--approval-mode", "plan"),
+    }
+
+    def furnish(self, room: Room) -> None:
+        """Write its settings."""
+        uses_vertex = self.base_url is None and os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true"
+        settings: dict[str, Any] = {
+            "security": {"auth": {"selectedType": "vertex-ai" if uses_vertex else "gemini-api-key"}},
+            "general": {"enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "mcpServers": {name: untyped_form(server) for name, server in self.servers().items()},
+        }
+        write(room.home / ".gemini/settings.json", json.dumps(settings))
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return the command line; the prompt comes on standard input."""
+        words = ["--output-format", "stream-json", "--skip-trust", *self.modes[self.permission_mode]]
+        words += ["-m", turn.model] if turn.model else []
+        words += ["--resume", "latest"] if turn.session else []
+        nowhere = str(turn.room.home / "none.json")
+        variables = {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": nowhere, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH": nowhere}
+        if server := self.server():
+            variables |= {"GOOGLE_GEMINI_BASE_URL": server.url, "GEMINI_API_KEY": server.key}
+        return Launch(words, variables, turn.prompt)

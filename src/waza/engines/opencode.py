@@ -1,0 +1,96 @@
+"""The `opencode` engine: OpenCode."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._base import Room
+from waza.engines._mcp import opencode_form
+from waza.traces._live import Live
+from waza.traces.opencode import OpencodeReader
+
+_REFUSED = {"edits": ("bash", "webfetch", "external_directory"), "read": ("bash", "webfetch", "edit")}
+
+
+class OpencodeEngine(AgentEngine):
+    """Run OpenCode (`opencode run`).
+
+    ```yaml
+    config:
+      executor: opencode
+      model: anthropic/claude-sonnet-4-5
+    ```
+
+    Credentials are the keys of the vendors; the model is `vendor/model`. With `base_url`, a server that speaks OpenAI's
+    chat completions, it is the model alone. Its skill tool needs ripgrep (`rg`) on PATH.
+    """
+
+    name = "opencode"
+    program = "opencode"
+    install = "npm install -g opencode-ai"
+    reader = OpencodeReader
+    credentials = (
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_GENERATIVE_AI_API_KEY",
+        "OPENCODE_API_KEY",
+        "GITHUB_TOKEN",
+    )
+    skills_at = ".config/opencode/skills"
+    instructions_at = ".config/opencode/AGENTS.md"
+    modes = {"all": ("--auto",), "edits": (), "read": ()}
+
+    def furnish(self, room: Room) -> None:
+        """Write its settings."""
+        settings: dict[str, Any] = {
+            "autoupdate": False,
+            "share": "disabled",
+            "permission": dict.fromkeys(_REFUSED.get(self.permission_mode, ()), "deny"),
+            "mcp": {name: opencode_form(server) for name, server in self.servers().items()},
+        }
+        write(room.home / ".config/opencode/opencode.json", json.dumps(settings))
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return the command line; the prompt comes on standard input."""
+        server = self.server()
+        words = ["run", "--format", "json", *self.modes[self.permission_mode]]
+        words += ["-m", f"server/{turn.model}" if server else turn.model] if turn.model else []
+        words += ["--session", turn.session] if turn.session else []
+        variables = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"}
+        if server:
+            spoken = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": server.url, "apiKey": server.key}}
+            spoken |= {"models": {turn.model: {"name": turn.model}}}
+            variables["OPENCODE_CONFIG_CONTENT"] = json.dumps({"provider": {"server": spoken}})
+            variables["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
+        return Launch(words, variables, turn.prompt)
+
+    def after(self, live: Live, turn: Turn, state: object) -> None:
+        """Read the call that was open when the agent was ended: standard output tells of calls that are over."""
+        if live.reader.ended:
+            return
+        for part in _open_calls(turn.room.home / ".local/share/opencode/opencode.db"):
+            live.feed({"type": "tool_use", "part": part})
+
+
+def _open_calls(store: Path) -> list[dict[str, Any]]:
+    """Return the tool calls in OpenCode's own store that have not come back; none when it cannot be read."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(store))}?mode=ro", uri=True)) as base:
+            rows = base.execute("select data from part order by time_created limit 100000").fetchall()
+        parts = [json.loads(text) for (text,) in rows]
+    except (sqlite3.Error, ValueError, TypeError, RecursionError):
+        return []
+    return [part for part in parts if isinstance(part, dict) and _is_open(part)]
+
+
+def _is_open(part: dict[str, Any]) -> bool:
+    state = part.get("state")
+    return part.get("type") == "tool" and isinstance(state, dict) and state.get("status") in ("pending", "running")

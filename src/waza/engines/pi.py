@@ -1,0 +1,63 @@
+"""The `pi` engine: the pi coding agent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.traces.pi import PiReader
+
+_LOOKS = "read,grep,find,ls"
+
+
+class PiEngine(AgentEngine):
+    """Run pi (`pi -p`).
+
+    ```yaml
+    config:
+      executor: pi
+      model: anthropic/claude-sonnet-4-5
+    ```
+
+    Credentials are the keys of the vendors; the model is `vendor/model`. With `base_url`, a server that speaks OpenAI's
+    chat completions, it is the model alone. pi has no MCP.
+    """
+
+    name = "pi"
+    program = "pi"
+    install = "npm install -g @mariozechner/pi-coding-agent"
+    reader = PiReader
+    credentials = (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_OAUTH_TOKEN",
+        "OPENAI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "GEMINI_API_KEY",
+        "MISTRAL_API_KEY",
+        "GROQ_API_KEY",
+        "XAI_API_KEY",
+    )
+    skills_at = ".pi/agent/skills"
+    instructions_at = ".pi/agent/AGENTS.md"
+    modes = {"all": (), "edits": ("--tools", f"{_LOOKS},edit,write"), "read": ("--tools", _LOOKS)}
+    has_mcp = False
+
+    reasoning_effort: Literal["minimal", "low", "medium", "high", "xhigh"] | None = None
+    """How hard the model thinks."""
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return the command line; the prompt comes on standard input."""
+        words = ["-p", "--mode", "json", *self.modes[self.permission_mode]]
+        words += ["--model", turn.model] if turn.model else []
+        words += ["--thinking", self.reasoning_effort] if self.reasoning_effort else []
+        words += ["--session", turn.session] if turn.session else []
+        folder = turn.room.home / ".pi/agent"
+        variables = {"PI_CODING_AGENT_DIR": str(folder), "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+        if server := self.server():
+            words += ["--provider", "server"]
+            spoken: dict[str, Any] = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "WAZA_MODEL_KEY"}
+            spoken["models"] = [{"id": turn.model}]
+            write(folder / "models.json", json.dumps({"providers": {"server": spoken}}))
+            variables["WAZA_MODEL_KEY"] = server.key
+        return Launch(words, variables, turn.prompt)

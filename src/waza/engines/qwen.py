@@ -1,0 +1,58 @@
+"""The `qwen` engine: Qwen Code."""
+
+from __future__ import annotations
+
+import json
+
+from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._base import Room
+from waza.engines._mcp import untyped_form
+from waza.traces.qwen import QwenReader
+
+
+class QwenEngine(AgentEngine):
+    """Run Qwen Code (`qwen -p`).
+
+    ```yaml
+    config:
+      executor: qwen
+      model: qwen3-coder-plus
+    ```
+
+    Credentials are `OPENAI_API_KEY` and `OPENAI_BASE_URL`, of any server that speaks OpenAI's chat completions.
+    """
+
+    name = "qwen"
+    program = "qwen"
+    install = "npm install -g @qwen-code/qwen-code"
+    reader = QwenReader
+    credentials = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DASHSCOPE_API_KEY")
+    skills_at = ".qwen/skills"
+    instructions_at = ".qwen/QWEN.md"
+    modes = {
+        "all": ("--approval-mode", "yolo"),
+        "edits": ("--approval-mode", "auto-edit"),
+        "read": ("--approval-mode", "plan"),
+    }
+
+    def furnish(self, room: Room) -> None:
+        """Write its settings."""
+        settings = {
+            "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "mcpServers": {name: untyped_form(server) for name, server in self.servers().items()},
+        }
+        write(room.home / ".qwen/settings.json", json.dumps(settings))
+
+    def launch(self, turn: Turn) -> Launch:
+        """Return the command line; the prompt comes on standard input."""
+        words = ["--output-format", "stream-json", "--auth-type", "openai", *self.modes[self.permission_mode]]
+        words += ["-m", turn.model] if turn.model else []
+        words += ["--resume", turn.session] if turn.session else []
+        nowhere = str(turn.room.home / "none.json")
+        variables = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": nowhere, "QWEN_CODE_SYSTEM_DEFAULTS_PATH": nowhere}
+        if turn.model:
+            variables["OPENAI_MODEL"] = turn.model
+        if server := self.server():
+            variables |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": server.key}
+        return Launch(words, variables, turn.prompt)

@@ -1,0 +1,144 @@
+"""A short document in three forms: for a terminal, as Markdown, as a page of HTML.
+
+A line consists of our words (`str`) and of text of others (`Theirs`), which is shown and never obeyed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import Literal, NamedTuple
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from waza.reports._elements import page_head, text
+from waza.reports._markdown import cell, code
+from waza.reports._text import clipped, visible
+
+MOST = 300
+Tone = Literal["", "good", "bad", "open", "soft"]
+_STYLES = {"": "", "good": "green", "bad": "red", "open": "yellow", "soft": "dim", "head": "bold"}
+_CLASSES = {"": "", "good": "passed", "bad": "failed", "open": "error", "soft": "soft"}
+
+
+class Theirs(NamedTuple):
+    """Text of an author or an agent."""
+
+    text: str
+
+
+Words = tuple["str | Theirs", ...]
+
+
+class Heading(NamedTuple):
+    """The title of a part; the first one is the document's."""
+
+    words: Words
+
+
+class Line(NamedTuple):
+    """A sentence; from level 1 on an item below the line above."""
+
+    words: Words
+    tone: Tone = ""
+    level: int = 0
+
+
+class Grid(NamedTuple):
+    """A table; columns but the first are numbers."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Words, ...]]
+
+
+Block = Heading | Line | Grid
+
+
+def print_document(blocks: Iterable[Block], console: Console) -> None:
+    """Print a document on a terminal."""
+    for block in blocks:
+        if isinstance(block, Grid):
+            console.print(_rich_table(block))
+        elif isinstance(block, Heading):
+            console.print()
+            console.print(Text(_plain(block.words), style="bold"))
+        else:
+            line = Text(_plain(block.words), style=_STYLES[block.tone])
+            console.print(Padding(line, (0, 0, 0, 2 * block.level), expand=False) if block.level else line)
+
+
+def _plain(words: Words) -> str:
+    return "".join(word if isinstance(word, str) else visible(clipped(word.text, MOST)) for word in words)
+
+
+def _rich_table(grid: Grid) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(grid.columns):
+        table.add_column(column, justify="right" if place else "left", overflow="fold")
+    for row in grid.rows:
+        table.add_row(*(Text(_plain(words)) for words in row))
+    return table
+
+
+def markdown_document(blocks: Iterable[Block]) -> str:
+    """Return a document as Markdown."""
+    return "\n".join(_markdown(blocks)).strip() + "\n"
+
+
+def _markdown(blocks: Iterable[Block]) -> Iterator[str]:
+    level = 1
+    for block in blocks:
+        if isinstance(block, Heading):
+            yield f"\n{'#' * (level + 1)} {_spans(block.words)}\n"
+            level = 2
+        elif isinstance(block, Grid):
+            yield "\n| " + " | ".join(block.columns) + " |"
+            yield "|---" + "|---:" * (len(block.columns) - 1) + "|"
+            yield from ("| " + " | ".join(_spans(words, in_table=True) for words in row) + " |" for row in block.rows)
+            yield ""
+        else:
+            strong = "**" if block.tone in ("good", "bad", "open") and not block.level else ""
+            indent = "  " * (block.level - 1) + "- " if block.level else ""
+            line = f"{indent}{strong}{_spans(block.words)}{strong}"
+            yield line if block.level else f"\n{line}\n"
+
+
+def _spans(words: Words, *, in_table: bool = False) -> str:
+    show = cell if in_table else code
+    return "".join(escape(word, quote=False) if isinstance(word, str) else show(word.text, MOST) for word in words)
+
+
+def html_document(blocks: Iterable[Block], title: str) -> str:
+    """Return a document as one page that runs no script and loads nothing."""
+    return page_head(title) + "".join(_html(blocks)) + "</body>\n</html>\n"
+
+
+def _html(blocks: Iterable[Block]) -> Iterator[str]:
+    level = 1
+    for block in blocks:
+        if isinstance(block, Heading):
+            yield f"<h{level}>{_inline(block.words)}</h{level}>\n"
+            level = 2
+        elif isinstance(block, Grid):
+            yield _html_table(block)
+        else:
+            name = f' class="{_CLASSES[block.tone]}"' if block.tone else ""
+            yield f"<p{name}>{'&emsp;' * block.level}{_inline(block.words)}</p>\n"
+
+
+def _html_table(grid: Grid) -> str:
+    head = "".join(f"<th{_number(place)}>{escape(column)}</th>" for place, column in enumerate(grid.columns))
+    rows = ("".join(f"<td{_number(i)}>{_inline(words)}</td>" for i, words in enumerate(row)) for row in grid.rows)
+    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n'
+
+
+def _number(place: int) -> str:
+    return ' class="number"' if place else ""
+
+
+def _inline(words: Words) -> str:
+    return "".join(escape(word) if isinstance(word, str) else text(word.text, MOST) for word in words)

@@ -1,0 +1,71 @@
+"""A run in two lines of numbers, each with its uncertainty, and where its tasks stand in the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from waza.model import Run
+from waza.reports._text import percent, plural, score, seconds
+from waza.results.stats.suite import statistics_of
+from waza.results.summary import Summary
+
+
+def rate_line(summary: Summary) -> str:
+    """Return how many tasks passed, with the interval, and how many did not."""
+    rate = f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed"
+    if summary.success_rate_ci is not None and summary.total_tests > 1:
+        interval = summary.success_rate_ci
+        share = percent(summary.success_rate)
+        rate += f" ({share}, 95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)})"
+    parts = [rate]
+    for count, noun in ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded")):
+        parts += [f"{count} {noun}"] if count else []
+    return " · ".join(parts)
+
+
+def numbers_line(summary: Summary) -> str:
+    """Return score, time, tokens and cost, as far as they are known."""
+    parts = [f"score {score(summary.weighted_score)}"]
+    if summary.undecided and summary.score_low is not None:
+        parts[0] += f" (between {score(summary.score_low)} and {score(summary.score_high)} with the undecided)"
+    parts.append(seconds(summary.duration_ms))
+    if summary.usage is not None and summary.usage.total_tokens is not None:
+        parts.append(f"{summary.usage.total_tokens:,} tokens")
+    if summary.usage is not None and summary.usage.cost_usd is not None:
+        parts.append(f"${summary.usage.cost_usd:.4f}")
+    return " · ".join(parts)
+
+
+def repeats_line(run: Run) -> str:
+    """Return the score's interval and what repeated trials say; nothing where there is nothing to tell."""
+    found = statistics_of(run)
+    parts: list[str] = []
+    if (interval := found.whole.score_ci) and interval.num_bootstraps:
+        parts.append(f"score's 95 % interval {score(interval.lower)}–{score(interval.upper)}")
+    if len(found.pass_hat_k) > 1:
+        k = len(found.pass_hat_k)
+        parts.append(f"pass@{k} {score(found.pass_at_k[-1])}, pass^{k} {score(found.pass_hat_k[-1])}")
+        parts += [f"{plural(found.flaky_tasks, 'flaky task')}"] if found.flaky_tasks else []
+    return " · ".join(parts)
+
+
+class Spot(NamedTuple):
+    """Where a task is written."""
+
+    file: Path
+    line: int
+
+    def relative_to(self, folder: Path) -> str:
+        """Return the file as seen from a folder, with forward slashes; whole where it stands elsewhere."""
+        inside = self.file.is_relative_to(folder.resolve())
+        return (self.file.relative_to(folder.resolve()) if inside else self.file).as_posix()
+
+
+def spot_of(run: Run, task_id: str) -> Spot | None:
+    """Return where a task of a stored run is written; None where the run does not say."""
+    place = (run.spec.get("places") or {}).get(task_id)
+    if not isinstance(place, dict) or not run.folder or not isinstance(file := run.spec.get("file"), str):
+        return None
+    eval_file = Path(run.folder).resolve().parent / file
+    return Spot((eval_file.parent / str(place.get("file", ""))).resolve(), int(place.get("line") or 1))

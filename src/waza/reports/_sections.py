@@ -1,0 +1,152 @@
+"""The parts of a Markdown report, each piece whole in itself: a reader with little room takes the first ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from waza.model import Result, Run
+from waza.reports._before import Before, Delta, Flip, delta
+from waza.reports._faults import Fault, faults, headline, trials_of
+from waza.reports._markdown import cell, code, fenced, html_code
+from waza.reports._numbers import numbers_line, rate_line
+from waza.reports._text import percent, plural, score, seconds
+from waza.results.outcomes import outcomes_of
+from waza.results.summary import Summary
+from waza.results.tasks import TaskSummary
+
+MARKS = {"passed": "✅", "failed": "❌", "error": "❔", "skipped": "➖"}
+WORDS = {"error": "undecided", "skipped": "not graded"}
+MOST_TRIALS = 3
+"""How many trials of one task are shown in full."""
+MOST_FAULTS = 8
+"""How many checks of one trial are shown."""
+MOST_NAMED = 20
+
+
+def head(run: Run, summary: Summary) -> Iterator[str]:
+    """Yield the title, what was run with what, and the numbers."""
+    mark = {0: "✅", 1: "❌"}.get(summary.exit_code, "❔")
+    yield f"## {mark} {code(run.name)}\n\n"
+    made = [f"engine {code(run.engine)}", *([f"model {code(run.model)}"] if run.model else []), f"run {code(run.id)}"]
+    yield f"**{rate_line(summary)}**  \n{numbers_line(summary)}  \n{' · '.join(made)}\n\n"
+    if not run.complete:
+        yield "⚠️ The run is not complete: some trials are missing.\n\n"
+    for warning in summary.warnings:
+        yield f"⚠️ {code(warning, 400)}\n\n"
+    if summary.metrics:
+        yield "| | metric | value | needs |\n|---|---|---|---|\n"
+        for metric in summary.metrics:
+            needs = "" if metric.threshold is None else f"{metric.threshold:g}"
+            yield f"| {MARKS[metric.status]} | {cell(metric.name)} | {score(metric.value)} | {needs} |\n"
+        yield "\n"
+
+
+def change(before: Before, tasks: list[TaskSummary]) -> Iterator[str]:
+    """Yield which tasks came out differently than in the run before."""
+    found = delta(before, tasks)
+    yield f"### Against {code(before.name)}\n\n{_change_line(found)}\n\n"
+    flips = (found.worse, found.better, found.others)
+    rows = [_flip(flip) for some in flips for flip in some[:MOST_NAMED]]
+    if rows:
+        yield "| | task | was | is |\n|---|---|---|---|\n" + "".join(rows) + "\n"
+    if more := sum(max(0, len(some) - MOST_NAMED) for some in flips):
+        yield f"… and {plural(more, 'more task')}\n\n"
+    for names, words in ((found.added, "new"), (found.removed, "not in this run")):
+        if names:
+            more_names = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            yield f"{words}: {', '.join(code(name) for name in names[:MOST_NAMED])}{more_names}\n\n"
+
+
+def _change_line(found: Delta) -> str:
+    if not found.common:
+        return "The two runs have no task in common."
+    points = 100 * (found.passed_now - found.passed_before) / found.common
+    told = f"Of {plural(found.common, 'common task')}, {found.passed_now} pass now, {found.passed_before} did before "
+    told += f"({points:+.0f} points). "
+    if not (found.worse or found.better or found.others):
+        return told + "No task came out differently."
+    return told + f"{len(found.worse)} got worse, {len(found.better)} got better."
+
+
+def _flip(flip: Flip) -> str:
+    was, now = (cell(WORDS.get(status, status)) for status in (flip.was, flip.now))
+    return f"| {MARKS.get(flip.now, '')} | {cell(flip.task)} | {was} | {now} |\n"
+
+
+def task_rows(tasks: Iterable[TaskSummary]) -> Iterator[str]:
+    """Yield the table of tasks: how often each passed, with which score, in what time."""
+    yield "### Tasks\n\n| | task | passed | score | time |\n|---|---|---:|---:|---:|\n"
+    for task in tasks:
+        trials = trials_of(task)
+        interval = f" ({percent(task.pass_rate)})" if trials > 1 else ""
+        flaky = " flaky" if task.is_flaky else ""
+        passed = f"{task.passed} of {trials}{interval}{flaky}"
+        facts = (MARKS[task.status], cell(task.id), passed, score(task.score.weighted), seconds(task.duration_ms))
+        yield "| " + " | ".join(facts) + " |\n"
+    yield "\n"
+
+
+def failed_first(run: Run, tasks: list[TaskSummary]) -> Iterator[tuple[TaskSummary, list[int]]]:
+    """Yield the tasks that did not pass, failed before undecided, with the places of such trials in the results."""
+    places: dict[str, list[int]] = {}
+    for place, outcome in enumerate(outcomes_of(run.results)):
+        if outcome.status in ("failed", "error"):
+            places.setdefault(outcome.task_id, []).append(place)
+    for status in ("failed", "error"):
+        for task in tasks:
+            if task.status == status:
+                yield task, places.get(task.id, [])
+
+
+def failures(run: Run, tasks: list[TaskSummary]) -> Iterator[str]:
+    """Yield each task that did not pass with its failed checks, a piece a task."""
+    title = "### What did not hold\n\n"
+    for task, places in failed_first(run, tasks):
+        yield title + _failure(run, task, places)
+        title = ""
+
+
+def _failure(run: Run, task: TaskSummary, places: list[int]) -> str:
+    shown = [run.results[place] for place in places[:MOST_TRIALS]]
+    why = html_code(headline(shown[0]) if shown else task.reason or "not run", 160)
+    parts = [f"<details><summary>{MARKS[task.status]} {html_code(task.id)} {why}</summary>\n"]
+    parts += [_trial(result, trials_of(task) > 1) for result in shown]
+    if len(places) > MOST_TRIALS:
+        parts.append(f"… and {plural(len(places) - MOST_TRIALS, 'more trial')}\n")
+    return "\n".join([*parts, "</details>\n\n"])
+
+
+def _trial(result: Result, with_number: bool) -> str:
+    found = faults(result)
+    parts = [f"**Trial {result.trial}**\n"] if with_number else []
+    parts += [code(result.reason, 400) + "\n"] if result.reason else []
+    parts += [_fault(fault) for fault in found[:MOST_FAULTS]]
+    if len(found) > MOST_FAULTS:
+        parts.append(f"… and {plural(len(found) - MOST_FAULTS, 'more check')}\n")
+    if result.trace.output:
+        parts.append("the agent's output\n\n" + fenced(result.trace.output, 1_000))
+    return "\n".join(parts)
+
+
+def _fault(fault: Fault) -> str:
+    text = f"{'❌' if fault.is_failure else '❔'} {code(fault.grader)}: {code(fault.words, 400)}\n"
+    if fault.expected is None and fault.found is None:
+        return text
+    rows = "".join(
+        f"| {label} | {cell(value, 400)} |\n"
+        for label, value in (("expected", fault.expected), ("found", fault.found))
+        if value is not None
+    )
+    return f"{text}\n| | |\n|---|---|\n{rows}"
+
+
+def within(pieces: Iterable[str], room: int, rest: str) -> str:
+    """Return the pieces that fit into so many characters, and `rest` where some do not."""
+    kept: list[str] = []
+    left = room - len(rest)
+    for piece in pieces:
+        if len(piece) > left:
+            return "".join(kept) + rest
+        kept.append(piece)
+        left -= len(piece)
+    return "".join(kept)

@@ -1,0 +1,83 @@
+"""What GitHub shows: the job's summary, annotations on the suite's lines, and the body of a pull request's comment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from waza.model import Run
+from waza.reports._base import Report
+from waza.reports._before import Before
+from waza.reports._faults import headline
+from waza.reports._numbers import spot_of
+from waza.reports._sections import change, failed_first, failures, head, task_rows, within
+from waza.reports._text import clipped, visible
+from waza.results.summary import summarize
+from waza.results.tasks import TaskSummary, summarize_tasks
+
+COMMENT_ROOM = 60_000
+"""Characters; GitHub takes 65,536 in a comment."""
+SUMMARY_ROOM = 250_000
+"""Characters; GitHub takes 1 MiB of summary in a step, and a character is up to four bytes."""
+MOST_ANNOTATIONS = 10
+"""GitHub shows so many errors, and so many warnings, of one step."""
+
+
+class GithubReport(Report):
+    """For GitHub: the body of a pull request's comment; the job's summary and annotations are written beside it."""
+
+    file = "comment.md"
+
+    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+        """Yield the body of a comment: what changed first, then what did not hold, as much as fits."""
+        yield _body(run, before, COMMENT_ROOM).encode()
+
+    def beside(self, run: Run, before: Before | None = None) -> Iterator[str]:
+        """Add to the job's summary where there is one, and yield the annotations."""
+        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(_body(run, before, SUMMARY_ROOM - min(SUMMARY_ROOM - 2_000, file.tell())))
+        yield from notices(run)
+
+
+def _body(run: Run, before: Before | None, room: int) -> str:
+    tasks = summarize_tasks(run)
+    marker = f"<!-- waza {_word(run.name)} {_word(run.model)} -->\n"
+    changed = change(before, tasks) if before else ()
+    wrong = within(failures(run, tasks), room * 6 // 10, "\n… more tasks did not hold than fit here.\n\n")
+    pieces = chain([marker], head(run, summarize(run, tasks=tasks)), changed, [wrong], task_rows(tasks))
+    return within(pieces, room, "\n… the rest did not fit here; `waza show` and the other reports have all of it.\n")
+
+
+def _word(text: str) -> str:
+    """Return a name as one harmless word, so that a comment can be found again and brought up to date."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-") or "x"
+
+
+def notices(run: Run) -> Iterator[str]:
+    """Yield a workflow command for each task that did not pass, on the line where the task is written."""
+    tasks = list(failed_first(run, summarize_tasks(run)))
+    for kind, status in (("error", "failed"), ("warning", "error")):
+        some = [(task, places) for task, places in tasks if task.status == status]
+        for task, places in islice(some, MOST_ANNOTATIONS):
+            yield _annotation(run, kind, task, headline(run.results[places[0]]) if places else task.reason)
+
+
+def _annotation(run: Run, kind: str, task: TaskSummary, why: str) -> str:
+    spot = spot_of(run, task.id)
+    root = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
+    where = f"file={_property(spot.relative_to(root))},line={spot.line}," if spot else ""
+    state = "failed" if kind == "error" else "undecided"
+    title = _property(visible(clipped(f"{task.id}: {state}", 120)))
+    return f"::{kind} {where}title={title}::{_escaped(visible(clipped(why or 'not run', 1_000), lines=True))}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")

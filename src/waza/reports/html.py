@@ -1,0 +1,142 @@
+"""One page that opens from disk: numbers, plots, what did not hold, every trial. No script, nothing from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from waza.model import Run
+from waza.reports._base import Report
+from waza.reports._before import Before, delta
+from waza.reports._elements import page_head, text, tile
+from waza.reports._faults import trials_of
+from waza.reports._plots import durations, rates
+from waza.reports._text import percent, plural, score, seconds
+from waza.reports._trial_page import mark, trial
+from waza.results.outcomes import outcomes_of
+from waza.results.scores import Interval
+from waza.results.summary import Summary, summarize
+from waza.results.tasks import TaskSummary, summarize_tasks
+
+FIRST_OPEN = 3
+"""Of so many tasks that did not pass, the first trial is unfolded."""
+_ORDER = {"failed": 0, "error": 1, "passed": 2, "skipped": 3}
+
+
+class HtmlReport(Report):
+    """HTML: one page without scripts that opens from disk: numbers, plots, what did not hold, every trial."""
+
+    file = "report.html"
+    most_bytes: ClassVar[int] = 20_000_000
+    """When the trials on the page take up so much, further ones are counted, not shown."""
+
+    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+        """Yield the page, a trial at a time."""
+        tasks = summarize_tasks(run)
+        summary = summarize(run, tasks=tasks)
+        yield page_head(f"{run.name} · waza").encode()
+        yield (_top(run, summary) + _metrics(summary)).encode()
+        yield (_change(before, tasks) if before else "").encode()
+        yield (rates(tasks) + durations(run)).encode()
+        worst_first = sorted(tasks, key=lambda task: _ORDER[task.status])
+        yield _table(worst_first).encode()
+        yield from _trials(run, worst_first, self.most_bytes)
+        yield b"</body>\n</html>\n"
+
+
+def _top(run: Run, summary: Summary) -> str:
+    made = [run.engine, *([run.model] if run.model else []), run.started_at, run.id]
+    status = {0: "passed", 1: "failed"}.get(summary.exit_code, "error")
+    head = f"<h1>{mark(status)} {text(run.name)}</h1>\n"
+    head += f'<p class="soft">{" · ".join(text(part) for part in made if part)}</p>\n'
+    if not run.complete:
+        head += '<p class="error">The run is not complete: some trials are missing.</p>\n'
+    head += "".join(f'<p class="error">{text(warning, 600)}</p>\n' for warning in summary.warnings)
+    return f'{head}<div class="tiles">\n{"".join(_tiles(summary))}</div>\n'
+
+
+def _tiles(summary: Summary) -> Iterator[str]:
+    passed = f"{summary.succeeded} of {summary.total_tests}"
+    yield tile("passed", passed, f"{percent(summary.success_rate)} {_interval(summary.success_rate_ci)}")
+    counts = ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded"))
+    yield from (tile(noun, str(count), "of " + plural(summary.total_tests, "task")) for count, noun in counts if count)
+    span = f"between {score(summary.score_low)} and {score(summary.score_high)}" if summary.undecided else ""
+    yield tile("score", score(summary.weighted_score), span or f"plain mean {score(summary.aggregate_score)}")
+    yield tile("time", seconds(summary.duration_ms))
+    if summary.usage is not None and summary.usage.total_tokens is not None:
+        yield tile("tokens", f"{summary.usage.total_tokens:,}")
+    if summary.usage is not None and summary.usage.cost_usd is not None:
+        yield tile("cost", f"${summary.usage.cost_usd:.4f}")
+
+
+def _interval(interval: Interval | None) -> str:
+    return f"(95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)})" if interval else ""
+
+
+def _metrics(summary: Summary) -> str:
+    rows = "".join(
+        f'<tr><td class="mark">{mark(metric.status)}</td><td>{text(metric.name)}</td>'
+        f'<td class="number">{score(metric.value)}</td>'
+        f'<td class="number">{"" if metric.threshold is None else f"{metric.threshold:g}"}</td>'
+        f"<td>{text(metric.reason)}</td></tr>\n"
+        for metric in summary.metrics
+    )
+    names = ("", "metric", "value", "needs", "")
+    return f"<h2>Metrics</h2>\n{_rows(names, rows)}" if rows else ""
+
+
+def _rows(names: tuple[str, ...], rows: str) -> str:
+    numbers = ("value", "needs", "passed", "score", "time")
+    head = "".join(f'<th class="number">{name}</th>' if name in numbers else f"<th>{name}</th>" for name in names)
+    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n'
+
+
+def _change(before: Before, tasks: list[TaskSummary]) -> str:
+    found = delta(before, tasks)
+    told = f"{plural(found.common, 'common task')}: {found.passed_now} pass now, {found.passed_before} did before."
+    rows = "".join(
+        f"<tr><td>{text(flip.task)}</td><td>{text(flip.was)}</td><td>{text(flip.now)}</td></tr>\n"
+        for flip in (*found.worse, *found.better, *found.others)
+    )
+    table = _rows(("task", "was", "is"), rows) if rows else "<p>No task came out differently.</p>\n"
+    return f"<h2>Against {text(before.name)}</h2>\n<p>{told}</p>\n{table}"
+
+
+def _table(tasks: list[TaskSummary]) -> str:
+    rows = "".join(_table_row(number, task) for number, task in enumerate(tasks))
+    return f"<h2>Tasks</h2>\n{_rows(('', 'task', 'passed', 'score', 'time'), rows)}"
+
+
+def _table_row(number: int, task: TaskSummary) -> str:
+    flaky = " <b>flaky</b>" if task.is_flaky else ""
+    name = f'<a href="#task-{number}">{text(task.id)}</a>{flaky} <span class="soft">{text(" ".join(task.tags))}</span>'
+    numbers = (f"{task.passed} of {trials_of(task)}", score(task.score.weighted), seconds(task.duration_ms))
+    cells = "".join(f'<td class="number">{cell}</td>' for cell in numbers)
+    return f'<tr><td class="mark">{mark(task.status)}</td><td>{name}</td>{cells}</tr>\n'
+
+
+def _trials(run: Run, tasks: list[TaskSummary], most_bytes: int) -> Iterator[bytes]:
+    """Yield every trial, task by task, as long as the page does not grow too large."""
+    places: dict[str, list[int]] = {}
+    for place, outcome in enumerate(outcomes_of(run.results)):
+        places.setdefault(outcome.task_id, []).append(place)
+    size, left_out, title = 0, 0, ""
+    for number, task in enumerate(tasks):
+        is_wrong = task.status in ("failed", "error")
+        before, title = title, "What did not hold" if is_wrong else "What held"
+        head = "" if title == before else f"<h2>{title}</h2>\n"
+        yield f'{head}<h3 id="task-{number}">{mark(task.status)} {text(task.id)}</h3>\n{_not_run(task)}'.encode()
+        for position, place in enumerate(places.get(task.id, ())):
+            if size > most_bytes:
+                left_out += 1
+                continue
+            piece = trial(run.results[place], is_open=is_wrong and number < FIRST_OPEN and not position).encode()
+            size += len(piece)
+            yield piece
+    if left_out:
+        told = f"{plural(left_out, 'more trial')} would make this page too large: waza show"
+        yield f'<p class="soft">{told}</p>\n'.encode()
+
+
+def _not_run(task: TaskSummary) -> str:
+    return f'<p class="soft">{plural(task.not_run, "trial")} not run</p>\n' if task.not_run else ""

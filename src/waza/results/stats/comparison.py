@@ -1,0 +1,141 @@
+"""Two runs of the same tasks, side by side: what flipped, what that shows, where it comes from.
+
+Tasks are paired by id. What nobody can tell is never counted as failed: a task without a decided trial on either side
+is left out of the tests, and the verdict says whether the undecided trials could change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec.structs import replace
+
+from waza.model import Run
+from waza.results.outcomes import outcomes_of, shown_names
+from waza.results.scores import mean
+from waza.results.stats.changes import Comparison, GraderChange, Side
+from waza.results.stats.details import read_details
+from waza.results.stats.paired import holm, mcnemar, sign_flip
+from waza.results.stats.pairs import Pair, Pairing, bounds, paired, task_changes
+from waza.results.stats.resampling import bootstrap_mean
+from waza.results.stats.verdicts import MARGIN, Verdict, verdict_on_passing, verdict_on_scores, with_p_value
+from waza.results.tool_metrics import tool_metrics
+
+MOST_DETAILS = 50
+"""Flips whose trials are read and told in full."""
+FLIPS = ("broke", "mended", "undecided")
+
+
+def compare(
+    before: Run,
+    after: Run,
+    *,
+    on: Literal["pass", "score"] = "pass",
+    margin: float = MARGIN,
+    these_tasks: bool = False,
+) -> Comparison:
+    """Return what changed from one run to the other, judged by the grades they have."""
+    pairing = paired(before, after)
+    tallies = [tally for pair in pairing.pairs if (tally := pair.tally)]
+    passing = verdict_on_passing(tallies, margin=margin, these_tasks=these_tasks)
+    scores = _score_differences(pairing.pairs)
+    on_scores = verdict_on_scores(scores, margin=margin) if scores else None
+    changes = task_changes(pairing.pairs)
+    told = read_details(before, after, [change.id for change in changes if change.kind in FLIPS][:MOST_DETAILS])
+    return Comparison(
+        before=_side(before, pairing, 0),
+        after=_side(after, pairing, 1),
+        on=on,
+        verdict=on_scores if on == "score" and on_scores else passing,
+        passing=passing,
+        scores=on_scores,
+        mcnemar_p=mcnemar(*(sum(change.kind == kind for change in changes) for kind in ("mended", "broke"))),
+        holds=_holds(pairing.pairs, passing, these_tasks),
+        tasks=[replace(change, details=told.get(change.id)) for change in changes],
+        graders=grader_changes(before, after, {pair.before.id for pair in pairing.pairs}),
+        removed=pairing.removed,
+        added=pairing.added,
+        asked_otherwise=pairing.asked_otherwise,
+    )
+
+
+def among(found: Sequence[Comparison]) -> list[Comparison]:
+    """Return comparisons with one baseline, each verdict adjusted for how many of them there are (Holm)."""
+    adjusted = holm([comparison.verdict.p_value for comparison in found])
+    verdicts = (with_p_value(one.verdict, p_value) for one, p_value in zip(found, adjusted, strict=True))
+    return [replace(one, verdict=verdict) for one, verdict in zip(found, verdicts, strict=True)]
+
+
+def _score_differences(pairs: Iterable[Pair]) -> list[float]:
+    scores = ((pair.before.score.weighted, pair.after.score.weighted) for pair in pairs)
+    return [after - before for before, after in scores if before is not None and after is not None]
+
+
+def _holds(pairs: Sequence[Pair], verdict: Verdict, these_tasks: bool) -> bool:
+    """Say whether the verdict on passing stands whatever the undecided trials were."""
+    if not any(pair.before.errors or pair.after.errors for pair in pairs):
+        return True
+    cases = (verdict_on_passing(case, margin=verdict.margin, these_tasks=these_tasks) for case in bounds(pairs))
+    return all(case.word == verdict.word for case in cases)
+
+
+def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChange]:
+    """Return each grader's mean score in both runs, over the tasks where both have decided grades of that name."""
+    ones, others = _grader_scores(before, tasks), _grader_scores(after, tasks)
+    found: list[GraderChange] = []
+    for name in ones:
+        shared = [task_id for task_id in ones[name] if task_id in others.get(name, {})]
+        pairs = [(mean(ones[name][task_id]) or 0.0, mean(others[name][task_id]) or 0.0) for task_id in shared]
+        differences = [other - one for one, other in pairs]
+        if pairs:
+            found.append(
+                GraderChange(
+                    name=name,
+                    before=mean([one for one, _ in pairs]) or 0.0,
+                    after=mean([other for _, other in pairs]) or 0.0,
+                    difference=mean(differences) or 0.0,
+                    interval=bootstrap_mean(differences),
+                    p_value=sign_flip(differences),
+                    tasks=len(pairs),
+                )
+            )
+    adjusted = holm([change.p_value for change in found])
+    found = [replace(change, p_value=p_value) for change, p_value in zip(found, adjusted, strict=True)]
+    return sorted(found, key=lambda change: (-abs(change.difference), change.name))
+
+
+def _grader_scores(run: Run, tasks: set[str]) -> dict[str, dict[str, list[float]]]:
+    """Return by grader and task the scores that were decided."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for result in run.results:
+        if result.task_id in tasks:
+            for name, grade in zip(shown_names(result), result.grades, strict=True):
+                if grade.status != "error":
+                    scores.setdefault(name, {}).setdefault(result.task_id, []).append(grade.score)
+    return scores
+
+
+def _side(run: Run, pairing: Pairing, which: int) -> Side:
+    ids = {pair.before.id for pair in pairing.pairs}
+    tasks = [pair[which] for pair in pairing.pairs]
+    outcomes = [outcome for outcome in outcomes_of(run.results) if outcome.task_id in ids]
+    usages = [outcome.usage for outcome in outcomes]
+    tokens = [usage.total_tokens for usage in usages if usage and usage.total_tokens is not None]
+    costs = [float(usage.cost_usd) for usage in usages if usage and usage.cost_usd is not None]
+    decided = [task.passed / (task.passed + task.failed) for task in tasks if task.passed + task.failed]
+    return Side(
+        id=run.id,
+        name=run.name,
+        engine=run.engine,
+        model=run.model,
+        pass_rate=mean(decided),
+        passed=sum(task.status == "passed" for task in tasks),
+        total=len(tasks),
+        score=mean([task.score.weighted for task in tasks if task.score.weighted is not None]),
+        undecided=sum(task.errors for task in tasks),
+        duration_ms=mean([outcome.duration_ms for outcome in outcomes]),
+        tokens=mean([float(count) for count in tokens]),
+        cost_usd=mean(costs),
+        tools=tool_metrics(run),
+    )

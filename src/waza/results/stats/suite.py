@@ -1,0 +1,134 @@
+"""A run's numbers with their uncertainty: repeats, intervals, bounds over what is undecided, groups of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from waza.model import Run
+from waza.results.outcomes import Outcome
+from waza.results.scores import Interval, mean, mean_score, wilson
+from waza.results.stats.repeats import flakiness, pass_at_curve, pass_hat_curve
+from waza.results.stats.resampling import Bootstrap, bootstrap_mean
+from waza.results.tasks import TaskSummary, summarize_tasks
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """Some tasks of a run in numbers, or all of them."""
+
+    name: str
+    tasks: int
+    passed: int
+    undecided: int
+    """Tasks nobody can tell."""
+    pass_rate: float | None
+    pass_rate_ci: Interval | None
+    """Wilson's interval over tasks."""
+    pass_rate_low: float | None
+    """If all undecided tasks had failed."""
+    pass_rate_high: float | None
+    """If all of them had passed."""
+    score: float | None
+    """The plain mean."""
+    weighted_score: float | None
+    score_ci: Bootstrap | None
+    """Of the weighted score, whole tasks drawn anew."""
+    score_low: float | None
+    score_high: float | None
+
+
+class PerTrial(Struct, frozen=True, kw_only=True):
+    """What one trial takes, in the mean, over tasks; None where it was not recorded."""
+
+    duration_ms: Bootstrap | None
+    tokens: Bootstrap | None
+    cost_usd: Bootstrap | None
+
+
+class RunStatistics(Struct, frozen=True, kw_only=True):
+    """A run's numbers with their uncertainty."""
+
+    whole: Part
+    pass_at_k: list[float]
+    """The chance that at least one of 1, 2, … trials of a task passes; over decided trials."""
+    pass_hat_k: list[float]
+    """The chance that all of 1, 2, … trials of a task pass (pass^k)."""
+    flaky_tasks: int
+    flakiness: float | None
+    """The mean over tasks of the share of trials that disagree with most of them."""
+    by_tag: list[Part]
+
+
+def statistics_of(run: Run, tasks: Sequence[TaskSummary] | None = None) -> RunStatistics:
+    """Return a run's numbers with their uncertainty; `tasks` where they are summarized already."""
+    tasks = summarize_tasks(run) if tasks is None else tasks
+    graded = [task for task in tasks if task.status != "skipped"]
+    tallies = [(task.passed, task.passed + task.failed) for task in graded if task.passed + task.failed]
+    return RunStatistics(
+        whole=part_of("all", graded),
+        pass_at_k=pass_at_curve(tallies),
+        pass_hat_k=pass_hat_curve(tallies),
+        flaky_tasks=sum(task.is_flaky for task in graded),
+        flakiness=mean([share for tally in tallies if (share := flakiness(*tally)) is not None]),
+        by_tag=groups(run, graded, "tags"),
+    )
+
+
+def groups(run: Run, tasks: Sequence[TaskSummary], by: Literal["model", "tags", "task"]) -> list[Part]:
+    """Return the tasks by tag, by model or one by one, each group in numbers."""
+    found: dict[str, list[TaskSummary]] = {}
+    for task in tasks:
+        for name in {"model": [run.model], "tags": task.tags, "task": [task.id]}[by]:
+            found.setdefault(name, []).append(task)
+    return [part_of(name, members) for name, members in sorted(found.items())]
+
+
+def part_of(name: str, tasks: Sequence[TaskSummary]) -> Part:
+    """Return some tasks in numbers; with one task, its trials are what is counted."""
+    passed, undecided, total = _counts(tasks)
+    score = mean_score([task.score for task in tasks])
+    weighted = [task.score.weighted for task in tasks if task.score.weighted is not None]
+    return Part(
+        name=name,
+        tasks=len(tasks),
+        passed=passed,
+        undecided=undecided,
+        pass_rate=passed / total if total else None,
+        pass_rate_ci=wilson(passed, total),
+        pass_rate_low=passed / total if total else None,
+        pass_rate_high=(passed + undecided) / total if total else None,
+        score=score.value,
+        weighted_score=score.weighted,
+        score_ci=bootstrap_mean(weighted) if len(weighted) > 1 else None,
+        score_low=score.low,
+        score_high=score.high,
+    )
+
+
+def _counts(tasks: Sequence[TaskSummary]) -> tuple[int, int, int]:
+    """Return how many passed, are undecided, and are there: of tasks, or of the trials of a single one."""
+    if len(tasks) == 1:
+        task = tasks[0]
+        return task.passed, task.errors, task.passed + task.failed + task.errors
+    statuses = [task.status for task in tasks]
+    return statuses.count("passed"), statuses.count("error"), len(tasks)
+
+
+def per_trial(outcomes: Sequence[Outcome]) -> PerTrial:
+    """Return what a trial takes: the mean over tasks of their trials' means, whole tasks drawn anew."""
+    durations: dict[str, list[float]] = {}
+    tokens: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
+    for outcome in outcomes:
+        durations.setdefault(outcome.task_id, []).append(outcome.duration_ms)
+        if outcome.usage is not None and outcome.usage.total_tokens is not None:
+            tokens.setdefault(outcome.task_id, []).append(outcome.usage.total_tokens)
+        if outcome.usage is not None and outcome.usage.cost_usd is not None:
+            costs.setdefault(outcome.task_id, []).append(float(outcome.usage.cost_usd))
+    return PerTrial(duration_ms=_over_tasks(durations), tokens=_over_tasks(tokens), cost_usd=_over_tasks(costs))
+
+
+def _over_tasks(numbers: dict[str, list[float]]) -> Bootstrap | None:
+    return bootstrap_mean([mean(some) or 0.0 for some in numbers.values()])
