@@ -4,7 +4,7 @@ It speaks Anthropic's Messages, OpenAI's Chat Completions and Responses, and Gem
 once. It keeps no state: the last `[[script:NAME]]` in the user's words names the script, and the number of tool results
 since then is the step. Every answer claims 120 tokens in and 17 out.
 
-    python -m tests.engines.scripted_model --port 8765      serves until it is interrupted
+    python tests/engines/scripted_model.py --port 8765      serves until it is interrupted
 """
 
 from __future__ import annotations

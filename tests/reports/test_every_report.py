@@ -4,6 +4,7 @@ import json
 
 import pytest
 from hostile import STRINGS, hostile_run
+from msgspec.structs import replace
 
 from results_made import a_result, a_run
 from waza.reports._base import REPORTS, Report
@@ -35,17 +36,14 @@ def test_a_run_without_results_or_tasks_has_every_report(name):
 
 
 @pytest.mark.parametrize("name", REPORTS.built_in())
-def test_a_stored_run_gives_the_same_report_as_one_in_memory(name, tmp_path):
+def test_a_stored_run_and_one_whose_trials_ended_in_another_order_give_the_same_report(name, tmp_path):
     results = [a_result("a"), a_result("b", 1, status="failed"), a_result("b", 2)]
     run = a_run(results, tasks=["a", "b"], config={"trials_per_task": 2}, id="one")
     with RunFolder.create(tmp_path, run) as folder:
         folder.append(*results)
-    report = REPORTS.load(name)()
-    stored, held = (b"".join(report.render(one)) for one in (open_run(tmp_path / "one"), run))
-    assert stored.replace(b"The run is not complete: some trials are missing.", b"") != b""
-    assert len(stored) >= len(held)
-    shuffled = a_run(results[::-1], tasks=["a", "b"], config={"trials_per_task": 2}, id="one")
-    assert name == "html" or b"".join(report.render(shuffled)) == held
+    stored = replace(open_run(tmp_path / "one"), complete=True)
+    made = {b"".join(REPORTS.load(name)().render(one)) for one in (run, stored, replace(run, results=results[::-1]))}
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
@@ -57,7 +55,7 @@ def test_results_json_gives_every_text_back(text):
     whole = whole_text(text)
     assert (tree["eval_name"], tree["skill"], tree["tasks"][0]["test_id"]) == (whole, whole, f"{whole}#0")
     trial = tree["tasks"][0]["runs"][0]
-    assert trial["prompt"] == trial["final_output"] == trial["error_msg"] == trial["reason"] == whole
+    assert trial["prompt"] == trial["final_output"] == trial.get("error_msg", "") == trial.get("reason", "") == whole
     check = trial["grades"][0]["checks"][0]
     assert (check["claim"], check["actual"]) == (whole, [whole, {whole: whole}])
     assert trial["tool_events"][1]["error"] == whole

@@ -1,4 +1,4 @@
-"""JUnit XML: valid whatever an agent printed, and true about what failed, what nobody can tell, and what was not run."""
+"""JUnit XML: valid whatever an agent printed, and true about what failed, what is undecided and what was not run."""
 
 import io
 import xml.etree.ElementTree as ElementTree
@@ -69,7 +69,7 @@ def test_a_file_that_does_not_escape_would_be_noticed():
             return False
         return True
 
-    assert sum(not readable(text) for text in STRINGS) > 30
+    assert sum(not readable(text) for text in STRINGS) > 25
 
 
 def test_failure_text_has_the_checks_with_what_was_expected_and_found():

@@ -1,4 +1,4 @@
-"""Markdown, read by another program: text of agents is code and nothing else; no link, no image, no mention, no HTML."""
+"""Markdown, read by another program: text of agents is code and nothing else; no link, no image, no HTML."""
 
 import re
 
@@ -18,7 +18,8 @@ from waza.reports.markdown import MarkdownReport
 OURS = {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "strong"}
 PLAIN = {"inline", "text", "code_inline", "fence", "softbreak", "hardbreak", "html_block"}
 DETAILS = re.compile(
-    r"<details><summary>[✅❌❔➖] <code>[^<]*</code> <code>[^<]*</code></summary>\n|</details>\n|<!-- waza \S+ \S+ -->\n"
+    r"<details><summary>[✅❌❔] <code>[^<]*</code> <code>[^<]*</code></summary>\n|</details>\n"
+    r"|<!-- waza \S+ \S+ -->\n"
 )
 
 

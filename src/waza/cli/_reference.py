@@ -109,6 +109,11 @@ def _commands_page() -> str:
         if command is not None:
             context = click.Context(command, info_name=f"waza {name}", terminal_width=100, max_content_width=100)
             parts += [f"## waza {name}", f"```\n{command.get_help(context)}\n```"]
+            for verb, inner in getattr(command, "commands", {}).items():
+                context = click.Context(
+                    inner, info_name=f"waza {name} {verb}", terminal_width=100, max_content_width=100
+                )
+                parts += [f"### waza {name} {verb}", f"```\n{inner.get_help(context)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -48,10 +48,11 @@ class Line(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A table; columns but the first are numbers."""
+    """A table; columns but the first are numbers, unless `texts` names others."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Words, ...]]
+    texts: tuple[int, ...] = (0,)
 
 
 Block = Heading | Line | Grid
@@ -77,7 +78,7 @@ def _plain(words: Words) -> str:
 def _rich_table(grid: Grid) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(grid.columns):
-        table.add_column(column, justify="right" if place else "left", overflow="fold")
+        table.add_column(column, justify="left" if place in grid.texts else "right", overflow="fold")
     for row in grid.rows:
         table.add_row(*(Text(_plain(words)) for words in row))
     return table
@@ -96,7 +97,7 @@ def _markdown(blocks: Iterable[Block]) -> Iterator[str]:
             level = 2
         elif isinstance(block, Grid):
             yield "\n| " + " | ".join(block.columns) + " |"
-            yield "|---" + "|---:" * (len(block.columns) - 1) + "|"
+            yield "".join("|---" if place in block.texts else "|---:" for place in range(len(block.columns))) + "|"
             yield from ("| " + " | ".join(_spans(words, in_table=True) for words in row) + " |" for row in block.rows)
             yield ""
         else:
@@ -130,14 +131,11 @@ def _html(blocks: Iterable[Block]) -> Iterator[str]:
 
 
 def _html_table(grid: Grid) -> str:
-    head = "".join(f"<th{_number(place)}>{escape(column)}</th>" for place, column in enumerate(grid.columns))
-    rows = ("".join(f"<td{_number(i)}>{_inline(words)}</td>" for i, words in enumerate(row)) for row in grid.rows)
-    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+    classes = ["" if place in grid.texts else ' class="number"' for place in range(len(grid.columns))]
+    head = "".join(f"<th{name}>{escape(column)}</th>" for name, column in zip(classes, grid.columns, strict=True))
+    rows = [zip(classes, row, strict=True) for row in grid.rows]
+    body = "".join(f"<tr>{''.join(f'<td{name}>{_inline(words)}</td>' for name, words in row)}</tr>\n" for row in rows)
     return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n'
-
-
-def _number(place: int) -> str:
-    return ' class="number"' if place else ""
 
 
 def _inline(words: Words) -> str:

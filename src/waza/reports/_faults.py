@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import count, islice
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from waza.results.outcomes import outcomes_of, shown_names
 from waza.results.plain import encode
 from waza.results.tasks import TaskSummary
 
+ANY = ("passed", "failed", "error", "skipped")
 LONGEST = 2_000
 """How much of one text about a check is shown."""
 
@@ -71,6 +72,16 @@ def by_task(run: Run, tasks: list[TaskSummary]) -> Iterator[tuple[TaskSummary, I
     trials = Counter(place for place, _ in keys)
     for number, task in enumerate(tasks):
         yield task, islice(results, trials[number])
+
+
+def places_of(run: Run, statuses: Container[str] = ANY) -> dict[str, list[int]]:
+    """Return by task id where its trials stand in the run's results, in their order; only those of some statuses."""
+    found: dict[str, list[int]] = {}
+    outcomes = sorted(enumerate(outcomes_of(run.results)), key=lambda entry: entry[1].trial)
+    for place, outcome in outcomes:
+        if outcome.status in statuses:
+            found.setdefault(outcome.task_id, []).append(place)
+    return found
 
 
 def trials_of(task: TaskSummary) -> int:

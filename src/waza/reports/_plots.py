@@ -43,7 +43,7 @@ def _rate_bar(label: str, passed: int, total: int, interval: Interval | None) ->
 def durations(run: Run) -> str:
     """Return the slowest tasks: the mean as a bar, each trial as a tick."""
     by_task: dict[str, list[Outcome]] = {}
-    for outcome in outcomes_of(run.results):
+    for outcome in sorted(outcomes_of(run.results), key=lambda outcome: (outcome.task_id, outcome.trial)):
         by_task.setdefault(outcome.task_id, []).append(outcome)
     longest = max((outcome.duration_ms for some in by_task.values() for outcome in some), default=0.0)
     if not longest:

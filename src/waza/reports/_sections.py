@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from waza.model import Result, Run
 from waza.reports._before import Before, Delta, Flip, delta
-from waza.reports._faults import Fault, faults, headline, trials_of
+from waza.reports._faults import Fault, faults, headline, places_of, trials_of
 from waza.reports._markdown import cell, code, fenced, html_code
 from waza.reports._numbers import numbers_line, rate_line
 from waza.reports._text import percent, plural, score, seconds
-from waza.results.outcomes import outcomes_of
 from waza.results.summary import Summary
 from waza.results.tasks import TaskSummary
 
@@ -88,10 +87,7 @@ def task_rows(tasks: Iterable[TaskSummary]) -> Iterator[str]:
 
 def failed_first(run: Run, tasks: list[TaskSummary]) -> Iterator[tuple[TaskSummary, list[int]]]:
     """Yield the tasks that did not pass, failed before undecided, with the places of such trials in the results."""
-    places: dict[str, list[int]] = {}
-    for place, outcome in enumerate(outcomes_of(run.results)):
-        if outcome.status in ("failed", "error"):
-            places.setdefault(outcome.task_id, []).append(place)
+    places = places_of(run, ("failed", "error"))
     for status in ("failed", "error"):
         for task in tasks:
             if task.status == status:

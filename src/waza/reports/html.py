@@ -9,11 +9,10 @@ from waza.model import Run
 from waza.reports._base import Report
 from waza.reports._before import Before, delta
 from waza.reports._elements import page_head, text, tile
-from waza.reports._faults import trials_of
+from waza.reports._faults import places_of, trials_of
 from waza.reports._plots import durations, rates
 from waza.reports._text import percent, plural, score, seconds
 from waza.reports._trial_page import mark, trial
-from waza.results.outcomes import outcomes_of
 from waza.results.scores import Interval
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TaskSummary, summarize_tasks
@@ -117,9 +116,7 @@ def _table_row(number: int, task: TaskSummary) -> str:
 
 def _trials(run: Run, tasks: list[TaskSummary], most_bytes: int) -> Iterator[bytes]:
     """Yield every trial, task by task, as long as the page does not grow too large."""
-    places: dict[str, list[int]] = {}
-    for place, outcome in enumerate(outcomes_of(run.results)):
-        places.setdefault(outcome.task_id, []).append(place)
+    places = places_of(run)
     size, left_out, title = 0, 0, ""
     for number, task in enumerate(tasks):
         is_wrong = task.status in ("failed", "error")

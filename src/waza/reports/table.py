@@ -15,6 +15,7 @@ from rich.text import Text
 from waza.model import Check, Grade, Result, Run
 from waza.reports._base import Report
 from waza.reports._before import Before
+from waza.reports._faults import ANY, places_of
 from waza.reports._numbers import numbers_line, rate_line, repeats_line
 from waza.reports._text import clipped, percent, plural, score, seconds, visible
 from waza.results.outcomes import outcomes_of
@@ -22,6 +23,7 @@ from waza.results.pairwise import WinRate, win_rates
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TaskSummary, summarize_tasks
 
+_NOT_PASSED = ("failed", "error", "skipped")
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "error": ("?", "yellow"), "skipped": ("-", "dim")}
 PLAIN_MARKS = {"passed": "ok", "failed": "FAIL", "error": "??", "skipped": "--"}
 FILE_COLUMNS = 120
@@ -57,10 +59,7 @@ class TableReport(Report):
             console.print(line)
 
     def _body(self, run: Run, console: Console) -> Iterator[RenderableType]:
-        by_task: dict[str, list[int]] = {}
-        for place, outcome in enumerate(outcomes_of(run.results)):
-            if outcome.status != "passed" or self.verbose:
-                by_task.setdefault(outcome.task_id, []).append(place)
+        by_task = places_of(run, ANY if self.verbose else _NOT_PASSED)
         yield heading(run)
         shown = 0
         tasks = summarize_tasks(run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal, NamedTuple, overload
 
 from msgspec.structs import replace as changed
 
@@ -50,22 +50,36 @@ class How:
     """Compare the grades as they are, though the graders differ."""
 
 
+class Opened(NamedTuple):
+    """Two runs by the same graders."""
+
+    before: Run
+    after: Run
+    attribution: Attribution | None
+    """Where the graders differed: whose the change is."""
+    warnings: list[str]
+
+
 def compare_runs(before: Path, after: Path, how: How) -> Comparison:
     """Return what changed between two stored runs; raise UsageError where they cannot be compared."""
+    opened = open_both(before, after, how)
+    found = compare(opened.before, opened.after, on=how.on, margin=how.margin, these_tasks=how.these_tasks)
+    return changed(found, attribution=opened.attribution, warnings=opened.warnings)
+
+
+def open_both(before: Path, after: Path, how: How) -> Opened:
+    """Return two stored runs by the same graders; raise UsageError where that cannot be."""
     one, other = open_run(before), open_run(after)
-    pairs = paired(one, other).pairs
-    if not pairs:
+    if not paired(one, other).pairs:
         raise UsageError(f"runs {one.id} and {other.id} have no graded task in common; `waza show` lists their tasks")
     warnings = [f"run {run.id} is not complete: trials are missing" for run in (one, other) if not run.complete]
     differing = graded_otherwise(one, other)
-    attribution = None
     if differing and not how.as_graded:
-        one, other, attribution = _same_yardstick(one, other, differing, how)
-    elif differing:
+        return Opened(*_same_yardstick(one, other, differing, how), warnings)
+    if differing:
         told = f"the graders of {_some(differing)} differ between the runs: part of the change may be theirs"
         warnings.append(told)
-    found = compare(one, other, on=how.on, margin=how.margin, these_tasks=how.these_tasks)
-    return changed(found, attribution=attribution, warnings=warnings)
+    return Opened(one, other, None, warnings)
 
 
 def graded_otherwise(before: Run, after: Run) -> list[str]:

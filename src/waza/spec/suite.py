@@ -158,15 +158,18 @@ class EvalSpec:
             "graders": {task.id: [grader_as_data(g) for g in self.graders[task.id]] for task in self.tasks},
             "metrics": [metric.model_dump(exclude_none=True) for metric in self.metrics if metric.enabled],
             "hooks": self.hooks.model_dump(exclude_defaults=True),
-            "places": {
-                task.id: self._place_as_data(self.places[task.id]) for task in self.tasks if task.id in self.places
-            },
+            "places": self._places_as_data(),
         }
 
-    def _place_as_data(self, place: Place) -> dict[str, JSON]:
-        """Return the line of a place, and its file as seen from the eval file's folder."""
-        file = os.path.relpath(Path(place.file).resolve(), self.folder.base.resolve())
-        return {"file": Path(file).as_posix(), "line": place.line}
+    def _places_as_data(self) -> dict[str, JSON]:
+        """Return, by task id, the line a task is written in, and its file as seen from the eval file's folder."""
+        places = {task.id: self.places[task.id] for task in self.tasks if task.id in self.places}
+        base = self.folder.base.resolve()
+        files = {
+            file: Path(os.path.relpath(Path(file).resolve(), base)).as_posix()
+            for file in {place.file for place in places.values()}
+        }
+        return {task_id: {"file": files[place.file], "line": place.line} for task_id, place in places.items()}
 
     def _skill_content(self) -> dict[str, JSON]:
         """Return a hash of each part of a skill, so that results made with another skill are not taken for these."""

@@ -7,67 +7,22 @@ change is never decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
-
-from msgspec import Struct, field
+from collections.abc import Iterator, Sequence
 
 from waza.model import GradeStatus, Run
-from waza.results.stats.paired import sign_flip
-from waza.results.stats.pairs import Pair, Pairing, paired
-from waza.results.stats.power import ALPHA
-from waza.results.stats.resampling import bootstrap_mean
+from waza.results.stats.baseline import gates_against
+from waza.results.stats.needs import Gate, Needs
 from waza.results.stats.suite import Part, part_of
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks
 
-Policy = Literal["allow", "warn", "fail"]
 
-
-class Gate(Struct, frozen=True, kw_only=True):
-    """One thing a run must reach, and whether it does."""
-
-    name: str
-    status: GradeStatus
-    """`error` when nobody can tell."""
-    value: float | None = None
-    needed: float | None = None
-    low: float | None = None
-    """The interval of the value, where it has one."""
-    high: float | None = None
-    reason: str = ""
-    tasks: list[str] = field(default_factory=list)
-
-
-class Needs(Struct, frozen=True, kw_only=True):
-    """What is asked of a run; what is None or empty is not asked."""
-
-    pass_rate: float | None = None
-    score: float | None = None
-    tag_pass_rates: Mapping[str, float] = {}
-    tag_scores: Mapping[str, float] = {}
-    trigger_accuracy: float | None = None
-    cost_usd: float | None = None
-    """At most, in all."""
-    duration_s: float | None = None
-    golden: bool = True
-    """Whether every golden task must pass."""
-    sure: bool = False
-    drop: float = 0.0
-    """How much pass rate or score may fall against the baseline."""
-    cost_growth: float | None = None
-    """How much the cost of a trial may grow against the baseline, as a share."""
-    duration_growth: float | None = None
-    on_new: Policy = "allow"
-    on_removed: Policy = "warn"
-
-
-def gates(run: Run, needs: Needs, baseline: Run | None = None) -> list[Gate]:
-    """Return every gate that is asked for."""
+def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None) -> list[Gate]:
+    """Return every gate that is asked for; `against` is the baseline and the run, both by the same graders."""
     tasks = [task for task in summarize_tasks(run) if task.status != "skipped"]
     summary = summarize(run)
     found = [*_thresholds(run, tasks, summary, needs), *_golden(tasks, needs)]
-    return found + (list(_against(run, baseline, needs)) if baseline is not None else [])
+    return found + (list(gates_against(*against, needs)) if against is not None else [])
 
 
 def _thresholds(run: Run, tasks: Sequence[TaskSummary], summary: Summary, needs: Needs) -> Iterator[Gate]:
@@ -109,9 +64,7 @@ def _score(name: str, part: Part, needed: float, sure: bool) -> Gate:
     return _reached(name, (part.score_low, part.score_high), interval, needed, sure)
 
 
-def _reached(
-    name: str, ends: tuple[float, float], interval: tuple[float, float], needed: float, sure: bool
-) -> Gate:
+def _reached(name: str, ends: tuple[float, float], interval: tuple[float, float], needed: float, sure: bool) -> Gate:
     """Return whether a number reaches what is needed; `ends` are its worst and best case over what is undecided."""
     worst, best = ends
     low, high = min(interval[0], worst), max(interval[1], best)
@@ -157,78 +110,3 @@ def _golden(tasks: Sequence[TaskSummary], needs: Needs) -> Iterator[Gate]:
     reason = "did not pass" if wrong else "undecided" if unknown else ""
     share = sum(task.status == "passed" for task in golden) / len(golden)
     yield Gate(name="golden tasks", status=status, value=share, needed=1.0, reason=reason, tasks=wrong or unknown)
-
-
-def _against(run: Run, baseline: Run, needs: Needs) -> Iterator[Gate]:
-    pairing = paired(baseline, run)
-    yield from _task_sets(pairing, needs)
-    if not pairing.pairs:
-        yield Gate(name="against the baseline", status="error", reason="no task in common with it")
-        return
-    yield _no_drop("pass rate against the baseline", pairing.pairs, _pass_change, needs.drop)
-    yield _no_drop("score against the baseline", pairing.pairs, _score_change, needs.drop)
-    if needs.cost_growth is not None:
-        yield _no_growth("cost a trial against the baseline", pairing.pairs, _cost, needs.cost_growth)
-    if needs.duration_growth is not None:
-        yield _no_growth("duration a trial against the baseline", pairing.pairs, _duration, needs.duration_growth)
-
-
-def _task_sets(pairing: Pairing, needs: Needs) -> Iterator[Gate]:
-    statuses: dict[Policy, GradeStatus] = {"allow": "passed", "warn": "passed", "fail": "failed"}
-    for name, ids, policy in (
-        ("new tasks", pairing.added, needs.on_new),
-        ("removed tasks", pairing.removed, needs.on_removed),
-        ("tasks asked otherwise", pairing.asked_otherwise, "warn"),
-    ):
-        if ids and policy != "allow":
-            reason = "not compared with the baseline" if policy == "warn" else "not allowed"
-            yield Gate(name=name, status=statuses[policy], value=len(ids), reason=reason, tasks=ids)  # type: ignore[index]
-
-
-def _no_drop(name: str, pairs: Sequence[Pair], change: Callable[[Pair], float | None], drop: float) -> Gate:
-    """Return whether a number fell by more than `drop`: missed only where the exact test shows it."""
-    changes = [(pair, found) for pair in pairs if (found := change(pair)) is not None]
-    if not changes:
-        return Gate(name=name, status="error", needed=-drop, reason="no task was decided in both runs")
-    differences = [found for _, found in changes]
-    interval = bootstrap_mean(differences)
-    value = interval.mean if interval else 0.0
-    fell = [pair.before.id for pair, found in changes if found < -drop - TOLERANCE]
-    gate = Gate(
-        name=name,
-        status="passed",
-        value=value,
-        needed=-drop,
-        low=interval.lower if interval else None,
-        high=interval.upper if interval else None,
-    )
-    if value >= -drop - TOLERANCE:
-        return gate
-    shown = sign_flip([found + drop for found in differences]) < ALPHA
-    return _missed(gate, fell) if shown else _unclear(gate, fell)
-
-
-def _missed(gate: Gate, tasks: list[str]) -> Gate:
-    from msgspec.structs import replace
-
-    return replace(gate, status="failed", reason="it fell, and chance alone would hardly do that", tasks=tasks)
-
-
-def _unclear(gate: Gate, tasks: list[str]) -> Gate:
-    from msgspec.structs import replace
-
-    return replace(gate, status="error", reason="it fell, but chance alone might do that", tasks=tasks)
-
-
-def _no_growth(name: str, pairs: Sequence[Pair], of: Callable[[TaskSummary], float | None], growth: float) -> Gate:
-    numbers = [(of(pair.before), of(pair.after)) for pair in pairs]
-    known = [(one, other) for one, other in numbers if one is not None and other is not None]
-    before = sum(one for one, _ in known)
-    if not known or not before:
-        return Gate(name=name, status="error", needed=growth, reason="not recorded in both runs")
-    value = sum(other for _, other in known) / before - 1
-    if value <= growth + TOLERANCE:
-        return Gate(name=name, status="passed", value=value, needed=growth)
-    shown = sign_flip([other - (1 + growth) * one for one, other in known]) < ALPHA
-    gate = Gate(name=name, status="passed", value=value, needed=growth)
-    return _missed(gate, []) if shown else _unclear(gate, [])

@@ -69,8 +69,8 @@ def _sign_flip(weights: tuple[tuple[int, int], ...], observed: int) -> float:
 def shuffled_trials(tallies: Sequence[Tally]) -> float:
     """Return the exact p-value of the mean difference when trials are dealt anew to both runs within each task."""
     shares = [Fraction(1, tally.trials_before) + Fraction(1, tally.trials_after) for tally in tallies]
-    reach = [share * tally.trials_after for share, tally in zip(shares, tallies, strict=True)]
-    scale = _scale([float(most) for most in reach], reach)
+    most = math.fsum(share * tally.trials_after for share, tally in zip(shares, tallies, strict=True))
+    scale = _scale(shares, min(_FINEST, MOST_STEPS / most))
     slopes = [max(1, round(float(share) * scale)) for share in shares]
     strata = Counter(
         (tally.trials_before, tally.trials_after, tally.passed_before + tally.passed_after, slope)
@@ -118,18 +118,20 @@ def _doubled(one: float, other: float) -> float:
 
 def _steps(differences: Sequence[float]) -> list[int]:
     """Return differences as whole steps of one grid."""
-    scale = _scale(differences, [Fraction(difference).limit_denominator(1_000) for difference in differences])
+    sizes = [abs(difference) for difference in differences]
+    finest = min(_FINEST / max(sizes, default=0.0), MOST_STEPS / math.fsum(sizes)) if any(sizes) else 1.0
+    fractions = [Fraction(difference).limit_denominator(1_000) for difference in differences]
+    is_exact = all(abs(d - fraction) < 1e-9 for d, fraction in zip(differences, fractions, strict=True))
+    scale = _scale(fractions, finest) if is_exact else finest
     return [round(difference * scale) for difference in differences]
 
 
-def _scale(sizes: Sequence[float], fractions: Sequence[Fraction]) -> float:
-    """Return how many steps make one whole: such that all fractions are whole steps, where the grid has room for it."""
-    total = math.fsum(abs(size) for size in sizes)
-    finest = min(_FINEST / max((abs(size) for size in sizes), default=1.0), MOST_STEPS / total) if total else 1.0
+def _scale(fractions: Sequence[Fraction], finest: float) -> float:
+    """Return how many steps make one whole: such that all fractions are whole steps, where the grid is fine enough."""
     common = 1
-    for size, fraction in zip(sizes, fractions, strict=True):
+    for fraction in fractions:
         common = math.lcm(common, fraction.denominator)
-        if common > finest or abs(size - fraction) > 1e-9:
+        if common > finest:
             return finest
     return float(common)
 
