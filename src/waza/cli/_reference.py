@@ -107,14 +107,15 @@ def _commands_page() -> str:
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         if command is not None:
-            context = click.Context(command, info_name=f"waza {name}", terminal_width=100, max_content_width=100)
-            parts += [f"## waza {name}", f"```\n{command.get_help(context)}\n```"]
+            parts += [f"## waza {name}", _help(command, name)]
             for verb, inner in getattr(command, "commands", {}).items():
-                context = click.Context(
-                    inner, info_name=f"waza {name} {verb}", terminal_width=100, max_content_width=100
-                )
-                parts += [f"### waza {name} {verb}", f"```\n{inner.get_help(context)}\n```"]
+                parts += [f"### waza {name} {verb}", _help(inner, f"{name} {verb}")]
     return "\n\n".join(parts) + "\n"
+
+
+def _help(command: click.Command, name: str) -> str:
+    context = click.Context(command, info_name=f"waza {name}", terminal_width=100, max_content_width=100)
+    return f"```\n{command.get_help(context)}\n```"
 
 
 def _index() -> str:

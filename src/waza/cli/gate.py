@@ -1,0 +1,141 @@
+"""`waza gate`: whether a run is good enough to go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waza.cli._runs import the_run
+from waza.cli._screen import console, remark
+from waza.errors import UsageError
+from waza.reports._document import Block, Grid, Heading, Line, Theirs, Words, markdown_document, print_document
+from waza.results.stats.gates import gates
+from waza.results.stats.needs import Gate, Needs, exit_code
+from waza.results.store import open_run
+
+MARKS = {"passed": "✓", "failed": "✗", "error": "?"}
+SHARE = click.FloatRange(0, 1)
+
+
+@click.command(epilog="Example:  waza gate latest --min-pass-rate 0.9 --min-pass-rate security=1 --against main-run")
+@click.argument("run", default="latest")
+@click.option("--against", metavar="RUN", help="A baseline: pass rate and score must not fall below its own.")
+@click.option("--min-pass-rate", multiple=True, metavar="[TAG=]SHARE", help="Of all tasks, or of those with a tag.")
+@click.option("--min-score", multiple=True, metavar="[TAG=]SCORE", help="The mean score, of all tasks or of a tag's.")
+@click.option("--min-trigger-accuracy", type=SHARE, help="The share of trigger tests that came out right.")
+@click.option("--max-cost", type=click.FloatRange(0), help="Dollars the run may have cost.")
+@click.option("--max-duration", type=click.FloatRange(0), help="Seconds the run may have taken.")
+@click.option("--max-drop", type=SHARE, default=0.0, show_default=True, help="How far below the baseline is allowed.")
+@click.option("--max-cost-growth", type=click.FloatRange(0), help="By what share a trial may cost more than before.")
+@click.option("--max-duration-growth", type=click.FloatRange(0), help="By what share a trial may take longer.")
+@click.option("--golden/--no-golden", default=True, help="Whether every golden task must pass (default: yes).")
+@click.option("--sure", is_flag=True, help="The whole 95 % interval must be above a threshold, not the value alone.")
+@click.option("--on-new-tasks", type=click.Choice(["allow", "warn", "fail"]), default="allow", show_default=True)
+@click.option("--on-removed-tasks", type=click.Choice(["allow", "warn", "fail"]), default="warn", show_default=True)
+@click.option("--as-graded", is_flag=True, help="Compare with the baseline's grades, though the graders differ.")
+@click.option("--ask-judge", is_flag=True, help="Let a judge be asked again where rubrics or judge changed.")
+@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@click.option("--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def command(run: str, against: str | None, **options: Any) -> int:
+    """Say whether RUN (default `latest`) reaches thresholds and does not fall behind a baseline.
+
+    Exit code 0: every gate is met; 1: one is missed; 2: the call is wrong; 3: none is missed, but one cannot be
+    decided: something was not recorded, trials are undecided, or chance alone might explain the difference.
+    """
+    folder = the_run(run)
+    needs = _needs(options)
+    pair = _pair(against, folder, options) if against else None
+    found = gates(open_run(folder), needs, pair)
+    if not found:
+        raise UsageError("nothing to check: name a threshold such as --min-pass-rate 0.9, or a baseline with --against")
+    form = "json" if options["as_json"] else options["form"]
+    _show(folder.name, found, form)
+    return exit_code(found)
+
+
+def _pair(against: str, folder: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the baseline and the run, by the same graders."""
+    from waza.runner.compare import How, open_both
+
+    baseline = the_run(against)
+    if baseline.resolve() == folder.resolve():
+        raise UsageError("the baseline is the run itself; `waza list runs` shows which there are")
+    keys = ("as_graded", "ask_judge", "allow_local_code")
+    opened = open_both(baseline, folder, How(**{key: options[key] for key in keys}))
+    for warning in opened.warnings:
+        remark(warning, "yellow")
+    if opened.attribution is not None:
+        remark("graders changed since the baseline: both runs are compared by the same ones", "yellow")
+    return opened.before, opened.after
+
+
+def _needs(options: dict[str, Any]) -> Needs:
+    rates, scores = _by_tag("--min-pass-rate", options["min_pass_rate"]), _by_tag("--min-score", options["min_score"])
+    return Needs(
+        pass_rate=rates.pop("", None),
+        score=scores.pop("", None),
+        tag_pass_rates=rates,
+        tag_scores=scores,
+        trigger_accuracy=options["min_trigger_accuracy"],
+        cost_usd=options["max_cost"],
+        duration_s=options["max_duration"],
+        golden=options["golden"],
+        sure=options["sure"],
+        drop=options["max_drop"],
+        cost_growth=options["max_cost_growth"],
+        duration_growth=options["max_duration_growth"],
+        on_new=options["on_new_tasks"],
+        on_removed=options["on_removed_tasks"],
+    )
+
+
+def _by_tag(option: str, given: tuple[str, ...]) -> dict[str, float]:
+    """Return thresholds by tag; the one without a tag under the empty text."""
+    found: dict[str, float] = {}
+    for text in given:
+        tag, _, number = text.rpartition("=")
+        try:
+            share = float(number)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            raise UsageError(f"{option} {text}: a share between 0 and 1 is needed, such as 0.9 or security=1")
+        if tag in found:
+            raise UsageError(f"{option} is given twice for {tag or 'all tasks'}")
+        found[tag] = share
+    return found
+
+
+def _show(run: str, found: list[Gate], form: str) -> None:
+    if form == "json":
+        from waza.results.plain import plain
+
+        told = {"run": run, "exit_code": exit_code(found), "gates": [plain(gate) for gate in found]}
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    elif form == "markdown":
+        click.echo(markdown_document(_document(run, found)), nl=False)
+    else:
+        print_document(_document(run, found), console())
+
+
+def _document(run: str, found: list[Gate]) -> Iterator[Block]:
+    words = {0: "every gate is met", 1: "a gate is missed", 3: "no gate is missed, but not all can be decided"}
+    code = exit_code(found)
+    yield Heading(("Gate · ", Theirs(run)))
+    yield Line((words[code],), {0: "good", 1: "bad"}.get(code, "open"))  # type: ignore[arg-type]
+    yield Grid(("gate", "value", "95 % interval", "needed", "why"), [_row(gate) for gate in found], (0, 4))
+    for gate in found:
+        if gate.tasks:
+            more = f" and {len(gate.tasks) - 10} more" if len(gate.tasks) > 10 else ""
+            yield Line((Theirs(gate.name), ": ", Theirs(", ".join(gate.tasks[:10])), more), "soft")
+
+
+def _row(gate: Gate) -> tuple[Words, ...]:
+    interval = "–" if gate.low is None or gate.high is None else f"{gate.low:.3g} to {gate.high:.3g}"
+    numbers = ["–" if number is None else f"{number:.4g}" for number in (gate.value, gate.needed)]
+    return (f"{MARKS[gate.status]} ", Theirs(gate.name)), (numbers[0],), (interval,), (numbers[1],), (gate.reason,)
