@@ -25,7 +25,7 @@ judge:
   verdict_by: json_schema      # its server does not force tool calls
   accept_models: ["*"]         # it calls itself by its file's name
   temperature: 0
-  max_tokens: 300
+  max_tokens: 160
   concurrent: 2
   retries: 0
   timeouts: {{first_byte_seconds: 600, idle_seconds: 120, total_seconds: 900}}

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from waza.cli import run_command
+
 SUITE = """\
 name: suite
 config: {executor: mock}
@@ -89,10 +91,10 @@ def test_a_dash_prints_the_report_and_nothing_else(waza, suite):
         (["--base", "latest"], "--base goes with --reporter"),
     ],
 )
-def test_a_wrong_call_is_refused_before_anything_runs(waza, suite, tmp_path, arguments, said):
-    done = waza("run", *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_a_wrong_call_is_refused_before_anything_runs(suite, tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["run", *arguments]) == 2
+    assert said in capsys.readouterr().err
     assert runs(tmp_path) == []
 
 
@@ -143,13 +145,14 @@ def test_a_report_of_another_package_that_breaks_does_not_look_like_a_bug_of_our
     assert not list(tmp_path.glob("crash-*"))
 
 
-def test_reports_compare_with_a_run_or_with_a_results_file(waza, suite, tmp_path):
+def test_reports_compare_with_a_run_or_with_a_results_file(suite, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     suite(GOOD)
-    waza("run", "-o", "main.json")
+    run_command(["run", "-o", "main.json"])
     base = runs(tmp_path)[0].parent.name
     suite()
     for named in (base, "main.json", f"runs/{base}", f"runs/{base}/results.json", "latest"):
-        waza("run", "--reporter", "github:c.md", "--base", named)
+        run_command(["run", "--reporter", "github:c.md", "--base", named])
         text = (tmp_path / "c.md").read_text()
         if named != "latest":
             assert "| ❌ | `bad` | `passed` | `failed` |" in text, named

@@ -24,7 +24,7 @@ def answer(method, params):
         return {"tools": [TOOL]}
     if method == "tools/call":
         given = params["arguments"]
-        return {"content": [{"type": "text", "text": str(given["a"] + given["b"])}]}
+        return {"content": [{"type": "text", "text": f"the sum is {given['a'] + given['b']}"}]}
     return {}
 
 

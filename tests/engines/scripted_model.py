@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 TOKENS_IN, TOKENS_OUT = 120, 17
 SHELLS = ("Bash", "bash", "exec_command", "shell", "shell_command", "run_shell_command")
 SKILL_TOOLS = ("Skill", "skill", "activate_skill")
+SEARCHED = '"name": "tool_search", "arguments"'
 MARK = re.compile(r"\[\[script:(\w+)\]\]")
 
 
@@ -138,9 +139,9 @@ class ScriptedModel:
         if not told:
             return say("No script is named.")
         at, names = told[-1]
-        script = self.scripts[names[-1]]
-        wanted = script[min(talk[at:].count(None), len(script) - 1)]
-        return _meant(wanted, tools, json.dumps(whole))
+        script, text = self.scripts[names[-1]], json.dumps(whole)
+        done = talk[at:].count(None) - text.count(SEARCHED)
+        return _meant(script[min(done, len(script) - 1)], tools, text)
 
 
 def _meant(step, tools, whole):
@@ -162,6 +163,9 @@ def _meant(step, tools, whole):
         return {"name": offered, "arguments": _filled(tools[offered], {key: step["shell"]})}
     if "tool" in step:
         offered = next((name for name in tools if re.search(rf"(^|[_\-.]){step['tool']}$", name)), None)
+        deferred = re.search(rf"mcp__\w+__{step['tool']}\b", whole)
+        if offered is None and deferred and "tool_search" in tools:  # Qwen: tools that are fetched first
+            return {"name": "tool_search", "arguments": {"query": f"select:{deferred[0]}"}}
         return {"name": offered, "arguments": step["arguments"]} if offered else say("There is no such tool.")
     return step
 

@@ -94,7 +94,8 @@ def test_control_without_the_clean_room_it_would(name, model, tmp_path):
 def test_an_agent_out_of_time_leaves_what_it_did_and_nothing_running(name, tmp_path):
     need(name)
     mark = f"300.{uuid.uuid4().int % 10**12:012}"
-    scripts = {"hang": [shell("echo begun > begun.txt"), shell(f"sleep {mark}"), say("Never said.")]}
+    forever = f'python3 -c "import time; time.sleep({mark})"'
+    scripts = {"hang": [shell("echo begun > begun.txt"), shell(forever), say("Never said.")]}
     with scripted_model(scripts) as model:
         for limit_s in (7, 20, 60):  # the first is enough unless the machine is busy
             trace = play(name, model, ["hang"], timeout_s=limit_s)
@@ -139,14 +140,17 @@ def test_a_follow_up_prompt_goes_on_with_the_session(name, model):
     assert "script:remember" in json.dumps(model.requests[-1]["body"]), "the model sees what was said before"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", agents(*(name for name in ALL if name != "pi")))
 def test_mcp_servers_of_the_suite_are_there(name, model):
     need(name)
     server = {"command": "python3", "args": [CALCULATOR]}
     trace = play(name, model, ["servers"], mcp_servers={"calculator": server})
-    assert [(event.success, "5" in json.dumps(event.result)) for event in trace.tool_events] == [(True, True)]
+    calls = [event for event in trace.tool_events if event.tool_name.endswith("add")]
+    assert [(call.success, "the sum is 5" in json.dumps(call.result)) for call in calls] == [(True, True)]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", agents(*ALL))
 def test_the_skill_is_in_the_home_and_not_in_the_workspace_and_its_evals_are_nowhere(name, model, project):
     need(name)
@@ -160,9 +164,10 @@ def test_the_skill_is_in_the_home_and_not_in_the_workspace_and_its_evals_are_now
     trace = play(name, model, ["report"], project=project, look=look, **given)
     assert [skill.name for skill in trace.skill_invocations] == ["csv-report"]
     assert left == ["report.txt"]
-    assert "house-rule" in json.dumps(model.requests[0]["body"])
+    assert any("house-rule" in json.dumps(request["body"]) for request in model.requests)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", agents(*ALL))
 def test_a_prompt_is_only_a_prompt_whatever_it_looks_like(name):
     need(name)
@@ -172,3 +177,14 @@ def test_a_prompt_is_only_a_prompt_whatever_it_looks_like(name):
         said = json.dumps([request["body"] for request in model.requests], ensure_ascii=False)
     assert trace.output == "Hello, I am a scripted model."
     assert json.dumps(prompt, ensure_ascii=False)[1:-1] in said
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", agents(*ALL))
+def test_an_agent_that_may_only_read_changes_nothing(name, model):
+    need(name)
+    left = []
+    trace = play(
+        name, model, ["hello"], permission_mode="read", look=lambda room: left.extend(room.workspace.rglob("*"))
+    )
+    assert left == [] and trace.status in ("success", "error")

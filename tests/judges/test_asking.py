@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import threading
 
 import pytest
@@ -138,8 +137,9 @@ def test_what_is_the_same_for_every_request_comes_first():
             graded(judge_at(server), trace=Trace(input=output, output=output))
     first, second = (request["messages"] for request in server.requests)
     assert first[0] == second[0]
-    same = os.path.commonprefix([first[1]["content"], second[1]["content"]])
-    assert same.startswith("Is it polite?") and "The marker of this request is " in same
+    words = "The marker of this request is "
+    before = [messages[1]["content"].split(words)[0] for messages in (first, second)]
+    assert before[0] == before[1] and before[0].startswith("Is it polite?")
 
 
 class Time:

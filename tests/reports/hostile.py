@@ -98,4 +98,4 @@ def hostile_run(*texts):
     }
     results = [one for task, text in zip(tasks, texts, strict=True) for one in hostile_results(text, task["id"])]
     about = {"id": texts[0], "name": texts[0], "started_at": texts[0], "engine": texts[0]}
-    return Run(**about, model=texts[0], skill=texts[0], spec=spec, results=results)
+    return Run(**about, model=texts[0], skill=texts[0], spec=spec, results=results, folder="runs/one")

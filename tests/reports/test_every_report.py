@@ -64,4 +64,4 @@ def test_results_json_gives_every_text_back(text):
 def test_a_results_json_can_be_compared_with(tmp_path):
     file = tmp_path / "results.json"
     file.write_bytes(b"".join(JsonReport().render(a_run([a_result("a"), a_result("b", status="failed")], id="old"))))
-    assert before_from_file(file) == Before("old", {"a": "passed", "b": "failed"})
+    assert before_from_file(file) == Before("old", {"a": "passed", "b": "failed"}, {"a": (1, 1), "b": (0, 1)})

@@ -45,7 +45,8 @@ def test_an_annotation_is_one_line_and_comes_back_whole(text):
     assert len(lines) == 1 and "\n" not in lines[0] and "\r" not in lines[0]
     kind, properties, message = command(lines[0])
     assert kind == "error"
-    assert properties == {"title": visible(clipped(f"{text}#0: failed", 120))}
+    assert properties.pop("file").endswith(visible(text.rpartition("/")[2]))
+    assert properties == {"line": "3", "title": visible(clipped(f"{text}#0: failed", 120))}
     assert message.startswith(visible(text[:900], lines=True))
 
 

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from results_made import a_grade, a_result, a_run
 from waza.model import Check
-from waza.reports._before import Before
+from waza.reports._before import Before, before_of
 from waza.reports._markdown import cell, code, fenced
 from waza.reports._text import clipped, visible
 from waza.reports.markdown import MarkdownReport
@@ -88,7 +88,16 @@ def test_against_another_run_it_says_which_tasks_came_out_differently():
     assert "Of 3 common tasks, 1 pass now, 2 did before (-33 points). 1 got worse, 1 got better." in made
     rows = re.findall(r"^\| . \| `(\w)` \| `(\w+)` \| `(\w+)` \|$", made, re.M)
     assert rows == [("b", "passed", "failed"), ("a", "failed", "passed"), ("c", "passed", "undecided")]
+    assert "**Too little evidence: no task was decided in both runs.**" in made
     assert "new: `new`" in made and "not in this run: `gone`" in made
+
+
+def test_against_another_run_it_says_whether_that_is_more_than_chance():
+    def run(status):
+        return a_run([a_result(f"t{number}", status=status) for number in range(20)])
+
+    assert "**Worse: pass rate -100.0 points over 20 tasks" in report(run("failed"), before_of(run("passed")))
+    assert "No task came out differently." in report(run("failed"), before_of(run("failed")))
 
 
 def test_many_trials_and_checks_are_counted_not_listed():

@@ -22,6 +22,8 @@ COMMANDS = {
     "show": "Show a stored run, one of its tasks or one trial.",
     "compare": "Say what changed between runs, and what that shows.",
     "gate": "Say whether a run is good enough: thresholds, golden tasks, a baseline.",
+    "trend": "Plot pass rate, score and cost of a suite over its runs.",
+    "runs": "List stored runs, tag them, remove old ones, take some elsewhere.",
     "list": "List runs, graders, engines, or the tasks of a suite.",
     "rubric": "Look at rubrics, write them, and see whether a judge agrees with their goldens.",
     "schema": "Print the JSON Schema of a file for your editor.",

@@ -25,8 +25,8 @@ def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
     """
     reports: Reports = options["reports"]
     code = summarize(run).exit_code
-    quiet = options["quiet"] or options["as_json"]
-    if not write_reports(run, reports, suffix=suffix, quiet=quiet) and code == EXIT_PASSED:
+    written = write_reports(run, reports, suffix=suffix)
+    if not written.is_whole and code == EXIT_PASSED:
         code = EXIT_UNDECIDED
     if options["output"]:
         _write(run, with_suffix(options["output"], suffix))
@@ -35,6 +35,8 @@ def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
             click.echo(piece, nl=False)
     elif not reports.take_stdout:
         _show(run, options)
+        if not options["quiet"]:
+            written.tell()
     return code
 
 

@@ -95,13 +95,25 @@ def _before(base: str) -> Before:
     return before_of(open_run(the_run(base)))
 
 
-def write_reports(run: Run, reports: Reports, *, suffix: str = "", quiet: bool = False) -> bool:
-    """Write every report and say where it is; False when one could not be written, which costs nothing else."""
-    told = [_write(run, wanted, reports.before, suffix) for wanted in reports.wanted]
-    for wanted, path in zip(reports.wanted, told, strict=True):
-        if path and not quiet and not reports.take_stdout:
-            say(f"{wanted.kind}: {shown(path.resolve())}", "dim")
-    return None not in told
+class Written(NamedTuple):
+    """What came of the reports."""
+
+    paths: dict[str, Path]
+    """By kind: where each stands."""
+    is_whole: bool
+    """False when one could not be written."""
+
+    def tell(self) -> None:
+        """Print where they are."""
+        for kind, path in self.paths.items():
+            say(f"{kind}: {shown(path.resolve())}", "dim")
+
+
+def write_reports(run: Run, reports: Reports, *, suffix: str = "") -> Written:
+    """Write every report; one that cannot be written is told, and costs nothing else."""
+    told = [(wanted.kind, _write(run, wanted, reports.before, suffix)) for wanted in reports.wanted]
+    paths = {kind: path for kind, path in told if path is not None and str(path) != STDOUT}
+    return Written(paths, all(path is not None for _, path in told))
 
 
 def _write(run: Run, wanted: Wanted, before: Before | None, suffix: str) -> Path | None:

@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -21,7 +21,9 @@ from waza.model import Run
 from waza.reports._text import plural
 from waza.reports.table import models_table
 from waza.results.store import find_run, read_run
-from waza.runner.order import Order, judge_for, order_for, runs_folder, stored_form
+from waza.runner.auto import most_trials
+from waza.runner.order import Order, auto_for, judge_for, order_for, runs_folder, stored_form
+from waza.runner.plan import fewest_trials
 from waza.runner.resume import newest, resume
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners, Stop
@@ -30,13 +32,27 @@ from waza.spec.project import shown
 from waza.spec.suite import EvalSpec
 
 
+def _number_or_auto(text: str) -> int | Literal["auto"]:
+    """Return how many trials are meant."""
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise click.BadParameter(f"{text!r} is neither a number from 1 on nor 'auto'")
+    return int(text)
+
+
 @click.command(epilog="Example:  waza run examples/quickstart  ·  waza run eval.yaml --task 'greet*' --trials 3 -v")
 @click.argument("path", type=click.Path(path_type=Path), default=Path())
 @click.option("--engine", help="The engine, instead of the suite's; `waza list engines` names them.")
 @click.option("--replay", type=click.Path(path_type=Path), help="Take stored traces instead of running an agent.")
 @click.option("--task", "tasks", multiple=True, help="Only tasks whose id or name fits this glob; may be repeated.")
 @click.option("--tags", multiple=True, help="Only tasks with a tag that fits this glob; may be repeated.")
-@click.option("--trials", type=click.IntRange(1), help="How often each task is tried.")
+@click.option(
+    "--trials",
+    type=_number_or_auto,
+    metavar="NUMBER|auto",
+    help="How often each task is tried; `auto`: until its pass rate is settled.",
+)
 @click.option("--model", "models", multiple=True, help="The agent's model; repeat it for one run per model.")
 @click.option("--judge-model", help="The judge's model, where a grader names none.")
 @click.option("--no-judge-cache", is_flag=True, help="Ask the judge again, even what it was asked before.")
@@ -121,12 +137,15 @@ def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     return spec
 
 
-def _dry_run(spec: EvalSpec, engine: str | None, trials: int | None, judge_model: str | None) -> int:
+def _dry_run(spec: EvalSpec, engine: str | None, trials: int | Literal["auto"] | None, judge_model: str | None) -> int:
     """Say what would run; nothing is started."""
     spec.engine(engine)
     spec.judge(model=judge_model or "")
     name = engine or spec.config.executor or spec.project.defaults.engine
-    count = trials or spec.config.trials_per_task
+    if auto := auto_for(spec, trials):
+        most = most_trials(len(spec.tasks), auto)
+        say(f"trials are left to auto: 1 to {auto.most} of each task, at most {most} in all\n")
+    count = trials if isinstance(trials, int) else 1 if auto else fewest_trials(spec)
     for task in spec.tasks:
         graders = ", ".join(grader.name for grader in spec.graders[task.id])
         say(f"{task.id}  ({plural(count, 'trial')}; graders: {graders})")
@@ -155,12 +174,13 @@ def _one_model(
     )
     order = _resumed(order, model, options)
     planned = {(trial.task.id, trial.number) for trial in order.planned()}
+    total = most_trials(len(order.spec.tasks), order.auto) if order.auto else len(planned)
     done = planned & order.resume.done if order.resume else set()
-    if order.resume and planned <= done:
+    if order.resume and planned <= done and not order.auto:
         remark(f"run {order.resume.run.id} is complete; nothing was run")
     stop, trouble = Stop(), list[str]()
     quiet = options["quiet"] or options["as_json"]
-    with progress_for(len(planned), len(done), console(stderr=True), quiet=quiet) as progress:
+    with progress_for(total, len(done), console(stderr=True), quiet=quiet) as progress:
         listeners = Listeners(
             on_start=progress.on_start,
             on_result=progress.on_result,
@@ -245,7 +265,8 @@ def _as_stored(order: Order, run: Run) -> Order:
         order,
         engine=given.get("engine") or order.engine,
         model=given.get("model", order.model),
-        trials=given.get("trials") or order.trials,
+        trials=given["trials"] if isinstance(given.get("trials"), int) else order.trials,
+        auto=auto_for(order.spec, given.get("trials")),
         judge=_judge_as_stored(order, given),
         given=started_with,
     )

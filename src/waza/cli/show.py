@@ -51,7 +51,10 @@ def command(
     if reports.wanted:
         if task or as_json or files:
             raise UsageError("--reporter is about a whole run; it goes without --task, --files and --json")
-        return EXIT_PASSED if write_reports(open_run(folder), reports) else EXIT_UNDECIDED
+        written = write_reports(open_run(folder), reports)
+        if not reports.take_stdout:
+            written.tell()
+        return EXIT_PASSED if written.is_whole else EXIT_UNDECIDED
     stored, warnings = read_run_and_warnings(folder)
     for warning in warnings:
         remark(warning, "yellow")

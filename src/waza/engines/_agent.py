@@ -30,6 +30,7 @@ from waza.traces._reader import Reader
 Mode = Literal["all", "edits", "read"]
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SAID_CHARS = 2_000
+_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _LOG_BYTES = 256 << 10
 _START_S = 120.0
 _XDG = {"XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": ".local/share", "XDG_STATE_HOME": ".local/state"}
@@ -286,6 +287,17 @@ def write(path: Path, text: str) -> None:
     """Write a file of the agent's private home."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def without_past(trace: Trace, turn: Turn) -> Trace:
+    """Return a turn without the tokens of those before, where a program counts the whole session."""
+    if trace.usage is None:
+        return trace
+    own: dict[str, int | None] = {}
+    for name in _COUNTED:
+        told, past = getattr(trace.usage, name), [getattr(before.usage, name, None) or 0 for before in turn.before]
+        own[name] = None if told is None else max(told - sum(past), 0)
+    return replace(trace, usage=replace(trace.usage, **own))
 
 
 def _settled(live: Live, finished: Finished, turn: Turn) -> Trace:

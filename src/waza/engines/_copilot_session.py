@@ -31,7 +31,6 @@ async def main(order: dict[str, Any]) -> None:
 
     client = CopilotClient(
         connection=RuntimeConnection.for_stdio(path=order["program"], args=order["arguments"]),
-        base_directory=order["home"],
         log_level="error",
     )
     await client.start()

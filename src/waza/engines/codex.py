@@ -6,16 +6,13 @@ import json
 import os
 from typing import Any, Literal
 
-from msgspec.structs import replace
-
-from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._agent import AgentEngine, Launch, Turn, without_past, write
 from waza.engines._base import Room
 from waza.engines._mcp import codex_form
-from waza.model import Trace, Usage
+from waza.model import Trace
 from waza.traces.codex import CodexReader
 
 _KEY = "WAZA_MODEL_KEY"
-_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 class CodexEngine(AgentEngine):
@@ -71,16 +68,7 @@ class CodexEngine(AgentEngine):
 
     def amended(self, trace: Trace, turn: Turn) -> Trace:
         """Return the turn with its own tokens: what is told counts the whole session."""
-        if not turn.before or trace.usage is None:
-            return trace
-        own = {name: _less(name, trace.usage, [before.usage or Usage() for before in turn.before]) for name in _COUNTED}
-        return replace(trace, usage=replace(trace.usage, **own))
-
-
-def _less(name: str, told: Usage, past: list[Usage]) -> int | None:
-    """Return a count without what earlier turns have of it."""
-    whole: int | None = getattr(told, name)
-    return None if whole is None else whole - sum(getattr(usage, name) or 0 for usage in past)
+        return without_past(trace, turn)
 
 
 def _toml(value: Any) -> str:

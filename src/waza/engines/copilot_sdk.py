@@ -67,7 +67,6 @@ class CopilotSdkEngine(CopilotEngine):
             "library": str(library),
             "program": self.found(),
             "arguments": ["--no-auto-update", "--disable-builtin-mcps"],
-            "home": variables["COPILOT_HOME"],
             "permission_mode": self.permission_mode,
             "resume": turn.session,
             "prompt": turn.prompt,

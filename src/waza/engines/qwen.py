@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._agent import AgentEngine, Launch, Turn, without_past, write
 from waza.engines._base import Room
 from waza.engines._mcp import untyped_form
+from waza.model import Trace
 from waza.traces.qwen import QwenReader
 
 
@@ -56,3 +57,7 @@ class QwenEngine(AgentEngine):
         if server := self.server():
             variables |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": server.key}
         return Launch(words, variables, turn.prompt)
+
+    def amended(self, trace: Trace, turn: Turn) -> Trace:
+        """Return the turn with its own tokens: what is told counts the whole session."""
+        return without_past(trace, turn)

@@ -1,7 +1,8 @@
-"""The run a report compares with, and which tasks came out differently; not whether that is chance."""
+"""The run a report compares with: which tasks came out differently, and whether that is more than chance."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from msgspec import Struct, field
 
 from waza.errors import UsageError
 from waza.model import Run
+from waza.results.stats.paired import Tally
+from waza.results.stats.verdicts import Verdict, verdict_on_passing
 from waza.results.tasks import TaskSummary, summarize_tasks
 
 
@@ -19,6 +22,8 @@ class Before(Struct, frozen=True):
     name: str
     statuses: dict[str, str]
     """By task id."""
+    trials: dict[str, tuple[int, int]] = {}
+    """By task id: how many trials passed, of how many that were decided."""
 
 
 class Flip(NamedTuple):
@@ -41,22 +46,29 @@ class Delta(NamedTuple):
     passed_before: int
     passed_now: int
     common: int
+    verdict: Verdict
 
 
 def before_of(run: Run) -> Before:
     """Return a stored run as something to compare with."""
-    return Before(run.id, {task.id: task.status for task in summarize_tasks(run)})
+    tasks = summarize_tasks(run)
+    return Before(run.id, {task.id: task.status for task in tasks}, {task.id: _trials(task) for task in tasks})
+
+
+class _Stats(Struct):
+    passed_runs: int = 0
+    failed_runs: int = 0
 
 
 class _Task(Struct):
     test_id: str
     status: str
+    stats: _Stats = field(default_factory=_Stats)
 
 
 class _Results(Struct):
     tasks: list[_Task]
     eval_id: str = ""
-    summary: dict[str, object] = field(default_factory=dict)
 
 
 def before_from_file(path: Path) -> Before:
@@ -67,7 +79,11 @@ def before_from_file(path: Path) -> Before:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: is not a results.json: {error}") from None
-    return Before(results.eval_id or path.name, {task.test_id: task.status for task in results.tasks})
+    trials = {
+        task.test_id: (task.stats.passed_runs, task.stats.passed_runs + task.stats.failed_runs)
+        for task in results.tasks
+    }
+    return Before(results.eval_id or path.name, {task.test_id: task.status for task in results.tasks}, trials)
 
 
 def delta(before: Before, tasks: list[TaskSummary]) -> Delta:
@@ -86,4 +102,17 @@ def delta(before: Before, tasks: list[TaskSummary]) -> Delta:
         passed_before=sum(old[task] == "passed" for task in common),
         passed_now=sum(now[task] == "passed" for task in common),
         common=len(common),
+        verdict=verdict_on_passing(list(_tallies(before, tasks))),
     )
+
+
+def _trials(task: TaskSummary) -> tuple[int, int]:
+    return task.passed, task.passed + task.failed
+
+
+def _tallies(before: Before, tasks: list[TaskSummary]) -> Iterator[Tally]:
+    """Yield the tasks of which trials were decided in both runs."""
+    for task in tasks:
+        tally = Tally(*before.trials.get(task.id, (0, 0)), *_trials(task))
+        if tally.trials_before and tally.trials_after:
+            yield tally

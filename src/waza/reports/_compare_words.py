@@ -85,7 +85,7 @@ def p_value(value: float) -> str:
 
 
 def _within(interval: Bootstrap | None) -> str:
-    if interval is None or not interval.num_bootstraps:
+    if interval is None or not interval.tells:
         return ""
     return f" (95 % interval {interval.lower * 100:+.1f} to {interval.upper * 100:+.1f})"
 
@@ -222,9 +222,9 @@ def _sides(found: Comparison) -> Grid:
         ("pass rate of trials", percent(one.pass_rate), percent(other.pass_rate)),
         ("score", score(one.score), score(other.score)),
         ("undecided trials", str(one.undecided), str(other.undecided)),
-        ("time a trial", seconds(one.duration_ms), seconds(other.duration_ms)),
-        ("tokens a trial", _count(one.tokens), _count(other.tokens)),
-        ("cost a trial", _money(one.cost_usd), _money(other.cost_usd)),
+        ("time a trial", seconds(_mean(one.duration_ms)), seconds(_mean(other.duration_ms))),
+        ("tokens a trial", _count(_mean(one.tokens)), _count(_mean(other.tokens))),
+        ("cost a trial", _money(_mean(one.cost_usd)), _money(_mean(other.cost_usd))),
         *_tools(one.tools or {}, other.tools or {}),
     ]
     columns = ("", "before", "after")
@@ -247,6 +247,10 @@ def _calls(tools: dict[str, Any], key: str) -> float | None:
     return counts.get(key) if isinstance(counts, dict) else None
 
 
+def _mean(found: Bootstrap | None) -> float | None:
+    return found.mean if found else None
+
+
 def _count(number: float | None) -> str:
     return "–" if number is None else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
@@ -257,7 +261,7 @@ def _money(cost: float | None) -> str:
 
 def _grader(change: Any) -> tuple[Words, ...]:
     interval = change.interval
-    told = f"{interval.lower:+.2f} to {interval.upper:+.2f}" if interval and interval.num_bootstraps else "–"
+    told = f"{interval.lower:+.2f} to {interval.upper:+.2f}" if interval and interval.tells else "–"
     numbers = (score(change.before), score(change.after), f"{change.difference:+.2f}", told, p_value(change.p_value))
     return ((Theirs(change.name),), *((number,) for number in numbers))
 

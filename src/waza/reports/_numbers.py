@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ def repeats_line(run: Run) -> str:
     """Return the score's interval and what repeated trials say; nothing where there is nothing to tell."""
     found = statistics_of(run)
     parts: list[str] = []
-    if (interval := found.whole.score_ci) and interval.num_bootstraps:
+    if (interval := found.whole.score_ci) and interval.tells:
         parts.append(f"score's 95 % interval {score(interval.lower)}–{score(interval.upper)}")
     if len(found.pass_hat_k) > 1:
         k = len(found.pass_hat_k)
@@ -64,8 +65,10 @@ class Spot(NamedTuple):
 
 def spot_of(run: Run, task_id: str) -> Spot | None:
     """Return where a task of a stored run is written; None where the run does not say."""
-    place = (run.spec.get("places") or {}).get(task_id)
-    if not isinstance(place, dict) or not run.folder or not isinstance(file := run.spec.get("file"), str):
+    place = (run.spec.get("places") or {}).get(task_id) or {}
+    suite, file, line = run.spec.get("file"), place.get("file"), place.get("line")
+    if not run.folder or not isinstance(suite, str) or not isinstance(file, str) or not isinstance(line, int):
         return None
-    eval_file = Path(run.folder).resolve().parent / file
-    return Spot((eval_file.parent / str(place.get("file", ""))).resolve(), int(place.get("line") or 1))
+    # What a stored run says is only written down, never looked up on this machine's disk.
+    where = os.path.normpath(Path(run.folder).resolve().parent / suite / ".." / file)
+    return Spot(Path(where), line)

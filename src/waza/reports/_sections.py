@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from waza.model import Result, Run
 from waza.reports._before import Before, Delta, Flip, delta
+from waza.reports._compare_words import sentence
 from waza.reports._faults import Fault, faults, headline, places_of, trials_of
 from waza.reports._markdown import cell, code, fenced, html_code
-from waza.reports._numbers import numbers_line, rate_line
+from waza.reports._numbers import numbers_line, rate_line, repeats_line
 from waza.reports._text import percent, plural, score, seconds
 from waza.results.summary import Summary
 from waza.results.tasks import TaskSummary
@@ -26,8 +27,9 @@ def head(run: Run, summary: Summary) -> Iterator[str]:
     """Yield the title, what was run with what, and the numbers."""
     mark = {0: "✅", 1: "❌"}.get(summary.exit_code, "❔")
     yield f"## {mark} {code(run.name)}\n\n"
+    numbers = "  \n".join(line for line in (numbers_line(summary), repeats_line(run)) if line)
     made = [f"engine {code(run.engine)}", *([f"model {code(run.model)}"] if run.model else []), f"run {code(run.id)}"]
-    yield f"**{rate_line(summary)}**  \n{numbers_line(summary)}  \n{' · '.join(made)}\n\n"
+    yield f"**{rate_line(summary)}**  \n{numbers}  \n{' · '.join(made)}\n\n"
     if not run.complete:
         yield "⚠️ The run is not complete: some trials are missing.\n\n"
     for warning in summary.warnings:
@@ -64,7 +66,7 @@ def _change_line(found: Delta) -> str:
     told += f"({points:+.0f} points). "
     if not (found.worse or found.better or found.others):
         return told + "No task came out differently."
-    return told + f"{len(found.worse)} got worse, {len(found.better)} got better."
+    return told + f"{len(found.worse)} got worse, {len(found.better)} got better.\n\n**{sentence(found.verdict)}**"
 
 
 def _flip(flip: Flip) -> str:

@@ -69,7 +69,7 @@ def notices(run: Run) -> Iterator[str]:
 def _annotation(run: Run, kind: str, task: TaskSummary, why: str) -> str:
     spot = spot_of(run, task.id)
     root = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
-    where = f"file={_property(spot.relative_to(root))},line={spot.line}," if spot else ""
+    where = f"file={_property(visible(spot.relative_to(root)))},line={spot.line}," if spot else ""
     state = "failed" if kind == "error" else "undecided"
     title = _property(visible(clipped(f"{task.id}: {state}", 120)))
     return f"::{kind} {where}title={title}::{_escaped(visible(clipped(why or 'not run', 1_000), lines=True))}"

@@ -8,8 +8,10 @@ from typing import ClassVar
 from waza.model import Run
 from waza.reports._base import Report
 from waza.reports._before import Before, delta
+from waza.reports._compare_words import sentence
 from waza.reports._elements import page_head, text, tile
 from waza.reports._faults import places_of, trials_of
+from waza.reports._numbers import repeats_line
 from waza.reports._plots import durations, rates
 from waza.reports._text import percent, plural, score, seconds
 from waza.reports._trial_page import mark, trial
@@ -51,7 +53,8 @@ def _top(run: Run, summary: Summary) -> str:
     if not run.complete:
         head += '<p class="error">The run is not complete: some trials are missing.</p>\n'
     head += "".join(f'<p class="error">{text(warning, 600)}</p>\n' for warning in summary.warnings)
-    return f'{head}<div class="tiles">\n{"".join(_tiles(summary))}</div>\n'
+    repeats = f'<p class="soft">{text(repeats_line(run))}</p>\n' if run.results else ""
+    return f'{head}<div class="tiles">\n{"".join(_tiles(summary))}</div>\n{repeats}'
 
 
 def _tiles(summary: Summary) -> Iterator[str]:
@@ -98,7 +101,8 @@ def _change(before: Before, tasks: list[TaskSummary]) -> str:
         for flip in (*found.worse, *found.better, *found.others)
     )
     table = _rows(("task", "was", "is"), rows) if rows else "<p>No task came out differently.</p>\n"
-    return f"<h2>Against {text(before.name)}</h2>\n<p>{told}</p>\n{table}"
+    verdict = f"<p>{text(sentence(found.verdict), 600)}</p>\n"
+    return f"<h2>Against {text(before.name)}</h2>\n<p>{told}</p>\n{verdict}{table}"
 
 
 def _table(tasks: list[TaskSummary]) -> str:

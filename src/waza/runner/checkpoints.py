@@ -55,6 +55,8 @@ class Checkpoints:
         """Return every grader's verdict when it is all over, in order; none on an agent that could not run."""
         if trace.status == "error":
             return []
+        if not self.decided:
+            return await self._grade(list(self._graders), trace, files)
         places = [place for place in range(len(self._graders)) if place not in self.decided]
         grades = await self._grade([self._graders[place] for place in places], trace, files)
         found = self.decided | dict(zip(places, grades, strict=False))

@@ -8,13 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import to_builtins
 
 from waza import __version__
+from waza.errors import SpecError
 from waza.judges._base import Judge
 from waza.model import JSON, Run, Trial
 from waza.results.redact import Redactor, secrets_in
-from waza.runner.plan import plan
+from waza.runner.auto import Auto, share_of
+from waza.runner.plan import fewest_trials, plan
 from waza.runner.resume import Resumed, fingerprints
 from waza.spec.judges import CACHE, judge_as_data, judge_settings
 from waza.spec.suite import EvalSpec, fingerprint
@@ -29,6 +33,9 @@ class Order:
     engine: str
     model: str = ""
     trials: int = 1
+    """How often each task is tried; with `auto` at least."""
+    auto: Auto | None = None
+    """How far trials may go beyond that, where tasks are tried until they are settled."""
     workers: int | None = None
     runs: Path | None = None
     """Where the run folder is made; the suite's own place if None."""
@@ -66,7 +73,7 @@ def order_for(
     *,
     engine: str | None = None,
     model: str | None = None,
-    trials: int | None = None,
+    trials: int | Literal["auto"] | None = None,
     workers: int | None = None,
     judge_model: str | None = None,
     judge_cache: bool = True,
@@ -82,11 +89,26 @@ def order_for(
         spec=spec,
         engine=chosen,
         model=spec.config.model if model is None else model,
-        trials=trials or spec.config.trials_per_task,
+        trials=trials if isinstance(trials, int) else 1 if trials else fewest_trials(spec),
+        auto=auto_for(spec, trials),
         workers=workers,
         judge=judge,
         **how,
     )
+
+
+def auto_for(spec: EvalSpec, trials: int | Literal["auto"] | None = None) -> Auto | None:
+    """Return how far trials may go where a suite, or the caller, leaves their number to `auto`; else None.
+
+    Raises SpecError when the budget is not even one trial a task.
+    """
+    config = spec.config
+    if (trials or config.trials_per_task) != "auto":
+        return None
+    if config.trials_budget is not None and config.trials_budget < len(spec.tasks):
+        few = f"{config.trials_budget} trials are not one for each of {len(spec.tasks)} tasks; choose tasks with --task"
+        raise SpecError(spec.place.at("config", "trials_budget").problem(few))
+    return Auto(most=config.max_trials, budget=config.trials_budget, share=share_of(config.pass_rule))
 
 
 def judge_for(spec: EvalSpec, model: str | None = None, *, cache: bool = True) -> Judge | None:
@@ -131,6 +153,8 @@ def _blank(order: Order) -> Run:
     parent = order.runs or runs_folder(spec)
     data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
     data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
+    if order.auto is not None:
+        data["auto_trials"] = to_builtins(order.auto)
     if order.given:
         data["given"] = order.given
     if order.judge is not None:

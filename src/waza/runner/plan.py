@@ -11,8 +11,13 @@ from waza.spec.suite import EvalSpec
 def plan(spec: EvalSpec, *, trials: int | None = None, model: str | None = None) -> Iterator[Trial]:
     """Yield every trial of every task, tasks in the order of the suite."""
     for task in spec.tasks:
-        for number in range(1, (trials or spec.config.trials_per_task) + 1):
+        for number in range(1, (trials or fewest_trials(spec)) + 1):
             yield Trial(task=task, number=number, model=model if model is not None else spec.config.model)
+
+
+def fewest_trials(spec: EvalSpec) -> int:
+    """Return how often each task is tried at least."""
+    return 1 if spec.config.trials_per_task == "auto" else spec.config.trials_per_task
 
 
 def concurrency(spec: EvalSpec, workers: int | None = None) -> int:

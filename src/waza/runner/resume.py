@@ -27,6 +27,8 @@ PACE = {
     "min_pass_rate",
     "max_failures",
     "trials_per_task",
+    "max_trials",
+    "trials_budget",
     "timeout_seconds",
 }
 """Settings a resumed run may change: pace, how trials are counted, the default time (each task carries its own)."""

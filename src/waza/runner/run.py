@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace as changed
 
@@ -13,6 +15,7 @@ from waza.model import Result, Run, Trial
 from waza.results.memory import rare_collections
 from waza.results.redact import Redactor
 from waza.results.store import RunFolder
+from waza.runner.auto import AutoTrials
 from waza.runner.finish import finish
 from waza.runner.order import Order, order_for, redactor_for, runs_folder, stored_form
 from waza.runner.signals import ends_cleanly
@@ -29,7 +32,7 @@ def run(
     *,
     engine: str | None = None,
     model: str | None = None,
-    trials: int | None = None,
+    trials: int | Literal["auto"] | None = None,
     workers: int | None = None,
     tasks: Iterable[str] = (),
     tags: Iterable[str] = (),
@@ -65,8 +68,11 @@ class Purse:
 
 
 def _cost(result: Result) -> float:
-    usage = result.trace.usage
-    return max(0.0, float(usage.cost_usd or 0)) if usage else 0.0
+    """Return what the agent and its judges cost."""
+    agent = result.trace.usage.cost_usd if result.trace.usage else None
+    verdicts = [grade.details.get(key) for grade in result.grades for key in ("judge", "judge_swapped")]
+    judges = [verdict.get("cost_usd") for verdict in verdicts if isinstance(verdict, dict)]
+    return sum(max(0.0, float(cost)) for cost in (agent, *judges) if isinstance(cost, (int, float)))
 
 
 @rare_collections()
@@ -102,17 +108,33 @@ def conduct(order: Order, listeners: Listeners) -> Run:
 
         def on_done(result: Result) -> None:
             listeners.on_done(result)
+            if auto is not None:
+                auto.heard(result.task_id, result.trial, result.status)
             if purse.spend(result):
                 listeners.stop(f"${purse.spent:.4f} spent, the limit is ${purse.limit:.4f}")
 
-        trials = [trial for trial in order.planned() if (trial.task.id, trial.number) not in done]
+        auto = _auto(order)
+        planned = (trial for trial in order.planned() if (trial.task.id, trial.number) not in done)
+        trials: Iterator[Trial] = planned if auto is None else auto
         heard = replace(listeners, on_done=on_done, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
         try:
-            if trials:
-                wait_for(_until_done_or_stopped(spec, iter(trials), setting, heard, store, order.workers))
+            if first := next(trials, None):
+                wait_for(_until_done_or_stopped(spec, chain([first], trials), setting, heard, store, order.workers))
         finally:
             _leave(setting, listeners.on_remark)
         return finish(folder, listeners.stop.reason, listeners.on_remark)
+
+
+def _auto(order: Order) -> AutoTrials | None:
+    """Return what hands out trials where their number is left to `auto`; it knows those of the run it goes on with."""
+    if order.auto is None:
+        return None
+    trials = AutoTrials(order.spec.tasks, order.auto, order.model)
+    if order.resume is not None:
+        for result in order.resume.run.results:
+            if (result.task_id, result.trial) in order.resume.done:
+                trials.heard(result.task_id, result.trial, result.status)
+    return trials
 
 
 def _leave(setting: Setting, on_remark: Callable[[str], None]) -> None:

@@ -24,8 +24,12 @@ Scalar = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) 
 class ConfigShape(Options):
     """How a suite is run. The keys of the engine in use stand here too."""
 
-    trials_per_task: Whole = 1
-    """How often each task is tried."""
+    trials_per_task: Whole | Literal["auto"] = 1
+    """How often each task is tried; `auto` tries a task until its pass rate is settled against `pass_rule`."""
+    max_trials: Whole = 20
+    """How often `auto` tries one task at most."""
+    trials_budget: Whole | None = None
+    """How many trials `auto` may spend on all tasks together; no limit if left out."""
     timeout_seconds: Seconds = 300
     """How long an agent may work on one task."""
     parallel: bool = False

@@ -155,11 +155,20 @@ class EvalSpec:
             | self.engine_options
             | self._skill_content(),
             "tasks": [_task_as_data(task) for task in self.tasks],
-            "graders": {task.id: [grader_as_data(g) for g in self.graders[task.id]] for task in self.tasks},
+            "graders": self._graders_as_data(),
             "metrics": [metric.model_dump(exclude_none=True) for metric in self.metrics if metric.enabled],
             "hooks": self.hooks.model_dump(exclude_defaults=True),
             "places": self._places_as_data(),
         }
+
+    def _graders_as_data(self) -> dict[str, JSON]:
+        """Return, by task id, its graders; those of the suite are written out once and shared."""
+        known: dict[int, JSON] = {}
+        graders = {task.id: self.graders[task.id] for task in self.tasks}
+        for grader in (grader for each in graders.values() for grader in each):
+            if id(grader) not in known:
+                known[id(grader)] = grader_as_data(grader)
+        return {task_id: [known[id(grader)] for grader in each] for task_id, each in graders.items()}
 
     def _places_as_data(self) -> dict[str, JSON]:
         """Return, by task id, the line a task is written in, and its file as seen from the eval file's folder."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from waza.traces._claude_messages import takes_end, takes_message
-from waza.traces._pick import listing, mapping, name
+from waza.traces._pick import count, listing, mapping, name, texts
 from waza.traces._reader import Item, Reader
 
 
 class QwenReader(Reader):
-    """Events of one run; a text and the calls after it are messages of their own, though one model answer."""
+    """Events of one run; a text and the calls after it are messages of their own, though one model answer.
+
+    An error of the model's server is told as an answer that took no tokens, in a run that succeeded.
+    """
 
     format = "Qwen Code stream-json"
     engine = "qwen"
     end_mark = "`result` event"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._server_error = ""
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
@@ -42,5 +49,17 @@ class QwenReader(Reader):
                 draft.available_skills = [skill for skill in listing(offered) if isinstance(skill, str)]
             case "assistant" | "user":
                 takes_message(draft, mapping(item.get("message")), item, is_answer=item["type"] == "assistant")
+                if item["type"] == "assistant":
+                    self._server_error = _server_error(mapping(item.get("message")))
             case "result":
                 takes_end(draft, item)
+                if self._server_error and draft.status == "success":
+                    draft.fails(self._server_error)
+                    draft.output = ""
+
+
+def _server_error(message: Item) -> str:
+    """Return the error that a message tells in place of an answer; empty when it is an answer."""
+    said = texts(message.get("content"))
+    made = count(mapping(message.get("usage")).get("output_tokens"))
+    return said if said.startswith("[API Error: ") and made == 0 else ""

@@ -82,10 +82,10 @@ class Side(Struct, frozen=True, kw_only=True):
     total: int
     score: float | None
     undecided: int
-    duration_ms: float | None
-    """Mean per trial, as are tokens and cost."""
-    tokens: float | None
-    cost_usd: float | None
+    duration_ms: Bootstrap | None
+    """Per trial, as are tokens and cost; None where it was not recorded."""
+    tokens: Bootstrap | None
+    cost_usd: Bootstrap | None
     tools: dict[str, JSON] | None
 
 

@@ -19,6 +19,7 @@ from waza.results.stats.details import read_details
 from waza.results.stats.paired import holm, mcnemar, sign_flip
 from waza.results.stats.pairs import Pair, Pairing, bounds, paired, task_changes
 from waza.results.stats.resampling import bootstrap_mean
+from waza.results.stats.suite import per_trial
 from waza.results.stats.verdicts import MARGIN, Verdict, verdict_on_passing, verdict_on_scores, with_p_value
 from waza.results.tool_metrics import tool_metrics
 
@@ -119,23 +120,19 @@ def _grader_scores(run: Run, tasks: set[str]) -> dict[str, dict[str, list[float]
 def _side(run: Run, pairing: Pairing, which: int) -> Side:
     ids = {pair.before.id for pair in pairing.pairs}
     tasks = [pair[which] for pair in pairing.pairs]
-    outcomes = [outcome for outcome in outcomes_of(run.results) if outcome.task_id in ids]
-    usages = [outcome.usage for outcome in outcomes]
-    tokens = [usage.total_tokens for usage in usages if usage and usage.total_tokens is not None]
-    costs = [float(usage.cost_usd) for usage in usages if usage and usage.cost_usd is not None]
-    decided = [task.passed / (task.passed + task.failed) for task in tasks if task.passed + task.failed]
+    takes = per_trial([outcome for outcome in outcomes_of(run.results) if outcome.task_id in ids])
     return Side(
         id=run.id,
         name=run.name,
         engine=run.engine,
         model=run.model,
-        pass_rate=mean(decided),
+        pass_rate=mean([task.passed / (task.passed + task.failed) for task in tasks if task.passed + task.failed]),
         passed=sum(task.status == "passed" for task in tasks),
         total=len(tasks),
         score=mean([task.score.weighted for task in tasks if task.score.weighted is not None]),
         undecided=sum(task.errors for task in tasks),
-        duration_ms=mean([outcome.duration_ms for outcome in outcomes]),
-        tokens=mean([float(count) for count in tokens]),
-        cost_usd=mean(costs),
+        duration_ms=takes.duration_ms,
+        tokens=takes.tokens,
+        cost_usd=takes.cost_usd,
         tools=tool_metrics(run),
     )

@@ -60,7 +60,7 @@ def _score(name: str, part: Part, needed: float, sure: bool) -> Gate:
     if part.score_low is None or part.score_high is None:
         return Gate(name=name, status="error", needed=needed, reason="nothing was decided")
     ci = part.score_ci
-    interval = (ci.lower, ci.upper) if ci and ci.num_bootstraps else (part.score_low, part.score_high)
+    interval = (ci.lower, ci.upper) if ci and ci.tells else (part.score_low, part.score_high)
     return _reached(name, (part.score_low, part.score_high), interval, needed, sure)
 
 

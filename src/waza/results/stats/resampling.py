@@ -3,7 +3,8 @@
 Whole tasks are drawn, never single trials: trials of one task are alike, and counting them as independent would make
 every interval too narrow. The seed is fixed, and the order of tasks has no effect. The percentiles are widened as
 Student's t is wider than the normal distribution (Hesterberg 2015, "expanded percentile"): plain ones are too narrow
-for few tasks.
+for few tasks. With many tasks nothing is drawn: the resamples' percentiles are then known from the first three moments
+(Hall 1992, "The Bootstrap and Edgeworth Expansion"), and a run need not load a library to end.
 """
 
 from __future__ import annotations
@@ -11,21 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from random import Random
 from statistics import NormalDist
-from typing import Any
 
 from msgspec import Struct
 
 from waza.results.scores import mean
 
 LEVEL = 0.95
-RESAMPLES = 10_000
-MOST_DRAWS = 10_000_000
-"""Numbers drawn in all: with very many tasks fewer resamples do."""
-MANY = 1_000
-"""With more tasks than this Student's t is the normal distribution, to the third digit."""
-FEW_VALUES = 64
-"""With so few different values, counting how often each is drawn is faster than drawing."""
+RESAMPLES = 2_000
+MANY = 100
+"""With more tasks than this the percentiles are computed, not drawn."""
 
 
 class Bootstrap(Struct, frozen=True, kw_only=True):
@@ -36,7 +33,12 @@ class Bootstrap(Struct, frozen=True, kw_only=True):
     mean: float
     confidence_level: float = LEVEL
     num_bootstraps: int = RESAMPLES
-    """0 where the numbers are all the same, or only one: such an interval says nothing."""
+    """0 where none had to be drawn: there are many tasks, or their numbers are all the same."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether the interval says anything: not where the numbers are all the same, or only one."""
+        return self.lower < self.upper
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Bootstrap | None:
@@ -49,32 +51,59 @@ def _bootstrap(values: tuple[float, ...], seed: int) -> Bootstrap:
     middle = mean(values) or 0.0
     if values[0] == values[-1]:
         return Bootstrap(lower=middle, upper=middle, mean=middle, num_bootstraps=0)
-    import numpy as np  # only where something varies: loading it costs more than most summaries
-
-    resamples = max(1_000, min(RESAMPLES, MOST_DRAWS // len(values)))
-    tail = _widened_tail(len(values))
-    low, high = np.quantile(_means(np.asarray(values), resamples, np.random.default_rng(seed)), [tail, 1 - tail])
-    bounds = (max(values[0], float(low)), min(values[-1], float(high)))
-    return Bootstrap(lower=min(bounds[0], middle), upper=max(bounds[1], middle), mean=middle, num_bootstraps=resamples)
-
-
-def _means(values: Any, resamples: int, random: Any) -> Any:
-    """Return the mean of each resample."""
-    import numpy as np  # as above
-
-    different, counts = np.unique(values, return_counts=True)
-    if len(different) <= FEW_VALUES:
-        return random.multinomial(len(values), counts / len(values), size=resamples) @ different / len(values)
-    step = max(1, 1_000_000 // len(values))
-    sizes = [(min(step, resamples - start), len(values)) for start in range(0, resamples, step)]
-    return np.concatenate([values[random.integers(len(values), size=size)].mean(axis=1) for size in sizes])
+    drawn = len(values) <= MANY
+    low, high = _drawn(values, seed) if drawn else _computed(values, middle)
+    return Bootstrap(
+        lower=min(max(values[0], low), middle),
+        upper=max(min(values[-1], high), middle),
+        mean=middle,
+        num_bootstraps=RESAMPLES if drawn else 0,
+    )
 
 
-def _widened_tail(count: int) -> float:
-    """Return which percentile of the resamples is the lower end for so many tasks."""
-    if count > MANY:
-        return (1 - LEVEL) / 2
-    from scipy.special import stdtrit  # as above
+def _drawn(values: tuple[float, ...], seed: int) -> tuple[float, float]:
+    """Return the percentiles of the means of resamples."""
+    random, count = Random(seed), len(values)
+    means = sorted(math.fsum(random.choices(values, k=count)) / count for _ in range(RESAMPLES))
+    tail = NormalDist().cdf(-_widened(count))
+    return _quantile(means, tail), _quantile(means, 1 - tail)
 
-    widened = math.sqrt(count / (count - 1)) * float(stdtrit(count - 1, (1 + LEVEL) / 2))
-    return NormalDist().cdf(-widened)
+
+def _computed(values: tuple[float, ...], middle: float) -> tuple[float, float]:
+    """Return the percentiles that very many resamples would have, from the numbers' spread and skewness."""
+    count = len(values)
+    spread = math.sqrt(math.fsum((value - middle) ** 2 for value in values) / count)
+    skewness = math.fsum((value - middle) ** 3 for value in values) / count / spread**3
+    wide = _widened(count)
+    shift = skewness * (wide**2 - 1) / (6 * math.sqrt(count))
+    scale = spread / math.sqrt(count)
+    return middle + scale * (shift - wide), middle + scale * (shift + wide)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _widened(count: int) -> float:
+    """Return how many standard errors the interval reaches to each side for so many tasks."""
+    return math.sqrt(count / (count - 1)) * student_t(count - 1)
+
+
+def student_t(freedom: int) -> float:
+    """Return the two-sided 95 % point of Student's t: from 3 degrees of freedom on by its expansion, to 0.004."""
+    if freedom == 1:
+        return math.tan(math.pi * LEVEL / 2)
+    if freedom == 2:
+        return LEVEL * math.sqrt(2 / (1 - LEVEL**2))
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    n = freedom
+    return (
+        z
+        + (z**3 + z) / (4 * n)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+        + (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * n**4)
+    )

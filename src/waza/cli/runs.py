@@ -1,0 +1,185 @@
+"""`waza runs`: the runs that are stored, and what to keep of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waza.cli._runs import runs_parents, the_run
+from waza.cli._screen import console, remark, say
+from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError
+from waza.reports._document import Grid, Theirs, Words, print_document
+from waza.reports._text import plural, score, seconds
+from waza.results.kept import export_runs, started, tag_run, tags_of, to_prune
+from waza.results.store import StoredRun, list_runs
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="Example:  waza runs  ·  waza runs list --suite shop --tag release  ·  waza runs prune --keep 20 --dry-run",
+)
+@click.pass_context
+def command(ctx: click.Context) -> int:
+    """List stored runs, tag them, remove old ones, take some elsewhere.
+
+    Alone it lists all runs below the current folder.
+    """
+    if ctx.invoked_subcommand is None:
+        return _print(chosen(), "no runs here")
+    return EXIT_PASSED
+
+
+def _choosing(function: Any) -> Any:
+    """Add the options that choose runs."""
+    for option in (
+        click.option("--path", type=click.Path(path_type=Path, exists=True), default=Path(), help="Where to look."),
+        click.option("--tag", "tags", multiple=True, help="Only runs with this tag; may be repeated."),
+        click.option("--since", type=click.FloatRange(0), metavar="DAYS", help="Only runs of the last days."),
+        click.option("--model", help="Only runs whose model fits this glob."),
+        click.option("--suite", help="Only runs of suites whose name fits this glob."),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("list")
+@_choosing
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+def _list_command(as_json: bool, **choice: Any) -> int:
+    """List runs, the newest first."""
+    runs = chosen(**choice)
+    if not as_json:
+        return _print(runs, "no run fits")
+    for run in runs:
+        click.echo(json.dumps(as_data(run)))
+    return EXIT_PASSED
+
+
+@command.command("tag")
+@click.argument("run")
+@click.argument("tags", nargs=-1)
+@click.option("--remove", multiple=True, help="Take this tag off; may be repeated.")
+def _tag(run: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> int:
+    """Put TAGS on a RUN; runs with a tag are not pruned."""
+    folder = the_run(run)
+    now = tag_run(folder, tags, remove) if tags or remove else tags_of(folder)
+    say(f"{folder.name}: {', '.join(now) or 'no tags'}")
+    return EXIT_PASSED
+
+
+@command.command("prune")
+@_choosing
+@click.option("--keep", type=click.IntRange(0), help="Keep this many newest runs of each suite and model.")
+@click.option("--older-than", type=click.FloatRange(0), metavar="DAYS", help="Remove only runs older than this.")
+@click.option("--tagged", is_flag=True, help="Remove runs with a tag too.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def _prune(keep: int | None, older_than: float | None, tagged: bool, dry_run: bool, yes: bool, **choice: Any) -> int:
+    """Remove old runs for good. Runs with a tag stay, and those that are going on."""
+    if keep is None and older_than is None:
+        raise UsageError("which runs? --keep N keeps the newest, --older-than DAYS removes old ones")
+    doomed = to_prune(chosen(**choice), keep=keep, older_than_days=older_than, with_tagged=tagged)
+    for stored in doomed:
+        say(f"{Path(stored.folder).name}  {stored.run.name or stored.problem}")
+    if dry_run or not doomed:
+        say(f"{plural(len(doomed), 'run')} would be removed" if doomed else "nothing to remove")
+        return EXIT_PASSED
+    if not yes and not click.confirm(f"remove {plural(len(doomed), 'run')} for good?"):
+        return EXIT_PASSED
+    return _removed(doomed)
+
+
+def _removed(doomed: Sequence[StoredRun]) -> int:
+    from waza.sandbox.removal import remove
+
+    troubles = [trouble for stored in doomed for trouble in remove(Path(stored.folder))]
+    for trouble in troubles:
+        remark(trouble, "yellow")
+    say(f"{plural(len(doomed), 'run')} removed" + (", not all of it" if troubles else ""))
+    return EXIT_UNDECIDED if troubles else EXIT_PASSED
+
+
+@command.command("export")
+@click.argument("runs", nargs=-1, required=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The zip file.")
+def _export(runs: tuple[str, ...], output: Path) -> int:
+    """Write RUNS into a zip file; unpacked anywhere they can be shown, graded and compared."""
+    folders = [the_run(run) for run in runs]
+    count = export_runs(folders, output)
+    say(f"{plural(len(folders), 'run')}, {plural(count, 'file')}: {output}")
+    return EXIT_PASSED
+
+
+def chosen(
+    path: Path = Path(),
+    suite: str | None = None,
+    model: str | None = None,
+    since: float | None = None,
+    tags: Sequence[str] = (),
+) -> list[StoredRun]:
+    """Return the stored runs that fit, the newest first."""
+    stored = [run for parent in runs_parents(path) for run in list_runs(parent)]
+    limit = None if since is None else datetime.now(UTC) - timedelta(days=since)
+    fitting = [
+        run
+        for run in stored
+        if (suite is None or fnmatchcase(run.run.name, suite))
+        and (model is None or fnmatchcase(run.run.model, model))
+        and (limit is None or started(run) >= limit)
+        and {*tags} <= {*(tags_of(run.folder) if tags else ())}
+    ]
+    return sorted(fitting, key=lambda run: Path(run.folder).name, reverse=True)
+
+
+def _print(runs: list[StoredRun], nothing: str) -> int:
+    if not runs:
+        say(nothing)
+        return EXIT_PASSED
+    columns = ("run", "suite", "engine", "model", "passed", "score", "cost", "time", "tags")
+    print_document([Grid(columns, [_cells(run) for run in runs], (0, 1, 2, 3, 8))], console())
+    return EXIT_PASSED
+
+
+def _cells(stored: StoredRun) -> tuple[Words, ...]:
+    row = as_data(stored)
+    cost, duration = row["cost_usd"], row["duration_ms"]
+    passed = "" if row["tasks"] is None else f"{row['passed']} of {row['tasks']}"
+    told = (
+        row["run"],
+        row["suite"] or stored.problem,
+        row["engine"],
+        row["model"],
+        passed + ("" if row["complete"] or not passed else " (not complete)"),
+        score(row["score"]) if passed else "",
+        "" if cost is None else f"${cost:.4f}",
+        "" if duration is None else seconds(duration),
+        ", ".join(row["tags"]),
+    )
+    return tuple((Theirs(text),) for text in told)
+
+
+def as_data(stored: StoredRun) -> dict[str, Any]:
+    """Return a run as JSON-ready data; numbers are None where they are not known."""
+    run, summary = stored.run, stored.summary
+    usage = summary.usage if summary else None
+    return {
+        "run": run.id,
+        "suite": run.name,
+        "engine": run.engine,
+        "model": run.model,
+        "started_at": run.started_at,
+        "complete": stored.is_complete,
+        "passed": summary.succeeded if summary else None,
+        "tasks": summary.total_tests if summary else None,
+        "score": summary.weighted_score if summary else None,
+        "cost_usd": usage.cost_usd if usage else None,
+        "duration_ms": summary.duration_ms if summary else None,
+        "tags": tags_of(stored.folder),
+        **({"problem": stored.problem} if stored.problem else {}),
+    }

@@ -1,0 +1,80 @@
+"""`waza trend`: how a suite fares over its runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from waza.cli._screen import console, say
+from waza.cli.runs import chosen
+from waza.errors import EXIT_PASSED
+from waza.reports._plot import plot
+from waza.reports._text import percent, plural, score, seconds
+from waza.results.stats.trends import Point, Trend, trends
+
+
+@click.command(epilog="Example:  waza trend  ·  waza trend --suite shop --model 'gpt*' --last 30")
+@click.option("--suite", help="Only suites whose name fits this glob.")
+@click.option("--model", help="Only models that fit this glob.")
+@click.option("--tag", "tags", multiple=True, help="Only runs with this tag; may be repeated.")
+@click.option("--since", type=click.FloatRange(0), metavar="DAYS", help="Only runs of the last days.")
+@click.option("--last", type=click.IntRange(1), default=40, show_default=True, help="So many newest runs a line.")
+@click.option("--path", type=click.Path(path_type=Path, exists=True), default=Path(), help="Where to look.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    suite: str | None,
+    model: str | None,
+    tags: tuple[str, ...],
+    since: float | None,
+    last: int,
+    path: Path,
+    as_json: bool,
+) -> int:
+    """Plot pass rate, score and cost of complete runs, for each suite and model, the newest at the right."""
+    found = trends(chosen(path, suite, model, since, tags))
+    if as_json:
+        from waza.results.plain import plain
+
+        click.echo(json.dumps([plain(line) for line in found], indent=2, ensure_ascii=False))
+        return EXIT_PASSED
+    if not found:
+        say("no complete runs here")
+    for line in found:
+        _show(line, last)
+    return EXIT_PASSED
+
+
+def _show(line: Trend, last: int) -> None:
+    points = line.points[-last:]
+    about = f"{line.suite} · {line.model}" if line.model else line.suite
+    say(f"{about} · {plural(len(points), 'run')}, {points[0].started_at} to {points[-1].started_at}", "bold")
+    shares: list[tuple[str, Callable[[Point], float | None], Callable[[float | None], str]]] = [
+        ("pass rate", lambda point: point.pass_rate, percent),
+        ("score", lambda point: point.score, score),
+    ]
+    for label, number, shown in shares:
+        _line(label, [number(point) for point in points], 1.0, shown)
+    newest = points[-1].pass_rate_ci
+    if newest is not None:
+        say(f"{'':12}the newest with 95 % interval {newest.lower * 100:.0f}–{percent(newest.upper)}", "dim")
+    costs = [point.cost_usd for point in points]
+    if any(cost is not None for cost in costs):
+        _line("cost", costs, max(cost or 0.0 for cost in costs), lambda cost: "–" if cost is None else f"${cost:.4f}")
+    durations: list[float | None] = [point.duration_ms for point in points]
+    _line("time", durations, max(duration or 0.0 for duration in durations), seconds)
+    if len({point.tasks for point in points}) > 1:
+        told = f"the number of tasks changed on the way: {points[0].tasks} at first, {points[-1].tasks} now"
+        say(f"{'':12}{told}", "yellow")
+    say()
+
+
+def _line(label: str, numbers: list[float | None], high: float, shown: Callable[[float | None], str]) -> None:
+    """Print one number over the runs, its first and last value beside it."""
+    rows = plot(numbers, high, plain=not console().encoding.startswith("utf"))
+    for place, row in enumerate(rows):
+        head = label if place == len(rows) - 1 else ""
+        tail = f"  {shown(numbers[0])} → {shown(numbers[-1])}" if place == len(rows) - 1 else ""
+        say(f"{head:10}  {row}{tail}")

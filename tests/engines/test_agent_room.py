@@ -1,0 +1,248 @@
+"""What every agent program is given and what its output comes to, with small programs in an agent's place."""
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from waza.engines._base import ENGINES
+from waza.engines._mcp import McpServer
+from waza.engines.claude_code import ClaudeCodeEngine
+from waza.engines.codex import CodexEngine
+from waza.engines.pi import PiEngine
+from waza.errors import EngineError, SpecError
+from waza.model import Task, Trial
+from waza.sandbox.folders import SpecFolder
+from waza.sandbox.room import make_room
+
+AGENTS = ("claude-code", "codex", "copilot", "copilot-sdk", "gemini", "opencode", "pi", "qwen")
+DONE = '{"type": "result", "subtype": "success", "is_error": false, "session_id": "s1", "result": "done"}'
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Put a Python program under an agent's name on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def make(name, code):
+        path = folder / name
+        path.write_text(f"#!{sys.executable}\nimport json, os, sys, time\nfrom pathlib import Path\n{code}\n")
+        path.chmod(0o755)
+
+    return make
+
+
+def play(name, *, project=".", look=None, timeout_s=30, follow_ups=(), **options):
+    task = Task(id="t", prompt="Say hello", timeout_s=timeout_s, follow_up_prompts=list(follow_ups))
+    engine = ENGINES.load(name).model_validate({"folder": SpecFolder(project)} | options)
+    with make_room(task) as room:
+        trace = asyncio.run(engine.run(Trial(task=task, model="m1"), room))
+        if look:
+            look(room)
+    return trace
+
+
+ECHO = f"""
+print(json.dumps({{"type": "system", "subtype": "init", "session_id": "s1", "model": "m1"}}))
+said = json.dumps({{"argv": sys.argv[1:], "env": dict(os.environ), "stdin": sys.stdin.read(), "cwd": os.getcwd()}})
+print(json.dumps({json.loads(DONE)} | {{"result": said}}))
+"""
+
+
+# Finding the program
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_missing_program_is_told_before_the_first_trial_with_how_to_get_it(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError, match=r"was not found on PATH; install it: npm install -g "):
+        asyncio.run(ENGINES.load(name)().start())
+
+
+def test_a_program_that_does_not_start_is_told_before_the_first_trial(program):
+    program("codex", "sys.exit('needs a newer Node')")
+    with pytest.raises(EngineError, match=r"codex: `--version` does not work: needs a newer Node; install it again"):
+        asyncio.run(CodexEngine().start())
+
+
+def test_the_list_of_engines_says_what_is_installed_and_how_to_get_the_rest(waza, tmp_path, program):
+    program("codex", "")
+    listed = waza("list", "engines", "--json", env={"PATH": os.environ["PATH"].split(":")[0]})
+    programs = {row["engine"]: row["program"] for row in map(json.loads, listed.stdout.splitlines())}
+    assert programs["codex"] == "codex is installed" and programs["mock"] == ""
+    assert programs["pi"] == "not installed: npm install -g @mariozechner/pi-coding-agent"
+
+
+# The clean room
+
+
+def test_only_credentials_of_that_agent_and_declared_variables_are_passed(program, monkeypatch):
+    program("claude", ECHO)
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "MY_TOKEN", "OTHER", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, f"value of {name}")
+    told = json.loads(play("claude-code", pass_environment=["MY_TOKEN"], environment={"MODE": "test"}).output)
+    env = told["env"]
+    assert env["ANTHROPIC_API_KEY"] == "value of ANTHROPIC_API_KEY" and env["MY_TOKEN"] == "value of MY_TOKEN"
+    assert env["MODE"] == "test" and "OPENAI_API_KEY" not in env and "OTHER" not in env
+    for name in ("HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        assert env[name].startswith(env["HOME"]) and env["HOME"] != os.environ["HOME"]
+    assert told["stdin"] == "Say hello" and "Say hello" not in told["argv"]
+
+
+def test_the_vendors_credential_is_not_sent_to_another_server(program, monkeypatch):
+    program("claude", ECHO)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "the vendor's")
+    monkeypatch.setenv("OURS", "our own")
+    env = json.loads(play("claude-code", base_url="http://127.0.0.1:9", api_key_env="OURS").output)["env"]
+    assert env["ANTHROPIC_API_KEY"] == "our own" and "the vendor's" not in env.values()
+    env = json.loads(play("claude-code", base_url="http://127.0.0.1:9").output)["env"]
+    assert env["ANTHROPIC_API_KEY"] == "no-key-needed"
+
+
+def test_skills_are_copied_without_the_suite_that_tests_them(program, tmp_path):
+    program("claude", ECHO)
+    for path in ("SKILL.md", "scripts/run.sh", "evals/answers.txt", "eval.yaml"):
+        file = tmp_path / "skills/report" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x")
+    held = []
+
+    def look(room):
+        held.extend(sorted(p.relative_to(room.home).as_posix() for p in room.home.rglob("*") if p.is_file()))
+
+    play("claude-code", project=tmp_path, skill_directories=["skills"], look=look)
+    assert [path for path in held if "skills" in path] == [
+        ".claude/skills/report/SKILL.md",
+        ".claude/skills/report/scripts/run.sh",
+    ]
+
+
+# What its output comes to
+
+
+def test_what_was_told_before_the_time_ran_out_is_there_and_what_came_after_is_not(program):
+    call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "sleep 9"}}
+    message = {"type": "assistant", "session_id": "s1", "message": {"id": "m", "role": "assistant", "content": [call]}}
+    program(
+        "claude",
+        f"""
+import signal
+def late(*_):
+    print({DONE!r}, flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, late)
+print({json.dumps(message)!r}, flush=True)
+time.sleep(60)
+""",
+    )
+    trace = play("claude-code", timeout_s=2)
+    assert (trace.status, trace.output) == ("timeout", "")
+    assert [event.extra for event in trace.tool_events] == [{"unfinished": True}]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("sys.exit('Invalid API key')", "Invalid API key"),
+        ("print('Please run /login')", "Please run /login"),
+        (f"print({DONE!r}); sys.exit(3)", "it ended with code 3"),
+        (f"print({DONE!r}, flush=True); os.kill(os.getpid(), 9)", "it was ended by signal 9"),
+        ("", "the recording ends early"),
+    ],
+)
+def test_a_program_that_does_not_come_to_its_end_is_an_error(program, code, said):
+    program("claude", code)
+    trace = play("claude-code")
+    assert trace.status == "error" and said in trace.error
+
+
+def test_lines_that_are_no_events_and_events_of_odd_shapes_do_no_harm(program):
+    odd = ['{"type": 7}', "[1]", "null", "not json", '{"type": "assistant", "message": 3}', '{"type": "user"}', "\\xff"]
+    program(
+        "claude", f"sys.stdout.write({odd!r}.__str__() + chr(10))\nfor line in {odd!r}: print(line)\nprint({DONE!r})"
+    )
+    trace = play("claude-code")
+    assert (trace.status, trace.output, trace.tool_events) == ("success", "done", [])
+
+
+def test_an_agent_that_prints_without_end_is_ended(program):
+    program("claude", "while True: print('x' * 100000)")
+    with pytest.raises(EngineError, match="raise max_output_mb"):
+        play("claude-code", max_output_mb=1)
+
+
+def test_no_sign_of_life_is_an_error_after_the_time_that_is_set(program):
+    program("claude", "time.sleep(60)")
+    with pytest.raises(EngineError, match=r"claude-code gave no sign of life in 0.5 s"):
+        play("claude-code", first_event_timeout_seconds=0.5)
+
+
+def test_an_agent_that_told_no_session_cannot_go_on(program):
+    program("claude", f"print({DONE!r}.replace('s1', ''))")
+    with pytest.raises(EngineError, match="told no session"):
+        play("claude-code", follow_ups=["more"])
+
+
+def test_a_codex_turn_counts_its_own_tokens(program):
+    program(
+        "codex",
+        """
+n = int(os.environ["WAZA_TURN"])
+print(json.dumps({"type": "thread.started", "thread_id": "t1"}))
+print(json.dumps({"type": "item.completed", "item": {"id": "i", "type": "agent_message", "text": str(sys.argv[1:])}}))
+print(json.dumps({"type": "turn.completed", "usage": {"input_tokens": 100 * n, "output_tokens": 10 * n}}))
+""",
+    )
+    trace = play("codex", follow_ups=["two", "three"])
+    assert [turn.usage.input_tokens for turn in trace.turns] == [100, 100, 100]
+    assert trace.usage.input_tokens == 300 and trace.usage.output_tokens == 30
+    assert "'resume'" not in trace.turns[0].output and "'resume'" in trace.turns[1].output
+
+
+# What is refused when the suite is loaded
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"skill_directories": ["nowhere"]}, "'nowhere' is not there"),
+        ({"skill_directories": ["."]}, "'.' holds no skill"),
+        ({"required_skills": ["report"]}, "skill 'report' was not found; found: none"),
+        ({"skill": "report"}, "skill 'report' was not found"),
+        ({"instruction_files": ["rules.md"]}, "'rules.md' is not there"),
+        ({"pass_environment": ["NOT_SET_AT_ALL"]}, "'NOT_SET_AT_ALL' is not set"),
+        ({"base_url": "http://x", "api_key_env": "NOT_SET_AT_ALL"}, "'NOT_SET_AT_ALL' is not set"),
+        ({"api_key_env": "PATH"}, "it goes with `base_url`"),
+        ({"mcp_servers": {"a": McpServer(command="./server")}}, "'./server' is not there"),
+    ],
+)
+def test_what_is_not_there_is_refused(options, said, tmp_path):
+    with pytest.raises(SpecError) as caught:
+        ClaudeCodeEngine(folder=SpecFolder(tmp_path), **options).ready()
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "said"),
+    [
+        (ClaudeCodeEngine, {"mcp_servers": {"a": {}}}, "either `command` or `url`"),
+        (ClaudeCodeEngine, {"mcp_servers": {"a": {"command": "x", "type": "http"}}}, "does not go with `command`"),
+        (ClaudeCodeEngine, {"mcp_servers": {"a b": {"command": "x"}}}, "cannot be the name of a server"),
+        (ClaudeCodeEngine, {"permission_mode": "some"}, "permission_mode"),
+        (PiEngine, {"mcp_servers": {"a": {"command": "x"}}}, "pi cannot use MCP servers"),
+    ],
+)
+def test_what_no_agent_can_do_is_refused(cls, options, said):
+    with pytest.raises(ValidationError) as caught:
+        cls.model_validate(options)
+    assert said in str(caught.value)
+
+
+def test_a_disabled_skill_is_not_missed(tmp_path):
+    ClaudeCodeEngine(folder=SpecFolder(tmp_path), skill="report", disabled_skills=["report"]).ready()
+    ClaudeCodeEngine(folder=SpecFolder(tmp_path), skill="report", disabled_skills=["*"]).ready()

@@ -1,0 +1,114 @@
+"""Gates: met, missed, or nobody can tell; on the interval and not only on the point."""
+
+import pytest
+
+from results_made import a_grade, a_result, a_run
+from waza.model import Trace, Usage
+from waza.results.stats.gates import gates
+from waza.results.stats.needs import Needs, exit_code
+
+
+def a_suite(statuses, cost=None, tags=(), golden=(), name="run"):
+    """A run with a trial a task; `statuses` has a letter for each: p, f or e."""
+    words = {"p": "passed", "f": "failed", "e": "error"}
+    results = []
+    for number, letter in enumerate(statuses):
+        usage = None if cost is None else Usage(cost_usd=cost)
+        grade = a_grade(float(letter == "p"), {"e": "error"}.get(letter, words[letter]))
+        trace = Trace(input="x", output="y", usage=usage)
+        results.append(a_result(f"t{number}", 1, words[letter], [grade], trace=trace))
+    tasks = [{"id": f"t{n}", "tags": list(tags), "golden": n in golden} for n in range(len(statuses))]
+    return a_run(results, tasks=tasks, config={"trials_per_task": 1}, id=name)
+
+
+def the_gate(run, against=None, **needs):
+    found = gates(run, Needs(**needs), against)
+    return found[0] if len(found) == 1 else found
+
+
+@pytest.mark.parametrize(
+    ("statuses", "sure", "status"),
+    [
+        ("p" * 10, False, "passed"),
+        ("p" * 10, True, "error"),
+        ("p" * 60, True, "passed"),
+        ("p" * 8 + "ff", False, "error"),
+        ("p" * 20 + "f" * 20, False, "failed"),
+        ("p" * 9 + "e", False, "passed"),
+        ("p" * 8 + "ee", False, "error"),
+        ("", False, "error"),
+    ],
+)
+def test_a_pass_rate_of_90_per_cent(statuses, sure, status):
+    assert the_gate(a_suite(statuses), pass_rate=0.9, sure=sure).status == status
+
+
+def test_exactly_reached_is_reached():
+    assert the_gate(a_suite("p" * 7 + "fff"), pass_rate=0.7).status == "passed"
+
+
+def test_a_tag_has_a_gate_of_its_own_and_one_that_no_task_has_is_undecided():
+    run = a_suite("p" * 30 + "f" * 30, tags=["security"])
+    assert the_gate(run, tag_pass_rates={"security": 0.9}).status == "failed"
+    assert the_gate(run, tag_pass_rates={"other": 0.9}).status == "error"
+    assert the_gate(run, tag_scores={"security": 0.4}).status == "passed"
+
+
+def test_golden_tasks_must_pass_and_none_may_disappear():
+    assert the_gate(a_suite("pf", golden=[0])).status == "passed"
+    missed = the_gate(a_suite("pf", golden=[1]))
+    assert (missed.status, missed.tasks) == ("failed", ["t1"])
+    assert the_gate(a_suite("pe", golden=[1])).status == "error"
+    assert gates(a_suite("pf", golden=[1]), Needs(golden=False)) == []
+    found = gates(a_suite("p"), Needs(), (a_suite("pp", golden=[1]), a_suite("p")))
+    assert {gate.name: gate.status for gate in found}["golden tasks of the baseline"] == "failed"
+
+
+def test_cost_that_was_not_recorded_is_undecided():
+    assert the_gate(a_suite("pp"), cost_usd=1).status == "error"
+    assert the_gate(a_suite("pp", cost=0.4), cost_usd=1).status == "passed"
+    assert the_gate(a_suite("pp", cost=0.6), cost_usd=1).status == "failed"
+
+
+def test_trigger_accuracy_without_trigger_tests_is_undecided():
+    assert the_gate(a_suite("pp"), trigger_accuracy=0.9).status == "error"
+
+
+def statuses(before, after, **needs):
+    one, other = a_suite(before, cost=0.1), a_suite(after, cost=needs.pop("cost", 0.1))
+    return {gate.name: gate.status for gate in gates(other, Needs(**needs), (one, other))}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "drop", "status"),
+    [
+        ("p" * 20, "p" * 20, 0.0, "passed"),
+        ("p" * 20, "p" * 19 + "f", 0.0, "error"),
+        ("p" * 20, "p" * 19 + "f", 0.05, "passed"),
+        ("p" * 20, "p" * 10 + "f" * 10, 0.0, "failed"),
+        ("p" * 20, "p" * 10 + "f" * 10, 0.5, "passed"),
+        ("f" * 20, "p" * 20, 0.0, "passed"),
+        ("p" * 20, "p" * 11 + "e" * 9, 0.0, "error"),
+    ],
+)
+def test_against_a_baseline_a_drop_is_missed_where_it_is_shown(before, after, drop, status):
+    assert statuses(before, after, drop=drop)["pass rate against the baseline"] == status
+
+
+def test_cost_may_grow_by_so_much():
+    name = "cost a trial against the baseline"
+    assert statuses("p" * 8, "p" * 8, cost=0.11, cost_growth=0.2)[name] == "passed"
+    assert statuses("p" * 8, "p" * 8, cost=0.13, cost_growth=0.2)[name] == "failed"
+    assert statuses("p" * 3, "p" * 3, cost=0.13, cost_growth=0.2)[name] == "error"
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("allow", None), ("warn", "passed"), ("fail", "failed")])
+def test_new_and_removed_tasks(policy, expected):
+    assert statuses("pp", "ppp", on_new=policy).get("new tasks") == expected
+    assert statuses("ppp", "pp", on_removed=policy).get("removed tasks") == expected
+
+
+def test_the_worst_gate_decides_the_exit_code():
+    assert exit_code(gates(a_suite("p"), Needs(pass_rate=0.5))) == 0
+    assert exit_code(gates(a_suite("p"), Needs(pass_rate=0.5, cost_usd=1))) == 3
+    assert exit_code(gates(a_suite("p", golden=[0]), Needs(cost_usd=1, duration_s=0))) == 1

@@ -1,0 +1,160 @@
+"""`trials_per_task: auto`: trials where they are needed, none where a task is settled, also under every look."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import waza
+from waza.errors import SpecError
+from waza.model import Task
+from waza.results.stats.paired import Tally
+from waza.results.stats.sequence import bounds, settled
+from waza.results.stats.verdicts import verdict_on_passing
+from waza.runner.auto import Auto, AutoTrials
+from waza.spec.load import load_spec
+
+FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
+SEEDS = range(2_000 if FULL else 60)
+LIMIT = 0.05 + 3 * (0.05 * 0.95 / len(SEEDS)) ** 0.5
+
+
+def ran(random, rates, auto):
+    """The tallies of a run in which each task passes at its rate, looked at after every trial."""
+    trials = AutoTrials([Task(id=str(n), prompt="") for n in range(len(rates))], auto)
+    counts = np.zeros((len(rates), 2), int)
+    for trial in trials:
+        task = int(trial.task.id)
+        passed = random.random() < rates[task]
+        counts[task, 0 if passed else 1] += 1
+        trials.heard(trial.task.id, trial.number, "passed" if passed else "failed")
+    return counts
+
+
+@pytest.mark.parametrize(
+    "auto", [Auto(most=20, share=0.5), Auto(most=20, share=0.5, budget=150), Auto(most=10, share=1.0)], ids=str
+)
+def test_no_difference_between_two_runs_on_auto_is_seldom_called_one(auto):
+    said = 0
+    for seed in SEEDS:
+        random = np.random.default_rng(seed)
+        rates = random.uniform(0, 1, 30)
+        before, after = ran(random, rates, auto), ran(random, rates, auto)
+        pairs = zip(before.tolist(), after.tolist(), strict=True)
+        tallies = [Tally(one[0], sum(one), other[0], sum(other)) for one, other in pairs]
+        said += verdict_on_passing(tallies).word in ("better", "worse")
+    assert said / len(SEEDS) <= LIMIT
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_a_look_after_every_trial_seldom_rules_out_the_truth(share):
+    """The task passes exactly at the share it is held against: whatever is settled is wrong."""
+    random = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(2_000 if FULL else 400):
+        passed = np.cumsum(random.random(150) < share)
+        wrong += any(settled(int(p), n - int(p), share) for n, p in enumerate(passed, 1))
+    assert wrong / (2_000 if FULL else 400) <= 0.05
+
+
+def test_wilson_s_interval_would_rule_it_out_far_more_often():
+    """Proof that the look matters: the usual interval, looked at after every trial."""
+    from waza.results.scores import wilson
+
+    random = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(200):
+        passed = np.cumsum(random.random(150) < 0.5)
+        intervals = (wilson(int(p), n) for n, p in enumerate(passed, 1))
+        wrong += any(not interval.lower <= 0.5 <= interval.upper for interval in intervals)
+    assert wrong / 200 > 0.15
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+@settings(max_examples=100, deadline=None)
+def test_what_is_not_ruled_out_stands_between_the_bounds(passed, failed):
+    low, high = bounds(passed, failed)
+    assert 0 <= low <= high <= 1
+    assert passed + failed == 0 or low <= passed / (passed + failed) <= high
+    assert not settled(passed, failed, (low + high) / 2)
+
+
+@pytest.mark.parametrize(
+    ("passed", "failed", "share", "side"),
+    [
+        (5, 1, 1.0, "below"),
+        (50, 0, 1.0, ""),
+        (1, 9, 0.0, "above"),
+        (0, 9, 0.0, ""),
+        (12, 0, 0.6, "above"),
+        (0, 0, 0.5, ""),
+    ],
+)
+def test_pass_rules_are_shares(passed, failed, share, side):
+    assert settled(passed, failed, share) == side
+
+
+AGENT = """
+def answer(prompt):
+    return "yes" if prompt == "sure" else "no"
+"""
+SUITE = """
+config: {executor: python, agent: "agent:answer", trials_per_task: auto, pass_rule: 0.5, %s}
+graders: [{type: text, config: {contains: ["yes"]}}]
+tasks: [{id: sure, prompt: sure}, {id: never, prompt: never}]
+"""
+
+
+def counts(run):
+    return {task: sum(result.task_id == task for result in run.results) for task in ("sure", "never")}
+
+
+def test_a_task_is_tried_until_it_is_settled(suite):
+    run = waza.run(suite(SUITE % "max_trials: 50", agent__py=AGENT))
+    assert counts(run) == {"sure": 8, "never": 8}
+    assert run.complete
+
+
+def test_neither_the_most_nor_the_budget_is_exceeded(suite):
+    assert counts(waza.run(suite(SUITE % "max_trials: 3", agent__py=AGENT))) == {"sure": 3, "never": 3}
+    assert counts(waza.run(suite(SUITE % "trials_budget: 5, workers: 3", agent__py=AGENT))) == {"sure": 3, "never": 2}
+
+
+def test_a_number_of_trials_wins_over_auto_and_auto_over_a_number(suite):
+    folder = suite(SUITE % "max_trials: 50", agent__py=AGENT)
+    assert counts(waza.run(folder, trials=2)) == {"sure": 2, "never": 2}
+    folder = suite((SUITE % "max_trials: 4").replace("trials_per_task: auto", "trials_per_task: 1"), agent__py=AGENT)
+    assert counts(waza.run(folder, trials="auto")) == {"sure": 4, "never": 4}
+
+
+def test_all_must_pass_is_settled_by_the_first_failure(suite):
+    text = (SUITE % "max_trials: 6").replace("pass_rule: 0.5", "pass_rule: all")
+    assert counts(waza.run(suite(text, agent__py=AGENT))) == {"sure": 6, "never": 1}
+
+
+def test_an_agent_that_cannot_run_is_not_tried_without_end(suite):
+    folder = suite(
+        """
+        config: {executor: mock, trials_per_task: auto, max_trials: 50}
+        graders: [{type: text, config: {contains: ["yes"]}}]
+        tasks: [{id: sure, prompt: x, mock: {error: down}}]
+        """
+    )
+    assert counts(waza.run(folder))["sure"] == 3
+
+
+def test_a_budget_below_one_trial_a_task_is_refused(suite):
+    folder = suite(SUITE % "trials_budget: 1", agent__py=AGENT)
+    with pytest.raises(SpecError, match="trials_budget: 1 trials are not one for each of 2 tasks"):
+        waza.run(folder)
+    assert load_spec(folder).config.trials_budget == 1
+
+
+def test_what_a_resumed_run_has_already_counts():
+    tasks = [Task(id="a", prompt=""), Task(id="b", prompt="")]
+    trials = AutoTrials(tasks, Auto(most=3, share=0.5))
+    for number in (1, 3):
+        trials.heard("a", number, "passed")
+    assert [(trial.task.id, trial.number) for trial in trials] == [("b", 1), ("b", 2), ("a", 2), ("b", 3)]
