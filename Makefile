@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup check test campaign docs bench judge-model demo clean
+.PHONY: setup check test campaign agents docs bench judge-model demo clean
 
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,10 @@ test: setup
 # The same tests at full size: kill loops, fuzzing, races. Takes many minutes.
 campaign: setup
 	WAZA_CAMPAIGN=full $(BIN)/python -m pytest -m campaign --timeout=3600
+
+# Every agent program that is installed, end to end against a scripted model on loopback.
+agents: setup
+	WAZA_CAMPAIGN=full $(BIN)/python -m pytest tests/engines/test_agents.py --timeout=600
 
 docs: setup
 	$(BIN)/waza docs

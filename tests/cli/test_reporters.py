@@ -213,3 +213,13 @@ def test_a_large_run_is_written_a_trial_at_a_time(waza, suite, tmp_path):
     done = waza("run", "-q", *(f"--reporter={kind}:out.{kind}" for kind in KINDS))
     assert done.returncode == 0, done.stderr
     assert len(Path(tmp_path / "out.csv").read_text().splitlines()) == 301
+
+
+@pytest.mark.parametrize("job", ["true", ""])
+def test_in_a_job_of_github_s_no_text_of_an_agent_s_is_a_command(waza, suite, job):
+    suite(SUITE.replace('"bye"', '"::error::owned\\n  ::add-mask::o\\n##[error]owned x::y"'))
+    waza("run")
+    done = waza("show", "--task", "bad", "-v", env={"GITHUB_ACTIONS": job})
+    obeyed = [line for line in done.stdout.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+    assert bool(obeyed) == (not job)
+    assert "x::y" in done.stdout and "owned" in done.stdout

@@ -24,8 +24,11 @@ Count the rows and write them down.
 MODELS = {"claude-code": "claude-sonnet-4-5", "gemini": "gemini-2.5-flash"}
 SAMPLE = ("claude-code", "codex")
 ALL = ("claude-code", "codex", "copilot", "copilot-sdk", "gemini", "opencode", "pi", "qwen")
-QUICK = {"CLAUDE_CODE_MAX_RETRIES": "0"}
-"""Variables that keep agents from asking again and again."""
+QUICK = {
+    "claude-code": {"environment": {"CLAUDE_CODE_MAX_RETRIES": "0"}},
+    "codex": {"extra_arguments": ["-c", "model_providers.server.request_max_retries=0"]},
+}
+"""Options that keep agents from asking again and again."""
 
 
 def agents(*names):
@@ -120,6 +123,8 @@ class Planted:
 
     def copilot_sdk(self):
         self.copilot()
+        if ENGINES.load("copilot-sdk").library():
+            self.kinds.remove("skill")  # folders of skills that are named keep the user's out by themselves
 
     def gemini(self):
         self.skill_and_memory(".gemini/skills", ".gemini/GEMINI.md")

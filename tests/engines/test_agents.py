@@ -97,7 +97,7 @@ def test_an_agent_out_of_time_leaves_what_it_did_and_nothing_running(name, tmp_p
     forever = f'python3 -c "import time; time.sleep({mark})"'
     scripts = {"hang": [shell("echo begun > begun.txt"), shell(forever), say("Never said.")]}
     with scripted_model(scripts) as model:
-        for limit_s in (7, 20, 60):  # the first is enough unless the machine is busy
+        for limit_s in (4, 15, 60):  # the first is enough unless the machine is busy
             trace = play(name, model, ["hang"], timeout_s=limit_s)
             if len(trace.tool_events) == 2:
                 break
@@ -125,7 +125,7 @@ def _is_there(path):
 @pytest.mark.parametrize("name", agents(*ALL))
 def test_a_key_that_is_refused_is_an_error_and_no_failure(name, model):
     need(name)
-    trace = play(name, model, ["refused"], environment=QUICK)
+    trace = play(name, model, ["refused"], **QUICK.get(name, {}))
     assert trace.status == "error" and trace.output == ""
     assert "401" in trace.error or "invalid api key" in trace.error
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -15,7 +17,24 @@ from waza.reports._text import visible
 
 PIPE_COLUMNS = 120
 """How wide lines are where no terminal says it."""
+_COMMAND = re.compile(r"(?m)^[^\S\n]*::|##\[")
+"""How a workflow command begins: `::` in front of a line, or the older `##[` anywhere."""
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+class JobLog:
+    """A stream of a GitHub job, in which nothing we print is a workflow command: agents' text may look like one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(getattr(sys, self._name), attribute)
+
+    def write(self, text: str) -> int:
+        """Write the text with what a job would obey drawn apart."""
+        written: int = getattr(sys, self._name).write(_COMMAND.sub(lambda found: " ".join(found[0]), text))
+        return written
 
 
 class Screen(Console):
@@ -30,7 +49,8 @@ class Screen(Console):
 @cache
 def console(stderr: bool = False) -> Console:
     """Return the console; NO_COLOR and pipes turn colour off, markup is never read."""
-    screen = Screen(stderr=stderr, markup=False, highlight=False, emoji=False)
+    log: Any = JobLog("stderr" if stderr else "stdout") if os.environ.get("GITHUB_ACTIONS") == "true" else None
+    screen = Screen(file=log, stderr=stderr, markup=False, highlight=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = PIPE_COLUMNS
     return screen

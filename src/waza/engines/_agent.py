@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 from msgspec.structs import replace
 from pydantic import Field, field_validator
@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 from waza.engines._base import Engine, Room
 from waza.engines._mcp import McpServer
 from waza.engines._skills import copy_skills, find_skills
+from waza.engines._start import Launch, Server, Turn, settled, told, write
 from waza.engines._turns import converse
 from waza.errors import EngineError, Problem, SpecError
 from waza.model import Task, Trace, Trial
@@ -29,42 +30,10 @@ from waza.traces._reader import Reader
 
 Mode = Literal["all", "edits", "read"]
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_SAID_CHARS = 2_000
-_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _LOG_BYTES = 256 << 10
 _START_S = 120.0
 _XDG = {"XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": ".local/share", "XDG_STATE_HOME": ".local/state"}
 _XDG["XDG_CACHE_HOME"] = ".cache"
-
-
-class Server(NamedTuple):
-    """A model server that the suite names in place of the vendor's."""
-
-    url: str
-    key: str
-
-
-class Turn(NamedTuple):
-    """One prompt to be given to the agent."""
-
-    prompt: str
-    model: str
-    room: Room
-    before: Sequence[Trace] = ()
-    """The turns before this one."""
-
-    @property
-    def session(self) -> str:
-        """The session to go on with; empty for the first turn."""
-        return (self.before[-1].session_id or "") if self.before else ""
-
-
-class Launch(NamedTuple):
-    """How a program is started for one turn."""
-
-    arguments: list[str]
-    environment: Mapping[str, str] = {}
-    stdin: str = ""
 
 
 class AgentEngine(Engine):
@@ -113,13 +82,6 @@ class AgentEngine(Engine):
     """Words added to the program's command line."""
     max_output_mb: Annotated[int, Field(ge=1)] = 64
     """How much the agent may print."""
-
-    @field_validator("permission_mode")
-    @classmethod
-    def _mode_is_known(cls, mode: Mode) -> Mode:
-        if mode not in cls.modes:
-            raise ValueError(f"{cls.name} cannot be held to '{mode}'; it knows {', '.join(cls.modes)}")
-        return mode
 
     @field_validator("mcp_servers")
     @classmethod
@@ -174,13 +136,13 @@ class AgentEngine(Engine):
             variables = base_environment({}, home=Path(home))
             finished = await run_process([program, "--version"], cwd=home, env=variables, timeout_s=_START_S)
         if not finished.ok:
-            fact = _told(finished) or finished.trouble or f"it ended with code {finished.exit_code}"
+            fact = told(finished) or finished.trouble or f"it ended with code {finished.exit_code}"
             raise EngineError(f"{program}: `--version` does not work: {fact}; install it again: {self.install}")
 
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Give the agent the prompts of a task, one after the other in one session, and return what it did."""
         try:
-            await asyncio.to_thread(self._furnish, room)
+            await asyncio.to_thread(self._furnish, room, trial.model)
         except (OSError, ValueError) as error:
             raise EngineError(f"the home of {self.name} cannot be furnished: {error}") from None
 
@@ -197,8 +159,8 @@ class AgentEngine(Engine):
         """Return how the program is started for a turn."""
         raise NotImplementedError(f"{type(self).__name__} cannot be started")
 
-    def furnish(self, room: Room) -> None:
-        """Write the program's own settings into the private home, before the first turn."""
+    def furnish(self, room: Room, model: str) -> None:
+        """Write the program's own settings into the private home, before the agent is there."""
 
     def before(self, turn: Turn) -> object:
         """Return what `after` needs to know of the state before a turn."""
@@ -238,11 +200,11 @@ class AgentEngine(Engine):
     def _instructions(self) -> str:
         return "\n\n".join(self.folder.find(name).read_text(encoding="utf-8") for name in self.instruction_files)
 
-    def _furnish(self, room: Room) -> None:
+    def _furnish(self, room: Room, model: str) -> None:
         copy_skills(self.skills(), room.home / self.skills_at, self.folder.base)
         if self.instruction_files:
             write(room.home / self.instructions_at, self._instructions())
-        self.furnish(room)
+        self.furnish(room, model)
 
     def _variables(self, turn: Turn, launch: Launch, trial: Trial) -> dict[str, str]:
         names = [*self.pass_environment, *(self.credentials if self.base_url is None else ())]
@@ -267,7 +229,7 @@ class AgentEngine(Engine):
         finished = await (self._watched(running, live) if self.first_event_timeout_seconds else running)
         live.end(in_time=not finished.timed_out)
         await asyncio.to_thread(self.after, live, turn, state)
-        return self.amended(_settled(live, finished, turn), turn)
+        return self.amended(settled(live, finished, turn), turn)
 
     async def _watched(self, running: Coroutine[object, object, Finished], live: Live) -> Finished:
         """Return how the program went; raise EngineError when it says nothing for too long at first."""
@@ -281,47 +243,3 @@ class AgentEngine(Engine):
         finally:
             task.cancel()
             await asyncio.wait({task})
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file of the agent's private home."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def without_past(trace: Trace, turn: Turn) -> Trace:
-    """Return a turn without the tokens of those before, where a program counts the whole session."""
-    if trace.usage is None:
-        return trace
-    own: dict[str, int | None] = {}
-    for name in _COUNTED:
-        told, past = getattr(trace.usage, name), [getattr(before.usage, name, None) or 0 for before in turn.before]
-        own[name] = None if told is None else max(told - sum(past), 0)
-    return replace(trace, usage=replace(trace.usage, **own))
-
-
-def _settled(live: Live, finished: Finished, turn: Turn) -> Trace:
-    """Return the trace of a turn: an agent that could not come to its end is an error, one out of time is not."""
-    trace = live.trace()
-    said = _told(finished) or live.words
-    status, error = trace.status, trace.error or ""
-    if finished.timed_out:
-        status, error = "timeout", finished.trouble
-    elif status in ("success", "failure") and (finished.trouble or finished.exit_code):
-        status, error = "error", finished.trouble or f"it ended with code {finished.exit_code}"
-    if said and status != "success" and (error != trace.error or not live.reader.ended):
-        error = f"{error}; {said}" if error else said
-    return replace(
-        trace,
-        input=turn.prompt,
-        session_id=trace.session_id or turn.session or None,
-        status=status,
-        error=error or None,
-        duration_ms=finished.duration_ms,
-        leftovers=finished.leftovers,
-    )
-
-
-def _told(finished: Finished) -> str:
-    """Return the end of what a program wrote on standard error."""
-    return finished.stderr.text[-_SAID_CHARS:].strip()

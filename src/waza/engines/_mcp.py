@@ -9,6 +9,9 @@ from pydantic import model_validator
 from waza.options import Options
 from waza.sandbox.folders import SpecFolder
 
+_IN_FOLDER = 'cd "$0" && exec "$@"'
+"""Not every agent can start a server in a folder of its own."""
+
 
 class McpServer(Options):
     """One MCP server: a program that is started, or an address."""
@@ -21,6 +24,8 @@ class McpServer(Options):
     """Its arguments; `{eval_dir}` is the eval file's folder."""
     env: dict[str, str] = {}
     """Its variables."""
+    cwd: str | None = None
+    """The folder it is started in, beside the eval file; the agent's working folder if left out."""
     url: str | None = None
     """The address of a server that runs already."""
     headers: dict[str, str] = {}
@@ -32,6 +37,8 @@ class McpServer(Options):
     def _is_one_thing(self) -> Self:
         if (self.command is None) == (self.url is None):
             raise ValueError("an MCP server has either `command` or `url`")
+        if self.cwd is not None and self.command is None:
+            raise ValueError("`cwd` goes with `command`")
         if self.type and (self.type in ("stdio", "local")) != (self.command is not None):
             raise ValueError(f"type '{self.type}' does not go with `{'command' if self.command else 'url'}`")
         return self
@@ -43,6 +50,9 @@ class McpServer(Options):
         has_path = "/" in self.command and not self.command.startswith("/")
         command = str(folder.find(self.command)) if has_path else self.command
         args = [word.replace("{eval_dir}", str(folder.base)) for word in self.args]
+        if self.cwd is not None:
+            args = ["-c", _IN_FOLDER, str(folder.find(self.cwd)), command, *args]
+            command = "sh"
         return self.model_copy(update={"command": command, "args": args})
 
     @property

@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._agent import AgentEngine
 from waza.engines._base import Room
 from waza.engines._mcp import typed_form
+from waza.engines._start import Launch, Turn, write
 from waza.traces.claude_code import ClaudeCodeReader
 
 _SERVERS = ".claude/waza-mcp.json"
@@ -59,7 +60,7 @@ class ClaudeCodeEngine(AgentEngine):
         bundled = Path(package.origin).parent / "_bundled" / "claude" if package and package.origin else None
         return super().locate() or (str(bundled) if bundled and bundled.is_file() else None)
 
-    def furnish(self, room: Room) -> None:
+    def furnish(self, room: Room, model: str) -> None:
         """Write the MCP servers."""
         servers = {name: typed_form(server) for name, server in self.servers().items()}
         write(room.home / _SERVERS, json.dumps({"mcpServers": servers}))

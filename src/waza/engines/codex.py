@@ -6,9 +6,10 @@ import json
 import os
 from typing import Any, Literal
 
-from waza.engines._agent import AgentEngine, Launch, Turn, without_past, write
+from waza.engines._agent import AgentEngine
 from waza.engines._base import Room
 from waza.engines._mcp import codex_form
+from waza.engines._start import Launch, Turn, without_past, write
 from waza.model import Trace
 from waza.traces.codex import CodexReader
 
@@ -37,10 +38,10 @@ class CodexEngine(AgentEngine):
     instructions_at = ".codex/AGENTS.md"
     modes = {"all": ("danger-full-access",), "edits": ("workspace-write",), "read": ("read-only",)}
 
-    reasoning_effort: Literal["minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Literal["low", "medium", "high", "xhigh"] | None = None
     """How hard the model thinks."""
 
-    def furnish(self, room: Room) -> None:
+    def furnish(self, room: Room, model: str) -> None:
         """Write its settings."""
         settings: dict[str, Any] = {"approval_policy": "never", "sandbox_mode": self.modes[self.permission_mode][0]}
         if self.reasoning_effort:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._agent import AgentEngine
 from waza.engines._base import Room
 from waza.engines._mcp import typed_form
+from waza.engines._start import Launch, Turn, write
+from waza.sandbox.tree import open_regular
 from waza.traces._live import Live
 from waza.traces.copilot import CopilotReader
 
@@ -49,7 +52,7 @@ class CopilotEngine(AgentEngine):
     reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     """How hard the model thinks."""
 
-    def furnish(self, room: Room) -> None:
+    def furnish(self, room: Room, model: str) -> None:
         """Write the MCP servers."""
         servers = {name: typed_form(server) | {"tools": server.tools} for name, server in self.servers().items()}
         write(room.home / ".copilot/mcp-config.json", json.dumps({"mcpServers": servers}))
@@ -68,14 +71,14 @@ class CopilotEngine(AgentEngine):
 
     def before(self, turn: Turn) -> dict[Path, int]:
         """Return how long the logs of sessions are."""
-        return {path: path.stat().st_size for path in _logs(turn.room)}
+        return {path: path.lstat().st_size for path in _logs(turn.room)}
 
     def after(self, live: Live, turn: Turn, state: object) -> None:
         """Read tokens and skills, which standard output does not tell, from the session's own log."""
         sizes = state if isinstance(state, dict) else {}
         for path in _logs(turn.room):
             live.reader.draft.session_id = live.reader.draft.session_id or path.parent.name
-            with path.open("rb") as file:
+            with suppress(OSError), open_regular(path) as file:
                 file.seek(sizes.get(path, 0))
                 for line in file:
                     live.read_line(line, _USAGE)

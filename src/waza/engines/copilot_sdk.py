@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from waza.engines._agent import Launch, Turn
 from waza.engines._mcp import typed_form
+from waza.engines._start import Launch, Turn
 from waza.engines.copilot import CopilotEngine
 from waza.model import Trace
 from waza.traces._live import Live

@@ -6,9 +6,10 @@ import json
 import os
 from typing import Any
 
-from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._agent import AgentEngine
 from waza.engines._base import Room
 from waza.engines._mcp import untyped_form
+from waza.engines._start import Launch, Turn, write
 from waza.traces.gemini import GeminiReader
 
 
@@ -45,7 +46,7 @@ class GeminiEngine(AgentEngine):
         "read": ("--approval-mode", "plan"),
     }
 
-    def furnish(self, room: Room) -> None:
+    def furnish(self, room: Room, model: str) -> None:
         """Write its settings."""
         uses_vertex = self.base_url is None and os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true"
         settings: dict[str, Any] = {

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._agent import AgentEngine
 from waza.engines._base import Room
 from waza.engines._mcp import opencode_form
+from waza.engines._start import Launch, Turn, write
+from waza.sandbox.tree import open_regular
 from waza.traces._live import Live
 from waza.traces.opencode import OpencodeReader
 
+_MAX_STEPS = 20_000_000
+_MAX_PART_BYTES = 16 << 20
 _REFUSED = {"edits": ("bash", "webfetch", "external_directory"), "read": ("bash", "webfetch", "edit")}
 
 
@@ -48,7 +52,7 @@ class OpencodeEngine(AgentEngine):
     instructions_at = ".config/opencode/AGENTS.md"
     modes = {"all": ("--auto",), "edits": (), "read": ()}
 
-    def furnish(self, room: Room) -> None:
+    def furnish(self, room: Room, model: str) -> None:
         """Write its settings."""
         settings: dict[str, Any] = {
             "autoupdate": False,
@@ -81,12 +85,19 @@ class OpencodeEngine(AgentEngine):
 
 
 def _open_calls(store: Path) -> list[dict[str, Any]]:
-    """Return the tool calls in OpenCode's own store that have not come back; none when it cannot be read."""
+    """Return the tool calls in OpenCode's own store that have not come back; none when it cannot be read.
+
+    The agent may have written anything there: what a query may cost and return is limited.
+    """
     try:
+        open_regular(store).close()
         with closing(sqlite3.connect(f"file:{quote(str(store))}?mode=ro", uri=True)) as base:
-            rows = base.execute("select data from part order by time_created limit 100000").fetchall()
-        parts = [json.loads(text) for (text,) in rows]
-    except (sqlite3.Error, ValueError, TypeError, RecursionError):
+            base.execute("pragma trusted_schema = off")
+            base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_PART_BYTES)
+            base.set_progress_handler(lambda: 1, _MAX_STEPS)
+            rows = base.execute("select data from part order by time_created desc limit 1000").fetchall()
+        parts = [json.loads(text) for (text,) in reversed(rows)]
+    except (OSError, sqlite3.Error, ValueError, TypeError, RecursionError):
         return []
     return [part for part in parts if isinstance(part, dict) and _is_open(part)]
 

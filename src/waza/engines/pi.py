@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from waza.engines._agent import AgentEngine, Launch, Turn, write
+from waza.engines._agent import AgentEngine
+from waza.engines._base import Room
+from waza.engines._start import Launch, Turn, write
 from waza.traces.pi import PiReader
 
 _LOOKS = "read,grep,find,ls"
@@ -43,8 +45,15 @@ class PiEngine(AgentEngine):
     modes = {"all": (), "edits": ("--tools", f"{_LOOKS},edit,write"), "read": ("--tools", _LOOKS)}
     has_mcp = False
 
-    reasoning_effort: Literal["minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Literal["low", "medium", "high", "xhigh"] | None = None
     """How hard the model thinks."""
+
+    def furnish(self, room: Room, model: str) -> None:
+        """Write down the model server that the suite names."""
+        if server := self.server():
+            spoken: dict[str, Any] = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "WAZA_MODEL_KEY"}
+            spoken["models"] = [{"id": model}]
+            write(room.home / ".pi/agent/models.json", json.dumps({"providers": {"server": spoken}}))
 
     def launch(self, turn: Turn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
@@ -52,12 +61,8 @@ class PiEngine(AgentEngine):
         words += ["--model", turn.model] if turn.model else []
         words += ["--thinking", self.reasoning_effort] if self.reasoning_effort else []
         words += ["--session", turn.session] if turn.session else []
-        folder = turn.room.home / ".pi/agent"
-        variables = {"PI_CODING_AGENT_DIR": str(folder), "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+        variables = {"PI_CODING_AGENT_DIR": str(turn.room.home / ".pi/agent"), "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
         if server := self.server():
             words += ["--provider", "server"]
-            spoken: dict[str, Any] = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "WAZA_MODEL_KEY"}
-            spoken["models"] = [{"id": turn.model}]
-            write(folder / "models.json", json.dumps({"providers": {"server": spoken}}))
             variables["WAZA_MODEL_KEY"] = server.key
         return Launch(words, variables, turn.prompt)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from waza.engines._agent import AgentEngine, Launch, Turn, without_past, write
+from waza.engines._agent import AgentEngine
 from waza.engines._base import Room
 from waza.engines._mcp import untyped_form
+from waza.engines._start import Launch, Turn, without_past, write
 from waza.model import Trace
 from waza.traces.qwen import QwenReader
 
@@ -36,7 +37,7 @@ class QwenEngine(AgentEngine):
         "read": ("--approval-mode", "plan"),
     }
 
-    def furnish(self, room: Room) -> None:
+    def furnish(self, room: Room, model: str) -> None:
         """Write its settings."""
         settings = {
             "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},

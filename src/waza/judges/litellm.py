@@ -41,9 +41,11 @@ class LitellmJudge(Judge):
         """Ask once; litellm gives the answer as a whole."""
         if find_spec("litellm") is None:
             raise JudgeError(_ABSENT)
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or importing it fetches prices from the network
         import litellm  # type: ignore[import-not-found,unused-ignore]  # seconds: only a run with this judge pays
         import openai  # litellm's errors are openai's
 
+        litellm.suppress_debug_info = True  # it prints advice to standard output
         try:
             async with within(self.timeouts.total_seconds, "did not answer"):
                 answer = await litellm.acompletion(**self._wanted(request))

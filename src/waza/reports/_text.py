@@ -14,7 +14,8 @@ _BREAKS = re.compile("[\n\t]")
 
 def visible(text: str, *, lines: bool = False) -> str:
     """Return the text with control, bidi and surrogate characters written as escapes; `lines` keeps line breaks."""
-    text = _CONTROL.sub(_escape, text)
+    if not text.replace("\n", "").replace("\t", "").isprintable():  # most text is, and saying so is quick
+        text = _CONTROL.sub(_escape, text)
     return text if lines else _BREAKS.sub(_escape, text)
 
 

@@ -70,10 +70,11 @@ def compare_runs(before: Path, after: Path, how: How) -> Comparison:
 def open_both(before: Path, after: Path, how: How) -> Opened:
     """Return two stored runs by the same graders; raise UsageError where that cannot be."""
     one, other = open_run(before), open_run(after)
-    if not paired(one, other).pairs:
+    pairs = paired(one, other).pairs
+    if not pairs:
         raise UsageError(f"runs {one.id} and {other.id} have no graded task in common; `waza show` lists their tasks")
     warnings = [f"run {run.id} is not complete: trials are missing" for run in (one, other) if not run.complete]
-    differing = graded_otherwise(one, other)
+    differing = graded_otherwise(one, other, pairs)
     if differing and not how.as_graded:
         return Opened(*_same_yardstick(one, other, differing, how), warnings)
     if differing:
@@ -82,9 +83,9 @@ def open_both(before: Path, after: Path, how: How) -> Opened:
     return Opened(one, other, None, warnings)
 
 
-def graded_otherwise(before: Run, after: Run) -> list[str]:
-    """Return the tasks of both runs whose graders, rubrics or judge differ."""
-    ids = [pair.before.id for pair in paired(before, after).pairs]
+def graded_otherwise(before: Run, after: Run, pairs: Sequence[Pair]) -> list[str]:
+    """Return the paired tasks whose graders, rubrics or judge differ."""
+    ids = [pair.before.id for pair in pairs]
     return [task_id for task_id in ids if _yardstick(before.spec, task_id) != _yardstick(after.spec, task_id)]
 
 

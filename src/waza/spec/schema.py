@@ -116,13 +116,8 @@ def _config(definitions: dict[str, Any]) -> dict[str, Any]:
     agent = shape_schema(AgentShape)
     definitions |= schema.pop("$defs", {}) | agent.pop("$defs", {})
     schema["properties"] |= agent["properties"]
-    for name, keys in engine_keys().items():
-        own = shape_schema(ENGINES.load(name))
-        definitions |= own.pop("$defs", {})
-        for key in keys:
-            text = own["properties"][key].get("description", "")
-            schema["properties"][key] = own["properties"][key] | {"description": f"{text} (engine `{name}`)"}
-    kinds = [{"const": name, "description": engine_page(name).summary} for name in ENGINES.names()]
+    schema["properties"] |= _engine_options(definitions)
+    kinds = [{"const": name.replace("_", "-"), "description": engine_page(name).summary} for name in ENGINES.names()]
     schema["properties"]["judge"] = _judge(definitions) | _text(schema["properties"]["judge"])
     schema["properties"]["executor"] = {"anyOf": [*kinds, {"type": "string"}]} | _text(schema["properties"]["executor"])
     return schema
@@ -139,6 +134,27 @@ def _judge(definitions: dict[str, Any]) -> dict[str, Any]:
     properties["type"] = {"oneOf": kinds, "description": "Which kind of judge."}
     mapping = {"type": "object", "properties": properties, "additionalProperties": False}
     return {"anyOf": [{"type": "string"}, mapping, {"type": "null"}]}
+
+
+def _engine_options(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of every engine; where engines take different values under one key, any of them will do."""
+    read_by: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, keys in engine_keys().items():
+        own = shape_schema(ENGINES.load(name))
+        definitions |= own.pop("$defs", {})
+        for key in keys:
+            read_by.setdefault(key, {})[name.replace("_", "-")] = own["properties"][key]
+    return {key: _one_of(variants) for key, variants in read_by.items()}
+
+
+def _one_of(variants: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of one key from those of the engines that read it."""
+    first = next(iter(variants.values()))
+    bare = [{name: value for name, value in variant.items() if name != "description"} for variant in variants.values()]
+    distinct = [shape for at, shape in enumerate(bare) if shape not in bare[:at]]
+    readers = ", ".join(f"`{name}`" for name in variants)
+    text = f"{first.get('description', '')} (engine{'s' if len(variants) > 1 else ''} {readers})"
+    return (distinct[0] if len(distinct) == 1 else {"anyOf": distinct}) | {"description": text}
 
 
 def _text(field: dict[str, Any]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Stored runs compared by one yardstick: where graders differ, the change is split into the agent's part and theirs."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -79,7 +78,7 @@ def test_a_program_named_in_a_run_folder_is_never_started(made, tmp_path):
     (tmp_path / "started").unlink(missing_ok=True)
     other = made("[{type: diff, name: kept, config: {expected_files: [{path: a, contains: ['+x']}]}}]")
     (tmp_path / "eval.yaml").unlink()
-    with pytest.raises(UsageError, match="cannot be taken from the run folder.*--as-graded"):
+    with pytest.raises(UsageError, match=r"cannot be taken from the run folder.*--as-graded"):
         compare_runs(other, after, How())
     assert not (tmp_path / "started").exists()
     found = compare_runs(before, after, How(as_graded=True))
@@ -92,7 +91,7 @@ def test_a_judge_is_asked_again_only_where_that_is_allowed(made, tmp_path):
         return f"[{{type: prompt, name: judged, config: {{prompt: 'Is it {word}?'}}}}]"
 
     reply = "{tool_calls: [{name: set_waza_grade_pass, arguments: {reason: ok}}]}"
-    (tmp_path / ".waza.yaml").write_text(f"judge: {{type: scripted, replies: [{reply}], repeat: true}}")
+    (tmp_path / ".waza.yaml").write_text(f"judge: {{type: scripted, replies: [{reply}]}}")
     text = "config: {executor: mock}\ngraders: %s\ntasks: [{id: t, prompt: hi, mock: {output: x}}]"
     folders = []
     for word in ("good", "fine"):
@@ -120,5 +119,4 @@ def test_a_run_that_lost_trials_is_compared_with_a_warning(made):
     (after / "journal.jsonl").write_bytes(b"".join(lines[:5]))
     found = compare_runs(before, after, How())
     assert "is not complete" in found.warnings[0]
-    assert not found.holds
-    shutil.rmtree(after)
+    assert (found.before.undecided, found.after.undecided) == (0, 4)

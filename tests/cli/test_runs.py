@@ -1,0 +1,147 @@
+"""`waza runs` and `waza trend`: what is stored, what is kept, how it went over time."""
+
+import json
+import os
+import zipfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from results_made import a_result, a_run
+from waza.cli import run_command
+from waza.cli._screen import console
+from waza.errors import UsageError
+from waza.model import Trace, Usage
+from waza.reports._plot import plot
+from waza.results.folder import RunFolder
+from waza.results.kept import export_runs, is_going_on, tag_run, tags_of, to_prune
+from waza.results.stats.trends import trends
+from waza.results.store import list_runs, open_run
+from waza.results.summary import summarize
+
+
+def store(parent, number, passed=True, model="m", name="suite", days_ago=0.0):
+    """Store a finished run of two tasks."""
+    began = (datetime.now(UTC) - timedelta(days=days_ago)).isoformat()
+    trace = Trace(input="x", output="y", usage=Usage(cost_usd=0.01 * (number + 1)))
+    results = [a_result("a", trace=trace), a_result("b", status="passed" if passed else "failed", trace=trace)]
+    run = a_run(results, tasks=["a", "b"], id=f"run-{number:03}", model=model, name=name, started_at=began)
+    with RunFolder.create(parent, run) as folder:
+        folder.append(*results)
+        folder.finish(summarize(run), complete=True, reason="")
+    return folder.path
+
+
+def names(runs):
+    return [Path(run.folder).name for run in runs]
+
+
+def test_the_newest_of_each_suite_and_model_are_kept(tmp_path):
+    for number in range(4):
+        store(tmp_path, number)
+    store(tmp_path, 9, model="other")
+    assert names(to_prune(list_runs(tmp_path), keep=2)) == ["run-000", "run-001"]
+    assert names(to_prune(list_runs(tmp_path), keep=0)) == ["run-000", "run-001", "run-002", "run-003", "run-009"]
+
+
+def test_only_old_runs_go_and_none_with_a_tag(tmp_path):
+    store(tmp_path, 0, days_ago=30)
+    tag_run(store(tmp_path, 1, days_ago=20), ["release"])
+    store(tmp_path, 2)
+    runs = list_runs(tmp_path)
+    assert names(to_prune(runs, older_than_days=10)) == ["run-000"]
+    assert names(to_prune(runs, older_than_days=10, with_tagged=True)) == ["run-000", "run-001"]
+    assert names(to_prune(runs, older_than_days=10, keep=3)) == []
+
+
+def test_a_run_that_is_going_on_is_never_removed(tmp_path):
+    with RunFolder.create(tmp_path, a_run(tasks=["a"], id="run-000")) as folder:
+        assert is_going_on(folder.path)
+        assert to_prune(list_runs(tmp_path), keep=0) == []
+    assert not is_going_on(folder.path)
+    assert names(to_prune(list_runs(tmp_path), keep=0)) == ["run-000"]
+
+
+def test_tags_are_put_on_and_taken_off(tmp_path):
+    folder = store(tmp_path, 0)
+    assert tag_run(folder, ["b", "a"]) == ["a", "b"]
+    assert tag_run(folder, ["c"], ["a"]) == tags_of(folder) == ["b", "c"]
+    for wrong in ("", " ", "a\nb", "\x1b[31m", "x" * 61):
+        with pytest.raises(UsageError, match="a tag is a printable text"):
+            tag_run(folder, [wrong])
+    (folder / "tags.json").write_text("{")
+    assert tags_of(folder) == []
+
+
+def test_an_exported_run_can_be_read_where_it_is_unpacked(tmp_path):
+    folder = store(tmp_path / "runs", 0)
+    os.symlink("/etc/passwd", folder / "artifacts" / "link")
+    assert export_runs([folder], tmp_path / "x.zip") == 2
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        archive.extractall(tmp_path / "elsewhere")
+    assert len(open_run(tmp_path / "elsewhere" / "run-000").results) == 2
+    with pytest.raises(UsageError, match="is there already"):
+        export_runs([folder], tmp_path / "x.zip")
+
+
+def test_a_trend_is_per_suite_and_model_from_the_oldest_on(tmp_path):
+    for number, passed in enumerate([True, False, True]):
+        store(tmp_path, number, passed)
+    store(tmp_path, 3, model="other")
+    one, other = trends(list_runs(tmp_path))
+    assert ([point.pass_rate for point in one.points], one.model) == ([1.0, 0.5, 1.0], "m")
+    assert [point.cost_usd for point in one.points] == pytest.approx([0.02, 0.04, 0.06])
+    assert (len(other.points), other.model) == (1, "other")
+
+
+def test_a_plot_is_as_high_as_its_numbers():
+    assert plot([1.0, 0.5, 0.0, None], 1.0, height=2) == ["█   ", "██▁·"]
+    assert plot([1.0, 0.5, 0.0, None], 1.0, height=2, plain=True) == ["@   ", "@@.·"]
+    assert plot([0.0], 0.0) == [" ", " ", "▁"]
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Call the command line in this process, in an empty folder; return what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    console.cache_clear()
+
+    def called(*arguments, code=0):
+        capsys.readouterr()
+        assert run_command([*arguments]) == code
+        return capsys.readouterr().out
+
+    return called
+
+
+def test_the_commands(call, tmp_path):
+    for number in range(3):
+        store(tmp_path / "runs", number, passed=number > 0)
+    assert "run-002" in call("runs")
+    assert call("runs", "tag", "run-000", "first") == "run-000: first\n"
+    [line] = call("runs", "list", "--tag", "first", "--json").splitlines()
+    assert {key: json.loads(line)[key] for key in ("run", "passed", "tasks", "tags")} == {
+        "run": "run-000",
+        "passed": 1,
+        "tasks": 2,
+        "tags": ["first"],
+    }
+    assert call("runs", "prune", code=2) == ""
+    assert "1 run would be removed" in call("runs", "prune", "--keep", "1", "--dry-run")
+    assert "1 run removed" in call("runs", "prune", "--keep", "1", "--yes")
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()) == ["run-000", "run-002"]
+    shown = call("trend")
+    assert "suite · m · 2 runs" in shown
+    assert "50 % → 100 %" in shown
+    assert "$0.0200 → $0.0600" in shown
+    assert len(json.loads(call("trend", "--json"))[0]["points"]) == 2
+    assert call("trend", "--suite", "nope") == "no complete runs here\n"
+
+
+def test_nothing_is_removed_without_a_yes(waza, tmp_path):
+    store(tmp_path / "runs", 0)
+    done = waza("runs", "prune", "--keep", "0", input_text="n\n")
+    assert (done.returncode, "for good?" in done.stdout) == (0, True)
+    assert (tmp_path / "runs" / "run-000").is_dir()
