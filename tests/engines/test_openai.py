@@ -145,3 +145,15 @@ def test_the_vendors_key_goes_to_the_vendor_alone(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "the vendor's")
     _, requests = play([say("x")])
     assert "the vendor's" not in json.dumps([request["headers"] for request in requests])
+
+
+def test_tools_declared_in_a_suite_are_used(waza, tmp_path):
+    """YAML's own kinds of mappings and lists are no obstacle."""
+    with scripted_model({"it": [tool("weather", {"city": "Oslo"}), say("Sunny.")]}) as served:
+        (tmp_path / "eval.yaml").write_text(
+            f"config:\n  executor: openai\n  model: m\n  base_url: {served.url}/v1\n  tools:\n"
+            f"    - {json.dumps(WEATHER)}\n"
+            "tasks: [{id: a, prompt: 'Do [[script:it]]', expected: {output_contains: [Sunny]}}]\n"
+        )
+        done = waza("run", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -120,3 +120,30 @@ def test_a_run_that_lost_trials_is_compared_with_a_warning(made):
     found = compare_runs(before, after, How())
     assert "is not complete" in found.warnings[0]
     assert (found.before.undecided, found.after.undecided) == (0, 4)
+
+
+DATA = Path(__file__).parent.parent / "data" / "traces"
+
+
+def test_a_results_file_is_the_same_run(made):
+    before, after = made(contains("done")), made(contains("done"), ["no"] * 5 + ["done"] * 3)
+    stored = compare_runs(before, after, How())
+    files = compare_runs(before / "results.json", after / "results.json", How())
+    assert files.tasks == stored.tasks
+    assert (files.verdict, files.graders) == (stored.verdict, stored.graders)
+    assert "does not say by which graders" in files.warnings[0]
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.5"])
+def test_a_results_file_of_the_original_can_be_compared(version):
+    file = DATA / f"results-{version}.json"
+    found = compare_runs(file, file, How())
+    assert found.tasks
+    assert {task.kind for task in found.tasks} == {"same"}
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"eval_id": 1, "tasks": 3}', "[" * 5_000])
+def test_what_is_no_results_file_is_refused(tmp_path, content):
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(UsageError, match=r"is not a results\.json"):
+        compare_runs(tmp_path / "x.json", tmp_path / "x.json", How())

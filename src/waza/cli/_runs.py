@@ -30,6 +30,12 @@ def runs_parents(start: Path) -> list[Path]:
     return [folder for folder in dict.fromkeys(found) if folder.is_dir()]
 
 
+def run_or_file(ref: str) -> Path:
+    """Return the run folder a person means, or the results.json that stands elsewhere."""
+    path = Path(ref)
+    return path if path.is_file() and not (path.parent / RUN).is_file() else the_run(ref)
+
+
 def the_run(ref: str) -> Path:
     """Return the run folder a person means, looking below the current folder."""
     if (Path(ref) / RUN).is_file() or Path(ref).is_file():

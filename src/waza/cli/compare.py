@@ -8,16 +8,14 @@ from typing import Any
 
 import click
 
-from waza.cli._runs import the_run
+from waza.cli._runs import run_or_file
 from waza.cli._screen import console
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.results.stats.changes import Comparison
 from waza.runner.compare import How, compare_runs
 
 
-@click.command(
-    epilog="Example:  waza compare  ·  waza compare 20260102 latest  ·  waza compare A B --format markdown > changes.md"
-)
+@click.command(epilog="Example:  waza compare  ·  waza compare 20260102 latest  ·  waza compare A B --format markdown")
 @click.argument("runs", nargs=-1)
 @click.option("--on", type=click.Choice(["pass", "score"]), default="pass", help="What the verdict is about.")
 @click.option(
@@ -43,11 +41,11 @@ from waza.runner.compare import How, compare_runs
 def command(runs: tuple[str, ...], **options: Any) -> int:
     """Compare runs: the first of RUNS with each of the others, task by task.
 
-    A run is its folder, its id or the start of it, or `latest`. One run alone (default: `latest`) is compared with the
-    run of the same suite before it. Tasks are paired by id. Where the graders differ, the
-    earlier traces are graded by the later graders, and the change is split into the agent's part and the graders'.
+    A run is its folder, its id or the start of it, `latest`, or a results.json. One run alone (default: `latest`) is
+    compared with the run of the same suite before it. Tasks are paired by id. Where the graders differ, the earlier
+    traces are graded by the later graders, and the change is split into the agent's part and the graders'.
     """
-    folders = [the_run(run) for run in runs or ("latest",)]
+    folders = [run_or_file(run) for run in runs or ("latest",)]
     if len(folders) == 1:
         folders.insert(0, _earlier(folders[0]))
     if len({folder.resolve() for folder in folders}) < len(folders):

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from waza.cli._runs import the_run
+from waza.cli._runs import run_or_file
 from waza.cli._screen import console, remark
 from waza.errors import UsageError
 from waza.reports._document import Block, Grid, Heading, Line, Theirs, Words, markdown_document, print_document
 from waza.results.stats.gates import gates
 from waza.results.stats.needs import Gate, Needs, exit_code
-from waza.results.store import open_run
+from waza.runner.results_file import open_run_or_file
 
 MARKS = {"passed": "✓", "failed": "✗", "error": "?"}
 SHARE = click.FloatRange(0, 1)
@@ -23,7 +23,9 @@ SHARE = click.FloatRange(0, 1)
 
 @click.command(epilog="Example:  waza gate latest --min-pass-rate 0.9 --min-pass-rate security=1 --against main-run")
 @click.argument("run", default="latest")
-@click.option("--against", metavar="RUN", help="A baseline: pass rate and score must not fall below its own.")
+@click.option(
+    "--against", metavar="RUN", help="A run or results.json: pass rate and score must not fall below its own."
+)
 @click.option("--min-pass-rate", multiple=True, metavar="[TAG=]SHARE", help="Of all tasks, or of those with a tag.")
 @click.option("--min-score", multiple=True, metavar="[TAG=]SCORE", help="The mean score, of all tasks or of a tag's.")
 @click.option("--min-trigger-accuracy", type=SHARE, help="The share of trigger tests that came out right.")
@@ -47,10 +49,10 @@ def command(run: str, against: str | None, **options: Any) -> int:
     Exit code 0: every gate is met; 1: one is missed; 2: the call is wrong; 3: none is missed, but one cannot be
     decided: something was not recorded, trials are undecided, or chance alone might explain the difference.
     """
-    folder = the_run(run)
+    folder = run_or_file(run)
     needs = _needs(options)
     pair = _pair(against, folder, options) if against else None
-    found = gates(open_run(folder), needs, pair)
+    found = gates(open_run_or_file(folder), needs, pair)
     if not found:
         raise UsageError("nothing to check: name a threshold such as --min-pass-rate 0.9, or a baseline with --against")
     form = "json" if options["as_json"] else options["form"]
@@ -62,7 +64,7 @@ def _pair(against: str, folder: Path, options: dict[str, Any]) -> tuple[Any, Any
     """Return the baseline and the run, by the same graders."""
     from waza.runner.compare import How, open_both
 
-    baseline = the_run(against)
+    baseline = run_or_file(against)
     if baseline.resolve() == folder.resolve():
         raise UsageError("the baseline is the run itself; `waza list runs` shows which there are")
     keys = ("as_graded", "ask_judge", "allow_local_code")

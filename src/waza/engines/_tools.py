@@ -7,7 +7,7 @@ import re
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from waza.options import Options
 from waza.sandbox.folders import SpecFolder
@@ -42,6 +42,15 @@ class Tool(Options):
     standard input, standard output is the answer. A program with a slash is looked up beside the eval file."""
     timeout_seconds: Annotated[float, Field(gt=0, le=1e6)] = 60
     """How long the command may take."""
+
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _is_plain(cls, parameters: Any) -> Any:
+        """Return what YAML read as plain data, as the checker of schemas wants it."""
+        try:
+            return json.loads(json.dumps(parameters))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"not a JSON Schema: {error}") from None
 
     @model_validator(mode="after")
     def _is_clear(self) -> Self:

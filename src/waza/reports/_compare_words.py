@@ -191,7 +191,7 @@ def _check(check: CheckChange) -> Words:
 
 def _parted(parted: Parting) -> Words:
     if parted.kind == "same":
-        return (f"both made the same {plural(parted.call, 'tool call')}",)
+        return (f"both made the same {plural(parted.call, 'tool call')}" if parted.call else "neither called a tool",)
     where = f"they part at call {parted.call}: "
     if parted.kind == "arguments":
         return (where, Theirs(parted.before), " with other arguments")

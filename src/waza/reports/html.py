@@ -11,8 +11,8 @@ from waza.reports._before import Before, delta
 from waza.reports._compare_words import sentence
 from waza.reports._elements import page_head, text, tile
 from waza.reports._faults import places_of, trials_of
+from waza.reports._html_plots import durations, rates
 from waza.reports._numbers import repeats_line
-from waza.reports._plots import durations, rates
 from waza.reports._text import percent, plural, score, seconds
 from waza.reports._trial_page import mark, trial
 from waza.results.scores import Interval
@@ -38,10 +38,11 @@ class HtmlReport(Report):
         yield page_head(f"{run.name} · waza").encode()
         yield (_top(run, summary) + _metrics(summary)).encode()
         yield (_change(before, tasks) if before else "").encode()
-        yield (rates(tasks) + durations(run)).encode()
+        yield rates(tasks).encode()
         worst_first = sorted(tasks, key=lambda task: _ORDER[task.status])
         yield _table(worst_first).encode()
         yield from _trials(run, worst_first, self.most_bytes)
+        yield durations(run).encode()
         yield b"</body>\n</html>\n"
 
 

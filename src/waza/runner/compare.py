@@ -22,9 +22,9 @@ from waza.results.stats.changes import Attribution, Comparison
 from waza.results.stats.comparison import compare
 from waza.results.stats.pairs import Pair, paired
 from waza.results.stats.verdicts import MARGIN
-from waza.results.store import open_run
 from waza.runner.order import judge_for
 from waza.runner.regrade import Judging, eval_of, from_run, regraded
+from waza.runner.results_file import open_run_or_file
 from waza.sandbox.folders import SpecFolder
 from waza.spec.graders import load_grader
 from waza.spec.judges import judge_as_data
@@ -69,12 +69,16 @@ def compare_runs(before: Path, after: Path, how: How) -> Comparison:
 
 def open_both(before: Path, after: Path, how: How) -> Opened:
     """Return two stored runs by the same graders; raise UsageError where that cannot be."""
-    one, other = open_run(before), open_run(after)
+    one, other = open_run_or_file(before), open_run_or_file(after)
     pairs = paired(one, other).pairs
     if not pairs:
         raise UsageError(f"runs {one.id} and {other.id} have no graded task in common; `waza show` lists their tasks")
     warnings = [f"run {run.id} is not complete: trials are missing" for run in (one, other) if not run.complete]
-    differing = graded_otherwise(one, other, pairs)
+    if unsaid := [run.id for run in (one, other) if "graders" not in run.spec]:
+        warnings.append(
+            f"{' and '.join(unsaid)}: a results.json does not say by which graders; they are taken as equal"
+        )
+    differing = [] if unsaid else graded_otherwise(one, other, pairs)
     if differing and not how.as_graded:
         return Opened(*_same_yardstick(one, other, differing, how), warnings)
     if differing:

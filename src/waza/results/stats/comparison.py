@@ -52,7 +52,7 @@ def compare(
         passing=passing,
         scores=on_scores,
         mcnemar_p=mcnemar(*(sum(change.kind == kind for change in changes) for kind in ("mended", "broke"))),
-        holds=_holds(pairing.pairs, passing, these_tasks),
+        holds=_holds(pairing.pairs, passing, these_tasks) if on == "pass" else _scores_hold(pairing.pairs, on_scores),
         tasks=[replace(change, details=told.get(change.id)) for change in changes],
         graders=grader_changes(before, after, {pair.before.id for pair in pairing.pairs}),
         removed=pairing.removed,
@@ -79,6 +79,16 @@ def _holds(pairs: Sequence[Pair], verdict: Verdict, these_tasks: bool) -> bool:
         return True
     cases = (verdict_on_passing(case, margin=verdict.margin, these_tasks=these_tasks) for case in bounds(pairs))
     return all(case.word == verdict.word for case in cases)
+
+
+def _scores_hold(pairs: Sequence[Pair], verdict: Verdict | None) -> bool:
+    """Say whether the verdict on scores stands whatever the undecided grades were."""
+    if verdict is None:
+        return True
+    scores = [(pair.before.score, pair.after.score) for pair in pairs]
+    best = [(after.high or 0.0) - (before.low or 0.0) for before, after in scores]
+    worst = [(after.low or 0.0) - (before.high or 0.0) for before, after in scores]
+    return all(verdict_on_scores(case, margin=verdict.margin).word == verdict.word for case in (best, worst))
 
 
 def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChange]:

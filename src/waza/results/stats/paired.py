@@ -113,7 +113,8 @@ def _two_sided(sums: Any, observed: int, reach: int) -> float:
 
 
 def _doubled(one: float, other: float) -> float:
-    return min(1.0, max(0.0, 2 * min(one, other)))
+    """Return the two-sided chance, without the last digits, which the transform loses."""
+    return min(1.0, max(0.0, round(2 * min(one, other), 12)))
 
 
 def _steps(differences: Sequence[float]) -> list[int]:

@@ -10,7 +10,7 @@ from waza.results.outcomes import Outcome, outcomes_of
 from waza.results.scores import Interval, wilson
 from waza.results.tasks import TaskSummary
 
-MOST_BARS = 40
+MOST_BARS = 20
 MOST_TICKS = 50
 
 
@@ -50,7 +50,8 @@ def durations(run: Run) -> str:
         return ""
     bars = sorted((_duration_bar(task, some, longest) for task, some in by_task.items()), key=lambda bar: -bar.length)
     more = f", the {MOST_BARS} slowest of {len(bars)} tasks" if len(bars) > MOST_BARS else ""
-    return f"<h2>Time</h2>\n{plot(f'Mean of a trial{more}; each tick is one trial', bars[:MOST_BARS])}"
+    ticks = "; each tick is one trial" if any(bar.ticks for bar in bars) else ""
+    return f"<h2>Time</h2>\n{plot(f'Mean of a trial{more}{ticks}', bars[:MOST_BARS])}"
 
 
 def _duration_bar(task: str, trials: list[Outcome], longest: float) -> Bar:
