@@ -296,6 +296,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workdir: str = ""
     mock: JSON = None
     """The script of the `mock` engine, where the task carries one."""
+    mocks: JSON = None
+    """Stand-ins for tools, with their answers: `servers` and `commands`; None where the task has none."""
 
 
 class Trial(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from msgspec.structs import replace
 from pydantic import Field, field_validator
@@ -40,6 +40,7 @@ class AgentEngine(Engine):
     """Run an agent program in a clean room."""
 
     needs_key = True
+    mocks = ("command_mocks", "mcp_mocks")
     name: ClassVar[str]
     """What the agent is called in traces."""
     reader: ClassVar[type[Reader]]
@@ -141,6 +142,16 @@ class AgentEngine(Engine):
 
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Give the agent the prompts of a task, one after the other in one session, and return what it did."""
+        if room.stand_ins.servers:
+            return await self._with_servers(room)._run(trial, room)
+        return await self._run(trial, room)
+
+    def _with_servers(self, room: Room) -> Self:
+        """Return the engine with the MCP servers of a room among its own."""
+        found = {name: McpServer(command=one[0], args=list(one[1:])) for name, one in room.stand_ins.servers.items()}
+        return self.model_copy(update={"mcp_servers": self.mcp_servers | found})
+
+    async def _run(self, trial: Trial, room: Room) -> Trace:
         try:
             await asyncio.to_thread(self._furnish, room, trial.model)
         except (OSError, ValueError) as error:
@@ -212,7 +223,7 @@ class AgentEngine(Engine):
         private = {name: str(turn.room.home / path) for name, path in _XDG.items()}
         own = {"WAZA_WORKSPACE_DIR": str(turn.room.workspace), "WAZA_TURN": str(len(turn.before) + 1)}
         declared = passed | self.environment | trial.task.environment
-        return base_environment({**private, **launch.environment, **declared, **own}, home=turn.room.home)
+        return turn.room.environment({**private, **launch.environment, **declared, **own})
 
     async def _play(self, turn: Turn, trial: Trial, left_s: float) -> Trace:
         launch, state = self.launch(turn), self.before(turn)

@@ -34,6 +34,10 @@ class Engine(Options):
     """The program it starts, where that is always the same one."""
     install: ClassVar[str] = ""
     """How to install that program."""
+    mocks: ClassVar[tuple[str, ...]] = ()
+    """Which stand-ins for tools its agents can be given, by their keys in a suite."""
+    works: ClassVar[bool] = True
+    """Whether there is an agent that works; if not, stand-ins for its tools do not matter."""
 
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of the suite start."""

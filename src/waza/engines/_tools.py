@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from waza.options import Options
 from waza.sandbox.folders import SpecFolder
-from waza.sandbox.process import base_environment, run_process
+from waza.sandbox.process import run_process
 from waza.sandbox.room import Room
 from waza.sandbox.schemas import Schema, compile_schema, parse_json
 
@@ -89,7 +89,7 @@ class Tool(Options):
             finished = await run_process(
                 [program, *(_filled(word, given) for word in command[1:])],
                 cwd=room.workdir,
-                env=base_environment(variables, home=room.home),
+                env=room.environment(variables),
                 stdin=json.dumps(given).encode(),
                 timeout_s=self.timeout_seconds,
             )

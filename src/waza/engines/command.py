@@ -44,6 +44,8 @@ class CommandEngine(Engine):
     limit is for all turns together.
     """
 
+    mocks = ("command_mocks", "mcp_mocks")
+
     command: Annotated[list[str], Field(min_length=1)]
     """The program and its arguments. `{prompt}`, `{model}`, `{workspace}` and `{eval_dir}` (the eval file's folder)
     are filled in; without `{prompt}` the prompt comes on standard input. A program with a slash is looked up beside
@@ -123,12 +125,12 @@ class CommandEngine(Engine):
             return await run_process(
                 [self._program(), *(_filled(word, values) for word in self.command[1:])],
                 cwd=room.workdir,
-                env=base_environment(passed | self.environment | trial.task.environment | own, home=room.home),
+                env=room.environment(passed | self.environment | trial.task.environment | own),
                 stdin=prompt.encode() if on_stdin else b"",
                 timeout_s=max(left_s, 0.001),
                 limits=self._limits(),
                 isolation=self.isolation,
-                readable=[self.folder.find(path) for path in self.readable],
+                readable=[*(self.folder.find(path) for path in self.readable), *room.stand_ins.readable],
                 writable=[room.workspace, room.home],
                 network=self.network,
             )

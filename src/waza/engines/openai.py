@@ -52,6 +52,7 @@ class OpenaiEngine(Engine):
     """
 
     needs_key = True
+    mocks = ("command_mocks",)
 
     base_url: str | None = None
     """A server that speaks OpenAI's chat completions; OpenAI's own, or `OPENAI_BASE_URL`, if left out."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from waza.errors import JudgeError
 from waza.judges._base import Call
+from waza.judges._faults import short
 from waza.sandbox.strict_json import parse_json
 
 MAX_CHARACTERS = 1_000_000
@@ -62,3 +65,25 @@ def read_arguments(text: str) -> Any:
         return parse_json(text)
     except ValueError:
         return text
+
+
+T = TypeVar("T")
+
+
+def shaped(answer: Any, shape: type[T], what: str) -> T:
+    """Return what an SDK handed on, checked: it takes any types from a server."""
+    if not hasattr(answer, "to_dict"):
+        raise JudgeError(f"the answer is no {what}: {short(str(answer))}")
+    try:
+        return msgspec.convert(answer.to_dict(mode="json", warnings=False), shape)
+    except msgspec.ValidationError as error:
+        raise JudgeError(f"the answer has another shape than a {what}: {error}") from None
+
+
+def finished(draft: Draft, ends: dict[str, str]) -> Draft:
+    """Return the draft of a model that came to an end by itself; what was cut off is no verdict."""
+    if not draft.ended:
+        raise JudgeError("the answer ended before the model did; if its server cannot stream, set stream: false")
+    if draft.ended in ends:
+        raise JudgeError(f"the model {ends[draft.ended]}")
+    return draft

@@ -14,7 +14,7 @@ from waza.judges._clock import pieces, within
 from waza.judges._faults import fault_of, short
 from waza.judges._keys import key_for
 from waza.judges._pace import per_loop
-from waza.judges._pieces import Draft
+from waza.judges._pieces import Draft, finished, shaped
 from waza.model import JSON
 
 HOME = "https://api.anthropic.com"
@@ -97,17 +97,17 @@ class AnthropicJudge(Judge):
     async def _in_pieces(self, client: Any, wanted: dict[str, Any]) -> Draft:
         draft = Draft()
         async for event in pieces(client.messages.create(**wanted, stream=True), self.timeouts):
-            _add(draft, _shaped(event, _Event))
-        return _finished(draft)
+            _add(draft, shaped(event, _Event, "message"))
+        return finished(draft, _ENDED)
 
     async def _at_once(self, client: Any, wanted: dict[str, Any]) -> Draft:
         draft = Draft()
-        found = _shaped(await client.messages.create(**wanted), _Whole)
+        found = shaped(await client.messages.create(**wanted), _Whole, "message")
         _note(draft, found)
         for index, block in enumerate(found.content):
             _block(draft, index, block)
         draft.ended = found.stop_reason or ""
-        return _finished(draft)
+        return finished(draft, _ENDED)
 
 
 class _Usage(Struct):
@@ -152,16 +152,6 @@ class _Event(Struct):
     usage: _Usage | None = None
 
 
-def _shaped(answer: Any, shape: type[Any]) -> Any:
-    """Return what the SDK handed on, checked: it takes any types from a server."""
-    if not hasattr(answer, "to_dict"):
-        raise JudgeError(f"the answer is no message: {short(str(answer))}")
-    try:
-        return msgspec.convert(answer.to_dict(mode="json", warnings=False), shape)
-    except msgspec.ValidationError as error:
-        raise JudgeError(f"the answer has another shape than a message: {error}") from None
-
-
 def _note(draft: Draft, found: _Message | _Whole) -> None:
     draft.model = found.model or draft.model
     if found.usage is not None and found.usage.input_tokens is not None:
@@ -203,12 +193,3 @@ _ENDED = {
     "pause_turn": "paused before its verdict",
     "model_context_window_exceeded": "cannot read so long a text",
 }
-
-
-def _finished(draft: Draft) -> Draft:
-    """Return the draft of a model that came to an end by itself; what was cut off is no verdict."""
-    if not draft.ended:
-        raise JudgeError("the answer ended before the model did; if its server cannot stream, set stream: false")
-    if draft.ended in _ENDED:
-        raise JudgeError(f"the model {_ENDED[draft.ended]}")
-    return draft

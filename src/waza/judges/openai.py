@@ -18,7 +18,7 @@ from waza.judges._faults import fault_of, short
 from waza.judges._forced import forced_schema, read_forced
 from waza.judges._keys import key_for
 from waza.judges._pace import per_loop
-from waza.judges._pieces import Draft
+from waza.judges._pieces import Draft, finished, shaped
 from waza.model import JSON
 
 HOME = "https://api.openai.com/v1"
@@ -120,19 +120,19 @@ class OpenaiJudge(Judge):
         draft = Draft()
         opening = client.chat.completions.create(**wanted, stream=True, stream_options={"include_usage": True})
         async for chunk in pieces(opening, self.timeouts):
-            found = _shaped(chunk, _Chunk)
+            found = shaped(chunk, _Chunk, "chat completion")
             _note(draft, found.model, found.usage)
             for choice in found.choices:
                 _add(draft, choice.index, choice.delta or _Said(), choice.finish_reason)
-        return _finished(draft)
+        return finished(draft, _ENDED)
 
     async def _at_once(self, client: Any, wanted: dict[str, Any]) -> Draft:
         draft = Draft()
-        found = _shaped(await client.chat.completions.create(**wanted), _Whole)
+        found = shaped(await client.chat.completions.create(**wanted), _Whole, "chat completion")
         _note(draft, found.model, found.usage)
         for choice in found.choices:
             _add(draft, choice.index, choice.message, choice.finish_reason)
-        return _finished(draft)
+        return finished(draft, _ENDED)
 
 
 class _Function(Struct):
@@ -181,16 +181,6 @@ class _Whole(Struct):
     usage: _Usage | None = None
 
 
-def _shaped(answer: Any, shape: type[Any]) -> Any:
-    """Return what the SDK handed on, checked: it takes any types from a server."""
-    if not hasattr(answer, "to_dict"):
-        raise JudgeError(f"the answer is no chat completion: {short(str(answer))}")
-    try:
-        return msgspec.convert(answer.to_dict(mode="json", warnings=False), shape)
-    except msgspec.ValidationError as error:
-        raise JudgeError(f"the answer has another shape than a chat completion: {error}") from None
-
-
 def _note(draft: Draft, model: str | None, usage: _Usage | None) -> None:
     draft.model = model or draft.model
     if usage is not None:
@@ -215,12 +205,3 @@ _ENDED = {
     "length": "ran out of tokens before its verdict; raise max_tokens",
     "content_filter": "was stopped by a filter",
 }
-
-
-def _finished(draft: Draft) -> Draft:
-    """Return the draft of a model that came to an end by itself; what was cut off is no verdict."""
-    if not draft.ended:
-        raise JudgeError("the answer ended before the model did; if its server cannot stream, set stream: false")
-    if draft.ended in _ENDED:
-        raise JudgeError(f"the model {_ENDED[draft.ended]}")
-    return draft

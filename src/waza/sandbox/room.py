@@ -10,13 +10,14 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from waza.errors import EngineError
 from waza.model import InputFile, Task, Trace
+from waza.sandbox.environment import base_environment
 from waza.sandbox.folders import inner_path
 from waza.sandbox.removal import remove
 from waza.sandbox.tree import link_target, make_folder, make_link, open_regular, opened, walk, writing
@@ -28,6 +29,24 @@ NOT_COPIED = (".git",)
 """Left out of a copied folder: history holds answers, and hooks run. To have one, name it as an input file."""
 
 _log = logging.getLogger(__name__)
+
+
+class StandIns(NamedTuple):
+    """What an agent is given in place of real tools."""
+
+    programs: Path | None = None
+    """A folder that is first on the agent's PATH."""
+    servers: Mapping[str, Sequence[str]] = {}
+    """MCP servers by name: the words that start one."""
+    servers_file: Path | None = None
+    """The same servers, in the file that most agents read: `mcpServers`."""
+    readable: tuple[Path, ...] = ()
+    """What an isolated agent must be able to read to start them."""
+
+    def variables(self, path: str) -> dict[str, str]:
+        """Return the variables that lead an agent to them; `path` is its PATH without them."""
+        found = {} if self.programs is None else {"PATH": f"{self.programs}{os.pathsep}{path}"}
+        return found | ({} if self.servers_file is None else {"WAZA_MCP_CONFIG": str(self.servers_file)})
 
 
 class Room(NamedTuple):
@@ -45,6 +64,13 @@ class Room(NamedTuple):
     """What was not copied from the input files, a sentence each."""
     after_turn: Callable[[Sequence[Trace]], Awaitable[str]] | None = None
     """What an engine awaits before each follow-up prompt, with the turns so far; it tells why to stop there, or not."""
+    stand_ins: StandIns = StandIns()
+    """What the agent gets in place of real tools."""
+
+    def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of a program that works in this room: harmless ones, `extra`, the way to stand-ins."""
+        variables = base_environment(extra, home=self.home)
+        return variables | self.stand_ins.variables(variables["PATH"])
 
 
 @contextmanager
