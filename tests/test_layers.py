@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "waza"
 LAYERS = [
     {"errors", "model", "options", "plugins", "recording"},
     {"sandbox", "traces", "results"},
-    {"judges", "graders", "engines", "reports"},
+    {"judges", "graders", "engines", "mocks", "reports"},
     {"spec", "web"},
     {"runner"},
     {"cli", "evaldeck", "pytest_plugin"},

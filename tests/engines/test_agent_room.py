@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -246,3 +247,65 @@ def test_what_no_agent_can_do_is_refused(cls, options, said):
 def test_a_disabled_skill_is_not_missed(tmp_path):
     ClaudeCodeEngine(folder=SpecFolder(tmp_path), skill="report", disabled_skills=["report"]).ready()
     ClaudeCodeEngine(folder=SpecFolder(tmp_path), skill="report", disabled_skills=["*"]).ready()
+
+
+# What a hostile agent leaves in its home, where its own logs are read afterwards
+
+
+def test_a_pipe_in_the_place_of_copilots_log_is_not_waited_for(program):
+    program(
+        "copilot",
+        """
+log = Path(os.environ["COPILOT_HOME"], "session-state", "s1", "events.jsonl")
+log.parent.mkdir(parents=True)
+os.mkfifo(log)
+print(json.dumps({"type": "assistant.message", "data": {"content": "done"}}))
+print(json.dumps({"type": "result", "sessionId": "s1", "exitCode": 0}))
+""",
+    )
+    trace = play("copilot")
+    assert (trace.status, trace.output, trace.session_id) == ("success", "done", "s1")
+
+
+def test_a_link_in_the_place_of_copilots_log_is_not_followed(program, tmp_path):
+    secret = tmp_path / "secret.jsonl"
+    usage = {"inputTokens": 99, "outputTokens": 9, "apiCallId": "c"}
+    secret.write_text(json.dumps({"type": "session.usage_record", "data": {"usage": usage}}) + "\n")
+    code = """
+log = Path(os.environ["COPILOT_HOME"], "session-state", "s1", "events.jsonl")
+log.parent.mkdir(parents=True)
+PLACE
+print(json.dumps({"type": "result", "sessionId": "s1", "exitCode": 0}))
+"""
+    program("copilot", code.replace("PLACE", f"os.symlink({str(secret)!r}, log)"))
+    assert play("copilot").usage.input_tokens is None
+    program("copilot", code.replace("PLACE", f"log.write_text(Path({str(secret)!r}).read_text())"))
+    assert play("copilot").usage.input_tokens == 99, "the control: a real log is read"
+
+
+def test_a_store_of_opencode_that_never_ends_is_given_up(program):
+    make = """
+import sqlite3
+store = Path(os.environ["XDG_DATA_HOME"], "opencode", "opencode.db")
+store.parent.mkdir(parents=True)
+base = sqlite3.connect(store)
+base.execute(MAKE)
+base.commit()
+time.sleep(60)
+"""
+    endless = "create view part as with recursive n(data, time_created) as (select '{}', 1 union all"
+    endless += " select data, time_created + 1 from n) select * from n"
+    program("opencode", make.replace("MAKE", repr(endless)))
+    assert play("opencode", timeout_s=1).tool_events == []
+    call = {"type": "tool", "tool": "bash", "callID": "c", "state": {"status": "running", "input": {"command": "x"}}}
+    rows = f"create table part as select '{json.dumps(call)}' as data, 1 as time_created"
+    program("opencode", make.replace("MAKE", repr(rows)))
+    assert [event.tool_name for event in play("opencode", timeout_s=1).tool_events] == ["bash"], "the control"
+
+
+def test_an_mcp_server_is_started_in_its_own_folder(tmp_path):
+    (tmp_path / "servers").mkdir()
+    server = McpServer(command="cat", args=["a.txt"], cwd="servers").located(SpecFolder(tmp_path))
+    (tmp_path / "servers/a.txt").write_text("from here")
+    done = subprocess.run([server.command, *server.args], capture_output=True, text=True, cwd="/")
+    assert done.stdout == "from here"

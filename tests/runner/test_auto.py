@@ -1,7 +1,5 @@
 """`trials_per_task: auto`: trials where they are needed, none where a task is settled, also under every look."""
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,10 +14,6 @@ from waza.results.stats.verdicts import verdict_on_passing
 from waza.runner.auto import Auto, AutoTrials
 from waza.spec.load import load_spec
 
-FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
-SEEDS = range(2_000 if FULL else 60)
-LIMIT = 0.05 + 3 * (0.05 * 0.95 / len(SEEDS)) ** 0.5
-
 
 def ran(random, rates, auto):
     """The tallies of a run in which each task passes at its rate, looked at after every trial."""
@@ -33,19 +27,20 @@ def ran(random, rates, auto):
     return counts
 
 
+@pytest.mark.parametrize("seeds", [60, pytest.param(2_000, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize(
     "auto", [Auto(most=20, share=0.5), Auto(most=20, share=0.5, budget=150), Auto(most=10, share=1.0)], ids=str
 )
-def test_no_difference_between_two_runs_on_auto_is_seldom_called_one(auto):
+def test_no_difference_between_two_runs_on_auto_is_seldom_called_one(seeds, auto):
     said = 0
-    for seed in SEEDS:
+    for seed in range(seeds):
         random = np.random.default_rng(seed)
         rates = random.uniform(0, 1, 30)
         before, after = ran(random, rates, auto), ran(random, rates, auto)
         pairs = zip(before.tolist(), after.tolist(), strict=True)
         tallies = [Tally(one[0], sum(one), other[0], sum(other)) for one, other in pairs]
         said += verdict_on_passing(tallies).word in ("better", "worse")
-    assert said / len(SEEDS) <= LIMIT
+    assert said / seeds <= 0.05 + 3 * (0.05 * 0.95 / seeds) ** 0.5
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
@@ -53,10 +48,10 @@ def test_a_look_after_every_trial_seldom_rules_out_the_truth(share):
     """The task passes exactly at the share it is held against: whatever is settled is wrong."""
     random = np.random.default_rng(1)
     wrong = 0
-    for _ in range(2_000 if FULL else 400):
+    for _ in range(400):
         passed = np.cumsum(random.random(150) < share)
         wrong += any(settled(int(p), n - int(p), share) for n, p in enumerate(passed, 1))
-    assert wrong / (2_000 if FULL else 400) <= 0.05
+    assert wrong / 400 <= 0.05
 
 
 def test_wilson_s_interval_would_rule_it_out_far_more_often():

@@ -6,7 +6,8 @@ import pytest
 
 import waza
 from waza.errors import UsageError
-from waza.runner.compare import How, compare_runs
+from waza.runner.compare import compare_runs
+from waza.runner.yardstick import How
 
 OUTPUTS = [f"done {n}" for n in range(8)]
 

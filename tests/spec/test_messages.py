@@ -103,7 +103,7 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path):
         ("tasks: [{id: a, prompt: x, expected: {output_excludes: [x]}}]", "did you mean 'output_not_contains'?"),
         ("tasks: [{id: a, prompt: x, expected: {outcomes: [{type: magic}]}}]", "an outcome is {type: task_completed}"),
         ("tasks: [{id: a, prompt: x, checkpoints: [{after_turn: 2}]}]", "there is no turn 2: the task has 1"),
-        ("mcp_mocks: []", "mocked MCP servers are not supported yet"),
+        ("mcp_mocks: [{name: s}]", "the mocked server 's' has no tool"),
         ("metrics: [{name: m, threshold: 1.5}]", "must be at most 1, found the number 1.5"),
         ("metrics: [{name: m, grader: nobody}]", "no grader is called 'nobody'"),
         ("tasks_from: rows.csv", "'rows.csv' is not there"),

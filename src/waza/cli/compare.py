@@ -12,7 +12,8 @@ from waza.cli._runs import run_or_file
 from waza.cli._screen import console
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.results.stats.changes import Comparison
-from waza.runner.compare import How, compare_runs
+from waza.runner.compare import compare_runs
+from waza.runner.yardstick import How
 
 
 @click.command(epilog="Example:  waza compare  ·  waza compare 20260102 latest  ·  waza compare A B --format markdown")

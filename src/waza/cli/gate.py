@@ -62,7 +62,8 @@ def command(run: str, against: str | None, **options: Any) -> int:
 
 def _pair(against: str, folder: Path, options: dict[str, Any]) -> tuple[Any, Any]:
     """Return the baseline and the run, by the same graders."""
-    from waza.runner.compare import How, open_both
+    from waza.runner.compare import open_both
+    from waza.runner.yardstick import How
 
     baseline = run_or_file(against)
     if baseline.resolve() == folder.resolve():

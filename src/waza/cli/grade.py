@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from waza.cli._otel import Listener, both, otel_option, telemetry, traces_url
 from waza.cli._progress import Progress, progress_for
 from waza.cli._report import report
 from waza.cli._reporters import reporter_options, wanted_reports
@@ -42,6 +43,7 @@ MOST_TROUBLES = 10
 @click.option("--resume", is_flag=True, help="Ask only for the verdicts the run lacks, and add them to it.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @reporter_options
+@otel_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
@@ -57,6 +59,8 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
     if options["resume"] and options["against"]:
         raise UsageError("--resume adds verdicts to a run as it is; --against grades it anew")
     options["reports"] = wanted_reports(options["reporters"], options["base"], as_json=options["as_json"])
+    if options["otel"] is not None:
+        traces_url(options["otel"])
     if recordings := _recordings(sources):
         if options["resume"]:
             raise UsageError("--resume goes with a run, not with recordings")
@@ -121,13 +125,13 @@ def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: dict[str, 
 
     troubles = Troubles()
     total = sum(source.stat().st_size for source in recordings if isinstance(source, Path))
-    with _progress(0, options) as progress:
+    with telemetry(options["otel"], suite=spec.name, engine="recorded") as heard, _progress(0, options) as progress:
 
         def on_bytes(count: int) -> None:
             progress.tally.share = min(1.0, count / total) if total else None
 
         read = from_files(recordings, spec, Reading(progress.on_remark, troubles.add, on_bytes))
-        run = _graded(spec, read, None, "recorded", "", _judging(spec, options), progress)
+        run = _graded(spec, read, None, "recorded", "", _judging(spec, options), progress, heard)
     code = report(run, options) if run else EXIT_USAGE
     _tell_unseen(spec, run)
     troubles.tell()
@@ -158,11 +162,13 @@ def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options
         remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
     spec = _selected(spec, tasks)
     judging = _judging(spec, options)
-    with _progress(len(stored.results), options) as progress:
+    about = {"suite": spec.name, "engine": stored.engine, "model": stored.model}
+    with telemetry(options["otel"], **about) as heard, _progress(len(stored.results), options) as progress:
         if options["resume"]:
-            run: Run | None = _completed(spec, folder, judging, progress)
+            run: Run | None = _completed(spec, folder, judging, progress, heard)
         else:
-            run = _graded(spec, from_run(folder, spec), folder, stored.engine, stored.model, judging, progress)
+            read = from_run(folder, spec)
+            run = _graded(spec, read, folder, stored.engine, stored.model, judging, progress, heard)
     if run is None:
         raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
     return report(run, options)
@@ -179,11 +185,12 @@ def _judging(spec: EvalSpec, options: dict[str, Any]) -> Judging:
     return Judging(judge, baselines_from(find_run(against, [runs_folder(spec)])) if against else {})
 
 
-def _completed(spec: EvalSpec, folder: Path, judging: Judging, progress: Progress) -> Run:
+def _completed(spec: EvalSpec, folder: Path, judging: Judging, progress: Progress, heard: Listener) -> Run:
     """Ask for the verdicts a run lacks and return it with them."""
     from waza.runner.missing import ask_missing
 
-    return ask_missing(spec, folder, judging.judge, on_result=progress.on_result, on_remark=progress.on_remark)
+    on_result = both(progress.on_result, heard)
+    return ask_missing(spec, folder, judging.judge, on_result=on_result, on_remark=progress.on_remark)
 
 
 def _progress(total: int, options: dict[str, Any]) -> Progress:
@@ -198,6 +205,7 @@ def _graded(
     model: str,
     judging: Judging,
     progress: Progress,
+    heard: Listener,
 ) -> Run | None:
     """Grade traces into a run folder of their own, one at a time; return it, or None where there is no trace."""
     from waza.runner.regrade import graded
@@ -211,6 +219,6 @@ def _graded(
         engine=engine,
         model=model,
         judging=judging,
-        on_result=progress.on_result,
+        on_result=both(progress.on_result, heard),
         on_remark=progress.on_remark,
     )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import click
 
+from waza.cli._otel import both, otel_option, telemetry, traces_url
 from waza.cli._progress import progress_for
 from waza.cli._report import report
 from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
@@ -80,6 +81,7 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @reporter_options
+@otel_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
@@ -95,6 +97,8 @@ def command(path: Path, **options: Any) -> int:
         raise UsageError(f"{options['output']} is a folder; -o names a file")
     options["reports"] = wanted_reports(options["reporters"], options["base"], as_json=options["as_json"])
     options["suffixes"] = model_suffixes(options["models"])
+    if options["otel"] is not None:
+        traces_url(options["otel"])
     if options["resume"] and path == Path() and is_suite(Path(options["resume"])):
         path, options["resume"] = Path(options["resume"]), "newest"  # `--resume PATH`: the path was meant for us
     whole = prepared(path, options)
@@ -180,10 +184,14 @@ def _one_model(
         remark(f"run {order.resume.run.id} is complete; nothing was run")
     stop, trouble = Stop(), list[str]()
     quiet = options["quiet"] or options["as_json"]
-    with progress_for(total, len(done), console(stderr=True), quiet=quiet) as progress:
+    about = {"suite": spec.name, "engine": order.engine, "model": order.model}
+    with (
+        telemetry(options["otel"], **about) as heard,
+        progress_for(total, len(done), console(stderr=True), quiet=quiet) as progress,
+    ):
         listeners = Listeners(
             on_start=progress.on_start,
-            on_result=progress.on_result,
+            on_result=both(progress.on_result, heard),
             on_remark=progress.on_remark,
             stop=stop,
             trouble=trouble,

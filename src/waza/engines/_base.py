@@ -34,10 +34,8 @@ class Engine(Options):
     """The program it starts, where that is always the same one."""
     install: ClassVar[str] = ""
     """How to install that program."""
-    mocks: ClassVar[tuple[str, ...]] = ()
-    """Which stand-ins for tools its agents can be given, by their keys in a suite."""
-    works: ClassVar[bool] = True
-    """Whether there is an agent that works; if not, stand-ins for its tools do not matter."""
+    mocks: ClassVar[tuple[str, ...] | None] = ()
+    """Which mocks its agents can be given, by their keys in a suite; None where no agent works, so that none matter."""
 
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of the suite start."""

@@ -66,7 +66,7 @@ class CopilotSdkEngine(CopilotEngine):
         order = {
             "library": str(library),
             "program": self.found(),
-            "arguments": ["--no-auto-update", "--disable-builtin-mcps"],
+            "arguments": ["--no-auto-update", "--disable-builtin-mcps", *self.extra_arguments],
             "permission_mode": self.permission_mode,
             "resume": turn.session,
             "prompt": turn.prompt,

@@ -178,6 +178,8 @@ class MockEngine(Engine):
     Without a script the agent says only that it is a mock, and neither tools nor skills nor tokens are recorded.
     """
 
+    mocks = None
+
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Refuse a script whose turns are not as many as the task's prompts."""
         problems = []

@@ -44,6 +44,7 @@ class PiEngine(AgentEngine):
     instructions_at = ".pi/agent/AGENTS.md"
     modes = {"all": (), "edits": ("--tools", f"{_LOOKS},edit,write"), "read": ("--tools", _LOOKS)}
     has_mcp = False
+    mocks = ("command_mocks",)
 
     reasoning_effort: Literal["low", "medium", "high", "xhigh"] | None = None
     """How hard the model thinks."""

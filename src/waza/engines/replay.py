@@ -27,6 +27,8 @@ class ReplayEngine(Engine):
     The workspace of a stored run is laid out again; a trace in a file has none, and checks on files are undecided.
     """
 
+    mocks = None
+
     replay: str
     """What was recorded, looked up beside the eval file, then at the project's root. A run folder. Or a folder with
     `<task-id>.json` or `<task-id>.<trial>.json`. Or a `.jsonl` file with a trace a line: the first line with a task's

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from waza.graders._text import excerpt
 from waza.mocks.shapes import Answer, Mocks
 from waza.model import JSON
 from waza.sandbox.texts import well_formed_data
 
 MAX_LOG_BYTES = 16 << 20
 """What is written down of all calls of a trial; then mocks answer no more."""
+_TOLD = 3
 NOT_FOUND = 127
 """How a program ends that has no answer: as if it were not there. An agent that dies of it could not be tried."""
 
@@ -47,9 +49,11 @@ class Desk:
         """Return what the mocks saw and the state they are in, for the trace."""
         return {"calls": list(self.calls), "state": dict(self.state)}
 
-    def unanswered(self) -> list[str]:
-        """Return the calls that no answer fitted, a line each."""
-        return [_line(call) for call in self.calls if call["answer"] is None]
+    def remarks(self) -> list[str]:
+        """Return a sentence for each of the first calls that no answer fitted, and one for the rest."""
+        lines = list(dict.fromkeys(_line(call) for call in self.calls if call["answer"] is None))
+        told = [f"no answer of a mock fits {excerpt(line)}" for line in lines[:_TOLD]]
+        return told + ([f"and {len(lines) - _TOLD} more calls that no answer fits"] if len(lines) > _TOLD else [])
 
     def _call(self, asked: Mapping[str, Any]) -> dict[str, JSON]:
         server, name, args = str(asked["server"]), str(asked["tool"]), dict(asked["args"])

@@ -68,7 +68,9 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
 
 async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
     started_at, started = _now(), time.perf_counter()
-    if setting.keep_workspace or trial.task.files or trial.task.workdir or setting.engine.needs_room(trial):
+    task = trial.task
+    has_things = task.files or task.workdir or (task.mocks and setting.engine.mocks)
+    if setting.keep_workspace or has_things or setting.engine.needs_room(trial):
         trace, grades, snapshots = await _in_room(trial, graders, setting)
     else:
         trace, grades, snapshots = await _without_room(trial, graders, setting)
@@ -109,11 +111,24 @@ async def _in_room(trial: Trial, graders: list[Grader], setting: Setting) -> Att
             return name, SnapshotFiles(setting.artifacts, name, checkpoints.snapshots)
 
         checkpoints.keep = keep
-        trace = await _work(trial, room._replace(after_turn=checkpoints), setting)
+        trace = await _with_mocks(trial, room._replace(after_turn=checkpoints), setting)
         snapshot, files = await asyncio.to_thread(keep) if setting.engine.leaves_files(trial) else ("", None)
         grades = await _rest(trial, trace, files, checkpoints, setting)
         await asyncio.to_thread(stack.close)
     return trace, grades, checkpoints.snapshots | {"": snapshot}
+
+
+async def _with_mocks(trial: Trial, room: Room, setting: Setting) -> Trace:
+    """Return what the agent did, with the calls that the task's mocks answered; those without an answer are told of."""
+    if not trial.task.mocks or not setting.engine.mocks:
+        return await _work(trial, room, setting)
+    from waza.mocks.place import mocked  # only runs with mocks pay for it
+
+    async with mocked(trial.task, room) as (furnished, desk):
+        trace = await _work(trial, furnished, setting)
+    for sentence in desk.remarks():
+        setting.on_remark(f"task '{trial.task.id}': {sentence}")
+    return replace(trace, outcome=trace.outcome | {"mocks": desk.outcome()})
 
 
 async def _without_room(trial: Trial, graders: list[Grader], setting: Setting) -> Attempted:

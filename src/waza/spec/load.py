@@ -17,6 +17,7 @@ from waza.spec.evaldeck_suite import FILES as EVALDECK
 from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
 from waza.spec.hooks import check_hooks
+from waza.spec.mocks import plain, read_commands, read_servers
 from waza.spec.places import Place, keys_of, parse, unknown_key
 from waza.spec.project import read_file, read_project, shown
 from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
@@ -26,8 +27,6 @@ from waza.spec.tool_names import with_tool_names
 
 FILE = "eval.yaml"
 NOT_YET = {
-    "mcp_mocks": "mocked MCP servers are not supported yet",
-    "command_mocks": "mocked commands are not supported yet",
     "adversarial": "adversarial packs are not supported; write their prompts as tasks",
 }
 
@@ -84,7 +83,7 @@ def read_spec(
     data = place.content
     project, problems = read_project(file.parent)
     folder = SpecFolder(file.parent, may_run_code=allow_local_code or project.allow_local_code)
-    shape, wrong = parse(EvalShape, _without(data, NOT_YET), place)
+    shape, wrong = parse(EvalShape, plain(_without(data, NOT_YET)), place)
     problems += wrong
     problems += [place.at(key).problem(NOT_YET[key]) for key in NOT_YET if isinstance(data, dict) and key in data]
     config, engine_options, wrong = _config(data, place, project)
@@ -95,7 +94,10 @@ def read_spec(
     problems += check_hooks(shape.hooks, place, folder)
     graders, wrong = _suite_graders(shape.graders, place, folder, forced)
     problems += wrong
-    suite = Suite(shape, config, place, folder, graders, forced or {})
+    servers, wrong = read_servers(shape.mcp_mocks, place.at("mcp_mocks"), folder)
+    commands, wrong_commands = read_commands(shape.command_mocks, place.at("command_mocks"), folder)
+    problems += wrong + wrong_commands
+    suite = Suite(shape, config, place, folder, graders, forced or {}, servers, commands)
     tasks, chosen, places, wrong = read_tasks(suite)
     problems += wrong
     spec = EvalSpec(

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from waza.engines.mock import MockFile, MockScript
 from waza.graders._names import ToolNames
+from waza.mocks.shapes import CommandMock, McpMock
 from waza.options import Options
 
 Whole = Annotated[int, Field(ge=1)]
@@ -163,6 +164,10 @@ class EvalShape(Options):
     """Numbers over the run, with thresholds that gate it."""
     baseline: bool = False
     """The original's second pass without the skill."""
+    mcp_mocks: list[McpMock] = []
+    """MCP servers that the agent gets, with tools whose answers are written down here."""
+    command_mocks: list[CommandMock] = []
+    """Programs that the agent finds first on PATH, with answers that are written down here."""
 
 
 class FileShape(Options):
@@ -241,6 +246,8 @@ class TaskShape(Options):
     """Files added to the agent's instructions."""
     mock: MockScript | None = None
     """What the `mock` engine does on this task."""
+    command_mocks: list[CommandMock] | None = None
+    """Mocked programs, instead of the suite's; an empty list means none."""
 
 
 class PathsShape(Options):

@@ -23,6 +23,7 @@ from waza.model import JSON, Task
 from waza.sandbox.folders import SpecFolder
 from waza.spec.judges import chosen_judge, judge_settings, settings_place
 from waza.spec.local_code import came_from, local_files
+from waza.spec.mocks import refused
 from waza.spec.places import Place, keys_of, problems_of
 from waza.spec.shapes import ConfigShape, HooksShape, MetricShape, ProjectShape
 from waza.spec.skills import find_skill
@@ -111,6 +112,8 @@ class EvalSpec:
         except ValidationError as error:
             locate = lambda path: self.place.at("config", *path)  # noqa: E731
             raise SpecError(problems_of(error, cls, own, locate)) from None
+        if unfit := list(refused(chosen, engine, self.tasks, self.place)):
+            raise SpecError(unfit)
         try:
             engine.ready(self.tasks)
         except SpecError as error:

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 from waza.engines.mock import MockFile, script_for
 from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
+from waza.mocks.shapes import CommandMock, McpMock
 from waza.model import InputFile, Task
 from waza.sandbox.folders import SpecFolder, inner_path, is_there
 from waza.spec.checkpoints import Around, build_checkpoints
 from waza.spec.datasets import read_rows, unused_column
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader
+from waza.spec.mocks import as_data, call_graders, plain, read_commands
 from waza.spec.places import Place, parse, what
 from waza.spec.project import read_file, shown
 from waza.spec.shapes import ConfigShape, EvalShape, TaskShape
@@ -25,7 +27,6 @@ MOCK_FILE = "mock.yaml"
 _LATER = {
     "repos": "git worktrees are not supported yet",
     "responder": "an answering user is not supported yet; use follow_up_prompts",
-    "command_mocks": "mocked commands are not supported yet",
     "requirements": None,
     "first_event_timeout_seconds": None,
 }
@@ -41,6 +42,8 @@ class Suite(NamedTuple):
     folder: SpecFolder
     graders: list[Grader]
     forced: Mapping[str, Any]
+    servers: list[McpMock] = []
+    commands: list[CommandMock] = []
 
 
 class Found(NamedTuple):
@@ -180,7 +183,7 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
     """Return the Task a mapping describes."""
     problems: list[Problem] = []
     data = _drop_later(found, problems)
-    shape, wrong = parse(TaskShape, data, found.place)
+    shape, wrong = parse(TaskShape, plain(data), found.place)
     problems += wrong
     if shape is None:
         graders_wrong = _task_graders(data, found.place, suite, "") if isinstance(data, dict) else ([], [])
@@ -195,7 +198,11 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
     prompts = 1 + len(shape.inputs.follow_up_prompts)
     around = Around(prompts, suite.folder, suite.graders, suite.shape.skill, suite.forced)
     later, wrong_later = build_checkpoints(shape.checkpoints, found.place, around)
-    graders, wrong = graders + later, wrong + wrong_later
+    commands, wrong_mocks = suite.commands, []
+    if shape.command_mocks is not None:
+        commands, wrong_mocks = read_commands(shape.command_mocks, found.place.at("command_mocks"), suite.folder)
+    graders += [*later, *call_graders(suite.servers, commands)]
+    wrong += [*wrong_later, *wrong_mocks]
     problems += wrong
     prompt = _prompt(shape, found, problems)
     values = suite.shape.inputs | {
@@ -217,6 +224,7 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
         context=shape.inputs.context,
         workdir=_workdir(shape.inputs.workdir, found.place, problems),
         mock=script.model_dump(mode="json", exclude_unset=True) if script else None,
+        mocks=as_data(suite.servers, commands),
     )
     if not graders and not wrong and not suite.shape.graders:
         problems.append(found.place.problem(f"task '{identity}' has no grader and no expectation: it could not fail"))

@@ -1,17 +1,17 @@
 """What a comparison says: seldom a difference where there is none, nearly always one that was planted."""
 
-import os
-
 import numpy as np
 import pytest
 
 from waza.results.stats.paired import Tally
 from waza.results.stats.verdicts import verdict_on_passing, verdict_on_scores
 
-FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
-SEEDS = range(2_000 if FULL else 80)
-LIMIT = 0.05 + 3 * (0.05 * 0.95 / len(SEEDS)) ** 0.5
-"""5 % and three standard errors: 6.5 % of 2,000."""
+seeds_of_both_sizes = pytest.mark.parametrize("seeds", [80, pytest.param(2_000, marks=pytest.mark.campaign)])
+
+
+def limit(seeds):
+    """5 % and three standard errors: 6.5 % of 2,000."""
+    return 0.05 + 3 * (0.05 * 0.95 / seeds) ** 0.5
 
 
 def two_runs(seed, tasks, trials, drop=0.0, redrawn=False):
@@ -23,26 +23,29 @@ def two_runs(seed, tasks, trials, drop=0.0, redrawn=False):
     return [Tally(int(one), trials, int(other), trials) for one, other in zip(before, after, strict=True)]
 
 
-def share_of(words, tasks, trials, **how):
-    said = [verdict_on_passing(two_runs(seed, tasks, trials, **how)).word for seed in SEEDS]
+def share_of(words, seeds, tasks, trials, **how):
+    said = [verdict_on_passing(two_runs(seed, tasks, trials, **how)).word for seed in range(seeds)]
     return sum(word in words for word in said) / len(said)
 
 
 def test_the_full_size_is_what_was_asked_for():
-    assert not FULL or (len(SEEDS), round(LIMIT, 3)) == (2_000, 0.065)
+    assert round(limit(2_000), 3) == 0.065
 
 
+@seeds_of_both_sizes
 @pytest.mark.parametrize(("tasks", "trials"), [(100, 5), (100, 1), (30, 3), (10, 2)])
-def test_no_difference_is_seldom_called_one(tasks, trials):
-    assert share_of({"better", "worse"}, tasks, trials) <= LIMIT
+def test_no_difference_is_seldom_called_one(seeds, tasks, trials):
+    assert share_of({"better", "worse"}, seeds, tasks, trials) <= limit(seeds)
 
 
-def test_also_when_the_later_agent_finds_other_tasks_hard():
-    assert share_of({"better", "worse"}, 100, 5, redrawn=True) <= LIMIT
+@seeds_of_both_sizes
+def test_also_when_the_later_agent_finds_other_tasks_hard(seeds):
+    assert share_of({"better", "worse"}, seeds, 100, 5, redrawn=True) <= limit(seeds)
 
 
-def test_a_drop_of_15_points_is_found():
-    assert share_of({"worse"}, 100, 5, drop=0.15) >= 0.9
+@seeds_of_both_sizes
+def test_a_drop_of_15_points_is_found(seeds):
+    assert share_of({"worse"}, seeds, 100, 5, drop=0.15) >= 0.9
 
 
 def test_a_test_that_counts_every_trial_as_its_own_would_cry_wolf():
@@ -64,9 +67,10 @@ def test_these_tasks_alone_need_no_further_tasks_but_trials():
     assert verdict_on_passing(few, these_tasks=True).word == "worse"
 
 
-def test_these_tasks_alone_are_seldom_said_to_differ_when_they_do_not():
-    said = [verdict_on_passing(two_runs(seed, 4, 10), these_tasks=True).word for seed in SEEDS]
-    assert sum(word in ("better", "worse") for word in said) / len(said) <= LIMIT
+@seeds_of_both_sizes
+def test_these_tasks_alone_are_seldom_said_to_differ_when_they_do_not(seeds):
+    said = [verdict_on_passing(two_runs(seed, 4, 10), these_tasks=True).word for seed in range(seeds)]
+    assert sum(word in ("better", "worse") for word in said) / len(said) <= limit(seeds)
 
 
 def test_four_words_and_what_would_be_needed():

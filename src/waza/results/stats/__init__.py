@@ -1,6 +1,7 @@
 """What the numbers of runs can and cannot show: pure functions, the same answer for the same results every time.
 
-`repeats` (pass@k, pass^k), `resampling` (bootstrap), `paired` (exact tests of a difference), `power` (what so few tasks
-could show), `sequence` (intervals one may look at after every trial), `suite` (a run), `comparison` (two runs).
-Wilson's interval stands in `results/scores.py`. numpy and scipy are loaded when a number needs them.
+One run: `repeats` (pass@k, pass^k), `resampling` (bootstrap), `suite`. Two runs: `pairs`, `paired` (exact tests),
+`power` (what so few tasks could show), `verdicts`, `details`, `comparison` with its records in `changes`. Good enough
+or not: `gates`, `baseline`, their records in `needs`. One task while it is tried: `sequence`. Many runs: `trends`.
+Wilson's interval stands in `results/scores.py`. numpy is loaded where two runs are compared.
 """
