@@ -40,7 +40,7 @@ class AgentEngine(Engine):
     """Run an agent program in a clean room."""
 
     needs_key = True
-    mocks = ("command_mocks", "mcp_mocks")
+    mocks: ClassVar[tuple[str, ...] | None] = ("command_mocks", "mcp_mocks")
     name: ClassVar[str]
     """What the agent is called in traces."""
     reader: ClassVar[type[Reader]]

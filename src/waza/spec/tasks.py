@@ -198,7 +198,8 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
     prompts = 1 + len(shape.inputs.follow_up_prompts)
     around = Around(prompts, suite.folder, suite.graders, suite.shape.skill, suite.forced)
     later, wrong_later = build_checkpoints(shape.checkpoints, found.place, around)
-    commands, wrong_mocks = suite.commands, []
+    commands = suite.commands
+    wrong_mocks: list[Problem] = []
     if shape.command_mocks is not None:
         commands, wrong_mocks = read_commands(shape.command_mocks, found.place.at("command_mocks"), suite.folder)
     graders += [*later, *call_graders(suite.servers, commands)]
