@@ -137,7 +137,7 @@ AGENT = """
 
 @pytest.mark.timeout(900)
 def test_kill_9_at_random_moments_loses_nothing_and_repeats_only_what_was_in_flight(suite, tmp_path):
-    count, kills = (300, 50) if FULL else (60, 6)
+    count, kills = (300, 50) if FULL else (40, 4)
     folder = suite(
         "config: {executor: python, agent: 'ledger_agent:answer'}\n"
         "graders: [{type: text, config: {contains: ['yes']}}]\n"

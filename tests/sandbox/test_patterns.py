@@ -21,6 +21,7 @@ from waza.sandbox.lookaround import for_backtracking, without_backtracking
 from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
+FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
 BOMBS = [(bomb["pattern"], eval(bomb["text_python"])) for bomb in HOSTILE["regex_bomb"]]
 LOOKAROUND_BOMB = r"(?!z)(a|a)*$", "a" * 40 + "b"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -190,14 +191,15 @@ def test_a_bomb_ends_at_once_on_re2(pattern, text):
 
 def test_bombs_end_on_pythons_engine_too():
     ends = []
-    for pattern, text in BOMBS:
+    bombs = BOMBS if FULL else BOMBS[::3]
+    for pattern, text in bombs:
         try:
             ends.append(Pattern(pattern, python=True).search(text))
         except PatternTimeout as reason:
             assert "ran out of time (1 s)" in str(reason)
             ends.append(None)
-    assert len(ends) == len(BOMBS)
-    assert ends.count(None) >= 5, "the limit was never needed, so it was not tested"
+    assert len(ends) == len(bombs)
+    assert ends.count(None) >= (5 if FULL else 2), "the limit was never needed, so it was not tested"
 
 
 def test_a_pattern_that_is_a_bomb_to_compile_is_refused():

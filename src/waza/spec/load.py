@@ -153,7 +153,7 @@ def _config(data: Any, place: Place, project: ProjectShape) -> tuple[ConfigShape
     if not isinstance(written, dict):
         written = {}  # a wrong type is reported by the shape
     here = place.at("config")
-    keys = engine_keys()
+    keys = _engine_keys(written)
     own = {key: value for key, value in written.items() if key in keys_of(ConfigShape)}
     agent = {key: value for key, value in written.items() if key in keys_of(AgentShape)}
     options = {key: value for key, value in written.items() if any(key in names for names in keys.values())}
@@ -164,6 +164,16 @@ def _config(data: Any, place: Place, project: ProjectShape) -> tuple[ConfigShape
     _, wrong = parse(AgentShape, agent, here)
     problems += wrong
     return config, options, problems + _executor(own.get("executor"), agent, options, here)
+
+
+def _engine_keys(written: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the keys of the engine that is named where they are enough, else of all: loading engines takes time."""
+    name = written.get("executor")
+    if isinstance(name, str) and name in ENGINES.built_in():
+        keys = engine_keys(name)
+        if all(key in (*keys_of(ConfigShape), *keys_of(AgentShape), *keys[name]) for key in written):
+            return keys
+    return engine_keys()
 
 
 def _defaults(project: ProjectShape) -> dict[str, Any]:

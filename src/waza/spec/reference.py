@@ -100,17 +100,23 @@ def field_texts(cls: type[BaseModel]) -> dict[str, str]:
     """Return the text that stands under each field in the source, inherited ones included."""
     texts: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
-        if not issubclass(owner, BaseModel) or owner is BaseModel:
-            continue
-        try:
-            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-        except (OSError, TypeError, SyntaxError):
-            continue
-        statements = body.body if isinstance(body, ast.ClassDef) else []
-        for field, text in pairwise(statements):
-            match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    texts[name] = inspect.cleandoc(words)
+        if issubclass(owner, BaseModel) and owner is not BaseModel:
+            texts |= _own_texts(owner)
+    return texts
+
+
+@cache
+def _own_texts(cls: type[BaseModel]) -> dict[str, str]:
+    """Return the text under each field that the class itself has."""
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    texts: dict[str, str] = {}
+    for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else []):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                texts[name] = inspect.cleandoc(words)
     return texts
 
 

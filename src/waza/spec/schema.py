@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -43,7 +45,12 @@ def file_schema(kind: str) -> dict[str, Any]:
 
 
 def shape_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a shape's JSON Schema with the text under each field as its description."""
+    """Return a shape's JSON Schema with the text under each field as its description; a copy that may be changed."""
+    return deepcopy(_shape_schema(model))
+
+
+@cache
+def _shape_schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema(by_alias=True)
     _describe(schema, model)
     for name, definition in schema.get("$defs", {}).items():

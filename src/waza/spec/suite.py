@@ -228,10 +228,11 @@ def fingerprint(data: JSON) -> str:
     return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:16]
 
 
-def engine_keys() -> dict[str, list[str]]:
-    """Return, for each of our engines, the keys of `config:` it reads."""
+def engine_keys(*names: str) -> dict[str, list[str]]:
+    """Return, for these engines or for each of ours, the keys of `config:` it reads."""
     return {
-        name: [key for key in keys_of(ENGINES.load(name)) if key not in ENGINE_WRAPPER] for name in ENGINES.built_in()
+        name: [key for key in keys_of(ENGINES.load(name)) if key not in ENGINE_WRAPPER]
+        for name in names or ENGINES.built_in()
     }
 
 
