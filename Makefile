@@ -19,11 +19,11 @@ check: setup
 	$(BIN)/waza docs --check
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # The same tests at full size: kill loops, fuzzing, races. Takes many minutes.
 campaign: setup
-	WAZA_CAMPAIGN=full $(BIN)/python -m pytest -m campaign --timeout=3600
+	WAZA_CAMPAIGN=full $(BIN)/python -m pytest -m "campaign or sampled" --timeout=3600
 
 # Every agent program that is installed, end to end against a scripted model on loopback.
 agents: setup

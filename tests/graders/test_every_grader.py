@@ -22,6 +22,7 @@ from waza.spec.places import Place
 from waza.spec.reference import grader_page
 
 SOURCE = Path(waza.__file__).parent
+FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
 BOMBS = json.loads((Path(__file__).parent.parent / "data/hostile/assertions.json").read_text())["regex_bomb"]
 
 
@@ -209,7 +210,7 @@ def test_every_place_that_takes_a_pattern_is_known():
 
 @pytest.mark.parametrize("place", sorted(MADE))
 def test_regex_bombs_end_within_their_limit_wherever_a_pattern_is_taken(place, tmp_path):
-    for bomb in BOMBS:
+    for bomb in BOMBS if FULL else BOMBS[::3]:
         text = eval(bomb["text_python"])
         (tmp_path / "a").write_text(text)
         call = waza.ToolEvent(

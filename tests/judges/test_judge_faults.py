@@ -29,6 +29,8 @@ from waza.graders.prompt import PromptGrader
 from waza.judges.anthropic import AnthropicJudge
 from waza.judges.openai import OpenaiJudge
 
+pytestmark = pytest.mark.sampled
+
 PATIENT = {"connect_seconds": 10, "first_byte_seconds": 10, "idle_seconds": 10, "total_seconds": 20}
 QUICK = {"connect_seconds": 10, "first_byte_seconds": 0.4, "idle_seconds": 0.4, "total_seconds": 1.2}
 """For servers that hang; a right answer may be late then, on a busy machine, and is asked for once more."""
