@@ -202,5 +202,6 @@ def test_the_run_folder_vanishing_is_one_sentence(slow):
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
-    assert process.returncode in (3, 130), err
+    ended_already = -signal.SIGINT  # the second signal met a program whose work had ended
+    assert process.returncode in (3, 130, ended_already), err
     assert "Traceback" not in err and not list(Path(slow).glob("crash-*"))
