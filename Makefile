@@ -27,7 +27,7 @@ campaign: setup
 
 # Every agent program that is installed, end to end against a scripted model on loopback.
 agents: setup
-	WAZA_CAMPAIGN=full $(BIN)/python -m pytest tests/engines/test_agents.py --timeout=600
+	WAZA_CAMPAIGN=full $(BIN)/python -m pytest tests/engines/test_agents.py tests/engines/test_continued.py tests/skills/test_trigger_agents.py --timeout=600
 
 docs: setup
 	$(BIN)/waza docs

@@ -8,6 +8,8 @@ from zlib import crc32
 
 import pytest
 
+import warm_cli
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -22,14 +24,17 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def waza(tmp_path, monkeypatch):
-    """Call the command line as a user would, in an empty folder of its own."""
+    """Call the command line as a user would, in an empty folder of its own; see `warm_cli`."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments, input_text=None, env=None):
         environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")}
         environment |= {"NO_COLOR": "1", "COLUMNS": "120"} | (env or {})
+        words = list(map(str, arguments))
+        if not any(key.startswith(("PYTHON", "LD_")) for key in env or {}):
+            return warm_cli.call(words, env=environment, cwd=Path.cwd(), input_text=input_text)
         return subprocess.run(
-            [sys.executable, "-m", "waza", *map(str, arguments)],
+            [sys.executable, "-m", "waza", *words],
             capture_output=True,
             text=True,
             input=input_text,

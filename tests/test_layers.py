@@ -10,7 +10,7 @@ LAYERS = [
     {"errors", "model", "options", "plugins", "recording"},
     {"sandbox", "traces", "results"},
     {"judges", "graders", "engines", "mocks", "reports"},
-    {"spec", "web"},
+    {"spec", "dashboard"},
     {"runner"},
     {"cli", "evaldeck", "pytest_plugin"},
 ]

@@ -9,9 +9,11 @@ W4  the same with an async function that waits 100 ms, 50 workers; variant "sync
 W5  the `program` grader in a pool of 4 threads, the start of the supervisor included; variant "steady": without it;
     "files": steady, and each program gets a private copy of a workspace with one file.
 W6  what W3 left: every result and the summary; variant "header": the summary a listing shows.
+W7  N copies of the run that W3 left of 100 tasks, as `waza runs` lists them; variant "cli": that command, the whole process.
 """
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -194,6 +196,25 @@ def w6(n, variant):
     summary = summary_of(folder).summary if variant == "header" else summarize(open_run(folder))
     ph.mark("load")
     c.emit(n=n, summary=str(summary)[:200], bytes=(Path(folder) / "journal.jsonl").stat().st_size, **ph.out)
+
+
+def w7(n, variant):
+    from waza.results.store import newest_run
+
+    folder = c.copies(newest_run(c.workdir("ours_w3_100") / "runs"), c.workdir("ours_w7") / "runs", n)
+    ph.mark("prepare")
+    if variant == "cli":
+        exe = os.path.join(os.path.dirname(sys.executable), "waza")
+        told = subprocess.run([exe, "runs", "list", "--json"], cwd=folder.parent, stdout=subprocess.PIPE).stdout
+        ph.mark("load")
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return c.emit(n=n, listed=len(told.splitlines()), **ph.out | {"load_cpu": spent.ru_utime + spent.ru_stime})
+    from waza.cli.runs import as_data, chosen
+
+    ph.mark("import")
+    rows = [as_data(run) for run in chosen(folder.parent)]
+    ph.mark("load")
+    c.emit(n=n, listed=sum(row["tasks"] == 100 for row in rows), **ph.out)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ class ToolEvent(_Record, frozen=True, kw_only=True, gc=False):
     turn: int = 1
     sequence: int | None = None
     tool_call_id: str | None = None
+    start_ms: float | int | None = None
+    """When it began, in milliseconds since the trace began."""
     duration_ms: float | int | None = None
     error: str | None = None
 
@@ -298,6 +300,12 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The script of the `mock` engine, where the task carries one."""
     mocks: JSON = None
     """Stand-ins for tools, with their answers: `servers` and `commands`; None where the task has none."""
+    skill_directories: list[str] | None = None
+    """Folders that hold skills, in place of the suite's; None where the task names none."""
+    instruction_files: list[str] = field(default_factory=list)
+    """Files added to the agent's instructions, after the suite's."""
+    until_skill: str = ""
+    """A trigger test: the trial ends at the first use of this skill (`*`: of any). Empty for every other task."""
 
 
 class Trial(Struct, frozen=True, kw_only=True):
@@ -353,5 +361,7 @@ class Run(Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     results: Sequence[Result] = field(default_factory=list)
+    triggers: Sequence[Result] = field(default_factory=list)
+    """What came of the prompts of `trigger_tests.yaml`; `results.trigger_answers` says what each was for."""
     complete: bool = True
     folder: str = ""

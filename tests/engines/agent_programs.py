@@ -21,19 +21,20 @@ description: Summarise CSV files into a short report.
 ---
 Count the rows and write them down.
 """
-MODELS = {"claude-code": "claude-sonnet-4-5", "gemini": "gemini-2.5-flash"}
+MODELS = {"claude-code": "claude-sonnet-4-5", "claude-agent-sdk": "claude-sonnet-4-5", "gemini": "gemini-2.5-flash"}
 SAMPLE = ("claude-code", "codex")
-ALL = ("claude-code", "codex", "copilot", "copilot-sdk", "gemini", "opencode", "pi", "qwen")
+ALL = ("claude-code", "claude-agent-sdk", "codex", "copilot", "copilot-sdk", "gemini", "opencode", "pi", "qwen")
 QUICK = {
     "claude-code": {"environment": {"CLAUDE_CODE_MAX_RETRIES": "0"}},
+    "claude-agent-sdk": {"environment": {"CLAUDE_CODE_MAX_RETRIES": "0"}},
     "codex": {"extra_arguments": ["-c", "model_providers.server.request_max_retries=0"]},
 }
 """Options that keep agents from asking again and again."""
 
 
-def agents(*names):
+def agents(*names, sample=SAMPLE):
     """Parameters for a test: the sample in every run of the tests, the others in campaigns."""
-    return [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.campaign) for name in names]
+    return [pytest.param(name, marks=() if name in sample else pytest.mark.campaign) for name in names]
 
 
 def model_of(name):
@@ -41,12 +42,12 @@ def model_of(name):
 
 
 def address_for(name, model):
-    return model.url + ("" if name in ("claude-code", "gemini") else "/v1")
+    return model.url + ("" if name in ("claude-code", "claude-agent-sdk", "gemini") else "/v1")
 
 
 def need(name):
     """Skip the test where the agent's program is not installed, unless it must be."""
-    if ENGINES.load(name).locate():
+    if not ENGINES.load(name).program or ENGINES.load(name).locate():
         return
     must = os.environ.get("WAZA_NEED_AGENTS", "").split(",")
     (pytest.fail if name in must else pytest.skip)(f"{name} is not installed: {ENGINES.load(name).install}")
@@ -98,6 +99,9 @@ class Planted:
         write(self.home / ".claude/.claude.json", {"mcpServers": {"planted": {"type": "stdio"} | self.server}})
         self.variables = {"CLAUDE_CONFIG_DIR": str(self.home / ".claude")}
         self.kinds = {"skill", "memory", "plug-in"}  # `--strict-mcp-config` keeps the server out by itself
+
+    def claude_agent_sdk(self):
+        self.claude_code()
 
     def codex(self):
         self.skill_and_memory(".codex/skills", ".codex/AGENTS.md")

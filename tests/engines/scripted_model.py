@@ -2,7 +2,8 @@
 
 It speaks Anthropic's Messages, OpenAI's Chat Completions and Responses, and Gemini's generateContent, in pieces or at
 once. It keeps no state: the last `[[script:NAME]]` in the user's words names the script, and the number of tool results
-since then is the step. Every answer claims 120 tokens in and 17 out.
+since then is the step. A judge's question, which repeats the task's words, names its own by `[[judge:NAME]]`. Every
+answer claims 120 tokens in and 17 out.
 
     python tests/engines/scripted_model.py --port 8765      serves until it is interrupted
 """
@@ -23,6 +24,7 @@ SHELLS = ("Bash", "bash", "exec_command", "shell", "shell_command", "run_shell_c
 SKILL_TOOLS = ("Skill", "skill", "activate_skill")
 SEARCHED = '"name": "tool_search", "arguments"'
 MARK = re.compile(r"\[\[script:(\w+)\]\]")
+JUDGE_MARK = re.compile(r"\[\[judge:(\w+)\]\]")
 
 
 def shell(command):
@@ -41,7 +43,7 @@ def skill(name):
 
 
 def tool(name, arguments):
-    """A call of the tool whose name ends so."""
+    """A call of the tool whose name ends so; `{workspace}` in its arguments is the agent's folder."""
     return {"tool": name, "arguments": arguments}
 
 
@@ -139,6 +141,7 @@ class ScriptedModel:
         if not told:
             return say("No script is named.")
         at, names = told[-1]
+        names += JUDGE_MARK.findall(talk[at])
         script, text = self.scripts[names[-1]], json.dumps(whole)
         done = talk[at:].count(None) - text.count(SEARCHED)
         return _meant(script[min(done, len(script) - 1)], tools, text)
@@ -166,7 +169,9 @@ def _meant(step, tools, whole):
         deferred = re.search(rf"mcp__\w+__{step['tool']}\b", whole)
         if offered is None and deferred and "tool_search" in tools:  # Qwen: tools that are fetched first
             return {"name": "tool_search", "arguments": {"query": f"select:{deferred[0]}"}}
-        return {"name": offered, "arguments": step["arguments"]} if offered else say("There is no such tool.")
+        place = re.search(r"/[\w./-]+/workspace\b", whole)  # as the agent tells its model where it works
+        filled = json.loads(json.dumps(step["arguments"]).replace("{workspace}", place[0] if place else ""))
+        return {"name": offered, "arguments": filled} if offered else say("There is no such tool.")
     return step
 
 

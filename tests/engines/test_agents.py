@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from agent_programs import ALL, CALCULATOR, QUICK, SKILL, Planted, address_for, agents, model_of, need, play, write
-from scripted_model import SCRIPTS, TOKENS_IN, TOKENS_OUT, say, scripted_model, shell
+from scripted_model import SCRIPTS, TOKENS_IN, TOKENS_OUT, refuse, say, scripted_model, shell, tool
+
+from waza.runner.pace import FIRST_PAUSE_S, AgentPace
 
 SUITE = """
 name: report
@@ -130,6 +132,14 @@ def test_a_key_that_is_refused_is_an_error_and_no_failure(name, model):
     assert "401" in trace.error or "invalid api key" in trace.error
 
 
+@pytest.mark.parametrize("name", agents(*QUICK, sample=("codex",)))
+def test_a_vendors_rate_limit_makes_all_agents_wait(name):
+    need(name)
+    with scripted_model({"limited": [refuse(429, "scripted: rate limit reached")]}) as model:
+        trace = play(name, model, ["limited"], **QUICK[name])
+    assert trace.status == "error" and AgentPace().heard(trace) == FIRST_PAUSE_S
+
+
 @pytest.mark.parametrize("name", agents(*ALL))
 def test_a_follow_up_prompt_goes_on_with_the_session(name, model):
     need(name)
@@ -188,3 +198,40 @@ def test_an_agent_that_may_only_read_changes_nothing(name, model):
         name, model, ["hello"], permission_mode="read", look=lambda room: left.extend(room.workspace.rglob("*"))
     )
     assert left == [] and trace.status in ("success", "error")
+
+
+WRITES = {
+    "claude-code": tool("Write", {"file_path": "made.txt", "content": "made"}),
+    "claude-agent-sdk": tool("Write", {"file_path": "made.txt", "content": "made"}),
+    "copilot": tool("create", {"path": "made.txt", "file_text": "made"}),
+    "copilot-sdk": tool("create", {"path": "made.txt", "file_text": "made"}),
+    "gemini": tool("write_file", {"file_path": "made.txt", "content": "made"}),
+    "opencode": tool("write", {"filePath": "made.txt", "content": "made"}),
+    "pi": tool("write", {"path": "made.txt", "content": "made"}),
+    "qwen": tool("write_file", {"file_path": "{workspace}/made.txt", "content": "made"}),
+}
+"""How each agent changes a file with a tool of its own."""
+PROGRAM = 'python3 -c \'open("by-program.txt", "w")\''
+"""Not `touch`: Claude Code takes commands that only move, make or remove files of the workspace for edits."""
+
+
+@pytest.mark.parametrize("name", agents(*WRITES, sample=("claude-code",)))
+def test_an_agent_that_may_only_edit_changes_files_and_starts_nothing(name):
+    need(name)
+    left = []
+    with scripted_model({"edit": [WRITES[name], shell(PROGRAM), say("Done.")]}) as model:
+        look = lambda room: left.extend(path.name for path in room.workspace.rglob("*"))  # noqa: E731
+        play(name, model, ["edit"], permission_mode="edits", look=look)
+    assert left == ["made.txt"]
+
+
+@pytest.mark.campaign
+def test_codex_that_may_only_edit_keeps_its_commands_to_the_workspace():
+    need("codex")
+    outside = Path(f"/var/waza-{uuid.uuid4().hex}")
+    left = []
+    with scripted_model({"edit": [shell("echo made > made.txt"), shell(f"touch {outside}"), say("Done.")]}) as model:
+        look = lambda room: left.extend(path.name for path in room.workspace.rglob("*"))  # noqa: E731
+        trace = play("codex", model, ["edit"], permission_mode="edits", look=look)
+    assert left == ["made.txt"] and not outside.exists()
+    assert [event.success for event in trace.tool_events] == [True, False]

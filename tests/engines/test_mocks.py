@@ -15,12 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_model import ScriptedModel, say, shell, tool
 
+from waza import read_trace
 from waza.engines._base import ENGINES
 from waza.errors import SpecError
+from waza.graders._mock_calls import MockCallsGrader
 from waza.mocks.desk import NOT_FOUND, Desk
 from waza.mocks.place import mocked
 from waza.mocks.shapes import Mocks
 from waza.model import Task, Trial
+from waza.reports.html import HtmlReport
+from waza.results.mock_calls import command_invocations
 from waza.runner.run import run
 from waza.runner.trial import Setting, run_trial
 from waza.sandbox.process import available_isolation
@@ -281,6 +285,31 @@ def test_a_run_uses_the_mocks_and_its_trace_holds_the_calls_and_the_state(tmp_pa
     }
 
 
+def test_calls_of_programs_are_in_the_results_file_on_the_page_and_on_the_screen(tmp_path, waza):
+    made = run(suite(tmp_path, "gh nope; gh x", command_mocks=PRINTS))
+    told = json.loads((tmp_path / "runs" / made.id / "results.json").read_text())["tasks"][0]["runs"][0]
+    why = "gh: the mock of this program has no answer to these arguments"
+    assert told["command_invocations"] == [
+        {"command": "gh", "args": ["nope"], "exit_code": NOT_FOUND, "matched": False, "error": why},
+        {"command": "gh", "args": ["x"], "exit_code": 0, "matched": True},
+    ]
+    page = b"".join(HtmlReport().render(made)).decode()
+    assert "2 mock calls" in page
+    shown = waza("show", "latest", "--task", "t").stdout
+    assert "calls of mocks" in shown and '"gh", "args": ["x"]' in shown
+
+
+def test_calls_of_programs_in_a_results_file_of_the_original_can_be_graded(tmp_path):
+    calls = [{"name": "gh", "args": ["x"], "exit_code": 0}]
+    trial = {"run_number": 1, "final_output": "ok", "status": "passed", "command_invocations": calls}
+    tree = {"schemaVersion": "1.4", "eval_name": "s", "tasks": [{"test_id": "t", "runs": [trial]}]}
+    (tmp_path / "results.json").write_text(json.dumps(tree))
+    trace = read_trace(tmp_path / "results.json")
+    grader = MockCallsGrader(command="gh", expect_calls=1)
+    assert grader.grade(trace).status == "passed"
+    assert command_invocations(trace)[0]["args"] == ["x"]
+
+
 @pytest.mark.parametrize(("agent", "count"), [("echo ok", 0), ("gh x; gh x", 2)])
 def test_a_wrong_number_of_calls_fails_the_trial(tmp_path, agent, count):
     (result,) = run(suite(tmp_path, agent, command_mocks=PRINTS)).results
@@ -464,9 +493,15 @@ def test_on_a_machine_without_the_sdk_mocked_servers_are_refused_with_what_to_in
 
 # Real agent programs
 
+SHELL = {
+    "name": "bash",
+    "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+    "command": ["sh", "-c", "{command}"],
+}
+
 
 @needs_mcp
-@pytest.mark.parametrize("name", agents("claude-code", "codex", "copilot", "gemini", "opencode", "qwen"))
+@pytest.mark.parametrize("name", ["openai", *agents("claude-code", "codex", "copilot", "gemini", "opencode", "qwen")])
 def test_a_real_agent_uses_mocked_servers_and_programs(name):
     need(name)
     scripts = {"mocks": [tool("find_issues", {"q": "all"}), shell("gh x > out.txt"), say("Done.")]}
@@ -479,7 +514,8 @@ def test_a_real_agent_uses_mocked_servers_and_programs(name):
         mocks={"servers": [{"name": "github", "tools": {"find_issues": SEARCH}}], "commands": PRINTS},
     )
     try:
-        engine = ENGINES.load(name).model_validate({"base_url": url})
+        own = {"tools": [SHELL]} if name == "openai" else {}
+        engine = ENGINES.load(name).model_validate({"base_url": url} | own)
         setting = Setting(engine=engine, engine_name=name)
         result = asyncio.run(run_trial(Trial(task=task, model=model_of(name)), [], setting))
     finally:

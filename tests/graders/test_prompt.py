@@ -74,7 +74,7 @@ def test_a_scale_rubric_passes_from_its_own_mark(tmp_path):
     [
         {"prompt": "  "},
         {"prompt": "x", "mode": "both"},
-        {"prompt": "x", "continue_session": True},
+        {"prompt": "x", "continue_session": True, "mode": "pairwise"},
         {"prompt": "x", "needs": ["everything"]},
         {"rubric": "../outside.md"},
     ],

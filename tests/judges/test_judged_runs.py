@@ -301,6 +301,7 @@ def test_the_source_context_is_a_text_or_a_file(waza, suite):
         config:
           executor: mock
           judge: {judge}
+          canaries: 0
         tasks:
           - {{id: text, prompt: a, mock: {{output: x}}, inputs: {{context: {{source: The sky is green.}}}}}}
           - {{id: file, prompt: b, mock: {{output: x}}, inputs: {{context: {{source: facts.txt}}}}}}

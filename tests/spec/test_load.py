@@ -198,7 +198,6 @@ def test_files_written_for_the_original_load_with_notes(tmp_path):
         "enforced here, ignored by the original: expected.outcomes, expected.should_trigger, metrics: quality",
         "only infrastructure errors are tried again",
         "skill 'my-skill' was not found in this project",
-        "this version runs one pass",
     ):
         assert expected in notes
 

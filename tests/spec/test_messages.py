@@ -81,7 +81,7 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path):
         ("graders: [{type: text, config: {name: x, contains: [b]}}]", "'name' belongs beside 'type'"),
         ("graders: [{name: x}]", "a grader needs a 'type'"),
         ("graders: [text]", "a grader is a mapping with a type, found the text 'text'"),
-        ("graders: [{type: human, config: {prompt: x}}]", "needs a person"),
+        ("graders: [{type: human, config: {prompt: x}}]", "unknown key 'prompt'"),
         ("tasks: []", "tasks: a suite needs at least one enabled task"),
         ("tasks: ['tasks/*.yaml']", "no task file fits 'tasks/*.yaml'"),
         ("tasks: ['../*.yaml']", "'../*.yaml' leaves the eval file's folder"),

@@ -14,18 +14,24 @@ from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNDECIDED, EXIT_USAGE, 
 
 COMMANDS = {
     "init": "Start a project here: a suite that runs at once, offline.",
-    "new": "Add a suite, a task or a grader.",
+    "new": "Add a suite, a task, a grader or a skill.",
+    "suggest": "Suggest trigger tests and tasks for a skill, from its own words.",
     "run": "Run a suite: let the agent work, grade it, say which claims held.",
-    "check": "Find every mistake in suites without running anything.",
+    "trigger": "See for which prompts the agent uses a skill, and which of several it takes.",
+    "check": "Find every mistake in suites and skills without running anything.",
     "grade": "Grade stored traces or a stored run again; the agent is not called.",
     "import": "Turn recordings of any agent into traces.",
     "show": "Show a stored run, one of its tasks or one trial.",
     "compare": "Say what changed between runs, and what that shows.",
     "gate": "Say whether a run is good enough: thresholds, golden tasks, a baseline.",
     "trend": "Plot pass rate, score and cost of a suite over its runs.",
+    "serve": "Open the dashboard: runs, what failed and why, trends, a run while it goes on.",
     "runs": "List stored runs, tag them, remove old ones, take some elsewhere.",
     "list": "List runs, graders, engines, or the tasks of a suite.",
     "rubric": "Look at rubrics, write them, and see whether a judge agrees with their goldens.",
+    "judge": "Find out how far a judge's verdicts can be believed: judge cards.",
+    "review": "Look at outputs of a run and say pass or fail; `human` graders wait for it.",
+    "calibrate": "Say how far a judge agrees with people, and what the pass rate is without its error.",
     "schema": "Print the JSON Schema of a file for your editor.",
     "docs": "Write or check the reference pages.",
     "completion": "Print the completion script for your shell.",
@@ -37,7 +43,7 @@ class LazyCommands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order a newcomer needs them."""
-        return list(COMMANDS)
+        return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Return a command, importing its file."""
@@ -53,13 +59,13 @@ class LazyCommands(click.Group):
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             from waza.errors import did_you_mean  # only on a slip
 
-            ctx.fail(f"no command '{args[0]}'; {did_you_mean(args[0], list(COMMANDS))}")
+            ctx.fail(f"no command '{args[0]}'; {did_you_mean(args[0], [*COMMANDS])}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items()])
 
 
 @click.group(

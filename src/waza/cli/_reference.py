@@ -33,10 +33,12 @@ from waza.spec.shapes import (
     ProjectShape,
     TaskShape,
 )
+from waza.spec.trigger_shapes import ControlsShape, TriggerPromptShape, TriggerShape
 
 _FILES = {
     "eval.yaml": (EvalShape, ConfigShape, AgentShape, HooksShape, HookShape, MetricShape),
     "task files": (TaskShape, InputsShape, FileShape),
+    "trigger_tests.yaml": (TriggerShape, TriggerPromptShape, ControlsShape),
     ".waza.yaml": (ProjectShape,),
 }
 _YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.S | re.M)
@@ -141,14 +143,18 @@ def _field_faults(page: Page) -> Iterator[str]:
 
 
 def _example_faults(example: str) -> Iterator[str]:
-    """Yield what is wrong with a YAML example: a list of graders, a suite, a task, or mock scripts, or part of one."""
+    """Yield what is wrong with an example: graders, a suite, a task, a project, mock scripts, trigger tests."""
     try:
         data: Any = read_yaml(example, "example")
     except SpecError as error:
         yield from map(str, error.problems)
         return
-    if isinstance(data, dict) and "default" in data:
+    if isinstance(data, dict) and ("default" in data or "triggers" in data):
         problems = parse(MockFile, data, Place("example", data))[1]
+    elif isinstance(data, dict) and "should_trigger_prompts" in data:
+        problems = parse(TriggerShape, data, Place("example", data))[1]
+    elif isinstance(data, dict) and "paths" in data:
+        problems = parse(ProjectShape, data, Place("example", data))[1]
     else:
         problems = _suite_problems(unmarked(data))
     yield from (problem.message for problem in problems if not any(words in problem.message for words in _NOT_THERE))

@@ -43,10 +43,10 @@ def test_rubrics(
     refs: list[str], *, oracle: bool, judge_model: str, suite: Path | None, min_agreement: float, as_json: bool
 ) -> int:
     """Put the goldens of each rubric to the judge, show the outcome, and return the exit code."""
-    chosen = [_located(ref) for ref in refs]
+    chosen = [located(ref) for ref in refs]
     if without := [rubric.name for _, rubric in chosen if not rubric.goldens]:
         raise UsageError(f"{', '.join(without)}: no goldens, so there is nothing to test; add some to the frontmatter")
-    judge = None if oracle else _judge(judge_model, suite)
+    judge = None if oracle else judge_of(judge_model, suite)
     tested = _put(chosen, judge)
     in_all = agreement([opinion for item in tested for opinion in item.opinions])
     if as_json:
@@ -58,7 +58,7 @@ def test_rubrics(
     return _exit_code(in_all, min_agreement)
 
 
-def _located(ref: str) -> tuple[PromptGrader, Rubric]:
+def located(ref: str) -> tuple[PromptGrader, Rubric]:
     """Return a rubric with the grader that uses it; a path is taken from here, wherever it leads."""
     folder = SpecFolder()
     if ref_kind(ref) != BUILT_IN:
@@ -132,7 +132,7 @@ def _as_json(tested: list[Tested], in_all: Agreement, is_oracle: bool) -> dict[s
     return {"rubrics": rubrics, "agreement": msgspec.to_builtins(in_all), "oracle": is_oracle}
 
 
-def _judge(model: str, suite: Path | None) -> Judge:
+def judge_of(model: str, suite: Path | None) -> Judge:
     """Return the judge of a suite, or of this project; raise SpecError or UsageError if there is none to ask."""
     if suite:
         spec = load_spec(suite)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from waza.results.store import RUN, find_run
+from waza.cli._screen import remark
+from waza.errors import StoreError, UsageError
+from waza.results._remote_store import checked_url, is_plain, is_url
+from waza.results.store import RUN, StoredRun, find_run, list_runs
 from waza.sandbox.folders import project_root
 from waza.spec.project import read_project
 
@@ -17,7 +20,7 @@ def runs_parents(start: Path) -> list[Path]:
     """Return the folders of run folders: the project's `paths.results`, and every `runs` folder below `start`."""
     root = project_root(start.resolve())
     project, _ = read_project(root)
-    found = [root / project.paths.results] if project.paths.results else []
+    found = [root / project.paths.results] if project.paths.results and not is_url(project.paths.results) else []
     base = start.resolve()
     for folder, names, _ in os.walk(base):
         depth = len(Path(folder).relative_to(base).parts)
@@ -37,7 +40,67 @@ def run_or_file(ref: str) -> Path:
 
 
 def the_run(ref: str) -> Path:
-    """Return the run folder a person means, looking below the current folder."""
+    """Return the run folder a person means, to be read: below the current folder, else a copy out of a store."""
+    if is_url(ref):
+        from waza.results.remote import local_copy  # most runs stand in a folder
+
+        return local_copy(ref)
+    try:
+        return own_run(ref)
+    except UsageError:
+        if (store := project_store(Path())) is None or not is_plain(ref):
+            raise
+        from waza.results.remote import local_copy  # most runs stand in a folder
+
+        return local_copy(f"{store}/{ref}")
+
+
+def run_for(ref: str, parent: Path) -> Path:
+    """Return the run folder a person means among a suite's own, or a copy out of a store; to be read."""
+    return the_run(ref) if is_url(ref) else find_run(ref, [parent])
+
+
+def own_run(ref: str) -> Path:
+    """Return the run folder a person means, to be written to; one in a store has to be fetched first."""
+    if is_url(ref):
+        raise UsageError(f"{ref}: stands in a store and cannot be changed there; fetch it with: waza runs pull {ref}")
     if (Path(ref) / RUN).is_file() or Path(ref).is_file():
         return find_run(ref)
     return find_run(ref, runs_parents(Path()))
+
+
+def project_store(start: Path) -> str | None:
+    """Return the address the project's runs are sent to, if it has one."""
+    results = read_project(project_root(start.resolve()))[0].paths.results
+    return results if results and is_url(results) else None
+
+
+def where_to_look(text: str | Path) -> str | Path:
+    """Return a folder that is there, or the address of a store."""
+    if isinstance(text, str) and is_url(text):
+        return checked_url(text)
+    if not Path(text).exists():
+        raise UsageError(f"{text}: is not there")
+    return Path(text)
+
+
+def runs_here(start: Path) -> list[StoredRun]:
+    """Return the runs that stand below a folder."""
+    return [run for parent in runs_parents(start) for run in list_runs(parent)]
+
+
+def every_run(where: str | Path) -> list[StoredRun]:
+    """Return the runs at an address; or those below a folder, and of its project's store those that are not here."""
+    here, store = ([], where) if isinstance(where, str) else (runs_here(where), project_store(where))
+    if store is None:
+        return here
+    from waza.results.remote import list_remote  # most runs stand in a folder
+
+    if isinstance(where, str):
+        return list_remote(where)
+    try:
+        known = {Path(run.folder).name for run in here}
+        return here + [run for run in list_remote(store) if Path(run.folder).name not in known]
+    except StoreError as error:
+        remark(f"{error}; only runs on this machine are listed", "yellow")
+        return here

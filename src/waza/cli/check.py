@@ -1,4 +1,4 @@
-"""`waza check`: every mistake in a suite, without running anything."""
+"""`waza check`: every mistake in suites and skills, without running anything."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from pathlib import Path
 import click
 
 from waza.cli._screen import say, show_problems
-from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
+from waza.engines._skills import MARK
+from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
 from waza.reports._text import plural, visible
 from waza.spec.load import FILE, find_eval, read_spec, suite_in
 from waza.spec.rubrics import rubric_problems
+from waza.spec.sessions import session_problems
+from waza.spec.skill_lint import skill_line, skill_problems
+from waza.spec.skills import skills_below
 from waza.spec.suite import EvalSpec
 
 
@@ -21,18 +25,21 @@ from waza.spec.suite import EvalSpec
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @click.option("--strict", is_flag=True, help="Take warnings for errors.")
 @click.option("--live", is_flag=True, help="Also ask the judge one small question, which costs a few tokens.")
+@click.option("--oracles", is_flag=True, help="Also let agents try the suites that do no work: none may pass a task.")
 def command(
-    paths: tuple[Path, ...], quiet: bool, as_json: bool, allow_local_code: bool, strict: bool, live: bool
+    paths: tuple[Path, ...], quiet: bool, as_json: bool, allow_local_code: bool, strict: bool, live: bool, oracles: bool
 ) -> int:
-    """Find every mistake in suites, without running anything; offline, unless --live is given.
+    """Find every mistake in suites and skills, without running anything; offline, unless --live is given.
 
-    PATHS are eval files or folders; a folder is searched for eval.yaml. Without PATHS, the current folder.
-    Exit code 0: nothing is wrong; 2: something is; 3: nothing is, but with --live a judge could not answer.
+    PATHS are eval files, skills or folders; a folder is searched for eval.yaml and SKILL.md. Without PATHS, the current
+    folder. A suite's skill is looked at too. Exit code 0: nothing is wrong; 1: a skill is, or with --oracles an agent
+    that does no work passes a task; 2: a suite is; 3: nothing is, but with --live a judge could not answer.
     """
-    wrong = silent = 0
-    for file in find_suites(paths or (Path(),)):
+    wrong = silent = weak = 0
+    suites, skills = find_all(paths or (Path(),))
+    for file in suites:
         spec, problems = read_spec(file, allow_local_code=allow_local_code)
-        problems = [*problems, *(rubric_problems(spec) if spec else [])]
+        problems = [*problems, *(rubric_problems(spec) if spec else []), *(_sessions(spec) if spec else [])]
         shown = [p for p in problems if not quiet or p.severity == "error" or (strict and p.severity == "warning")]
         if as_json:
             _print_json(shown)
@@ -40,11 +47,40 @@ def command(
             show_problems(shown, to_stderr=False)
         errors = sum(p.severity == "error" or (strict and p.severity == "warning") for p in problems)
         wrong += bool(errors)
+        skills += [spec.skill_folder] if spec and spec.skill_folder else []
         if not as_json and not quiet:
             _summary(file, spec is not None and not errors, errors, len(spec.tasks) if spec else 0)
         if live and spec is not None and not errors:
             silent += _silent_judges(spec, quiet=quiet or as_json)
-    return EXIT_USAGE if wrong else EXIT_UNDECIDED if silent else EXIT_PASSED
+        if oracles and spec is not None and not errors:
+            from waza.cli._oracles import weak_tasks  # it runs graders; a check does not
+
+            weak += weak_tasks(spec, quiet=quiet, as_json=as_json)
+    bad = sum(_check_skill(skill, quiet, as_json, strict) for skill in dict.fromkeys(skills))
+    return EXIT_USAGE if wrong else EXIT_FAILED if bad or weak else EXIT_UNDECIDED if silent else EXIT_PASSED
+
+
+def _check_skill(folder: Path, quiet: bool, as_json: bool, strict: bool) -> bool:
+    """Say what is wrong with a skill, and return whether something is."""
+    from waza.spec.project import shown
+
+    problems = skill_problems(folder)
+    errors = [p for p in problems if p.severity == "error" or (strict and p.severity == "warning")]
+    if as_json:
+        _print_json(errors if quiet else problems)
+        return bool(errors)
+    show_problems(errors if quiet else problems, to_stderr=False)
+    if not quiet and errors:
+        say(f"{shown(folder / MARK)}: {plural(len(errors), 'mistake')}", "bold red")
+    elif not quiet:
+        say(f"{shown(folder / MARK)}: ok, {skill_line(folder)} (estimated)", "green")
+    return bool(errors)
+
+
+def _sessions(spec: EvalSpec) -> list[Problem]:
+    """Return what there is to say about judges that go on in the agent's session."""
+    engine = spec.config.executor or spec.project.defaults.engine
+    return list(session_problems(engine, spec.graders, spec.place))
 
 
 def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
@@ -57,6 +93,24 @@ def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
         if not sign.is_alive or not quiet:
             say(visible(sign.text), "green" if sign.is_alive else "bold red")
     return silent
+
+
+def find_all(paths: tuple[Path, ...]) -> tuple[list[Path], list[Path]]:
+    """Return the eval files and the folders of skills that are meant by the paths."""
+    suites: list[Path] = []
+    skills: list[Path] = []
+    for path in paths:
+        if path.name == MARK and path.is_file():
+            skills.append(path.resolve().parent)
+            continue
+        below = [skill.resolve() for skill in skills_below(path)] if path.is_dir() else []
+        skills += below
+        try:
+            suites += find_suites((path,))
+        except UsageError:
+            if not below:
+                raise
+    return list(dict.fromkeys(suites)), skills
 
 
 def find_suites(paths: tuple[Path, ...]) -> list[Path]:

@@ -11,6 +11,7 @@ import click
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
+from waza.results._remote_store import is_url
 from waza.results.stats.changes import Comparison
 from waza.runner.compare import compare_runs
 from waza.runner.yardstick import How
@@ -47,6 +48,8 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
     traces are graded by the later graders, and the change is split into the agent's part and the graders'.
     """
     folders = [run_or_file(run) for run in runs or ("latest",)]
+    if len(folders) == 1 and runs and is_url(runs[0]):
+        raise UsageError("name two runs: which one was before a run in a store is not looked up")
     if len(folders) == 1:
         folders.insert(0, _earlier(folders[0]))
     if len({folder.resolve() for folder in folders}) < len(folders):

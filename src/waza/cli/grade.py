@@ -14,8 +14,9 @@ from waza.cli._otel import Listener, both, otel_option, telemetry, traces_url
 from waza.cli._progress import Progress, progress_for
 from waza.cli._report import report
 from waza.cli._reporters import reporter_options, wanted_reports
-from waza.cli._runs import the_run
+from waza.cli._runs import own_run, run_for, the_run
 from waza.cli._screen import console, remark
+from waza.cli._upload import sent, store_of
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
 from waza.results.store import RUN
@@ -70,7 +71,8 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
         return _grade_recordings(spec, recordings, options)
     if len(sources) > 1:
         raise UsageError("name one run at a time")
-    return _grade_run(the_run(sources[0]), suite, tasks, options)
+    find = own_run if options["resume"] else the_run
+    return _grade_run(find(sources[0]), suite, tasks, options)
 
 
 def _recordings(sources: tuple[str, ...]) -> list[Any]:
@@ -123,7 +125,7 @@ def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: dict[str, 
     """Grade what is in recordings; what cannot be graded is told at the end, and makes the exit code 2."""
     from waza.runner.recordings import Reading, from_files
 
-    troubles = Troubles()
+    troubles, store = Troubles(), store_of(spec)
     total = sum(source.stat().st_size for source in recordings if isinstance(source, Path))
     with telemetry(options["otel"], suite=spec.name, engine="recorded") as heard, _progress(0, options) as progress:
 
@@ -132,7 +134,7 @@ def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: dict[str, 
 
         read = from_files(recordings, spec, Reading(progress.on_remark, troubles.add, on_bytes))
         run = _graded(spec, read, None, "recorded", "", _judging(spec, options), progress, heard)
-    code = report(run, options) if run else EXIT_USAGE
+    code = sent(run, store, report(run, options), quiet=_is_quiet(options)) if run else EXIT_USAGE
     _tell_unseen(spec, run)
     troubles.tell()
     return EXIT_USAGE if troubles.count else code
@@ -161,7 +163,7 @@ def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options
     if gone := sorted({outcome.task_id for outcome in outcomes_of(stored.results)} - known):
         remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
     spec = _selected(spec, tasks)
-    judging = _judging(spec, options)
+    judging, store = _judging(spec, options), store_of(spec)
     about = {"suite": spec.name, "engine": stored.engine, "model": stored.model}
     with telemetry(options["otel"], **about) as heard, _progress(len(stored.results), options) as progress:
         if options["resume"]:
@@ -171,18 +173,21 @@ def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options
             run = _graded(spec, read, folder, stored.engine, stored.model, judging, progress, heard)
     if run is None:
         raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
-    return report(run, options)
+    return sent(run, store, report(run, options), quiet=_is_quiet(options))
+
+
+def _is_quiet(options: dict[str, Any]) -> bool:
+    return bool(options["quiet"] or options["as_json"] or options["reports"].take_stdout)
 
 
 def _judging(spec: EvalSpec, options: dict[str, Any]) -> Judging:
     """Return whom graders ask and what they compare with."""
-    from waza.results.store import find_run
     from waza.runner.against import baselines_from
     from waza.runner.order import judge_for, runs_folder
 
     judge = judge_for(spec, options["judge_model"], cache=not options["no_judge_cache"])
     against = options["against"]
-    return Judging(judge, baselines_from(find_run(against, [runs_folder(spec)])) if against else {})
+    return Judging(judge, baselines_from(run_for(against, runs_folder(spec))) if against else {})
 
 
 def _completed(spec: EvalSpec, folder: Path, judging: Judging, progress: Progress, heard: Listener) -> Run:

@@ -1,4 +1,4 @@
-"""`waza new`: one more suite, task or grader."""
+"""`waza new`: one more suite, task, grader or skill."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 
 import click
 
-from waza.cli._scaffold import EVAL, GRADER, TASK, schema_line, write_new
+from waza.cli._scaffold import EVAL, GRADER, PROJECT, TASK, schema_line, write_new
 from waza.cli._screen import remark, say
 from waza.errors import SpecError, TraceError, UsageError
-from waza.sandbox.folders import project_root
+from waza.sandbox.folders import PROJECT_MARKS, project_root
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_ABOUT = "Says in a sentence what {name} does and for whom; agents choose it by these words alone, so make them plain."
 
 
-@click.command(epilog="Example:  waza new suite refunds  ·  waza new task --from run.jsonl --suite evals/refunds")
-@click.argument("kind", type=click.Choice(["suite", "task", "grader"]))
+@click.command(epilog="Example:  waza new skill csv-report  ·  waza new task --from run.jsonl --suite evals/refunds")
+@click.argument("kind", type=click.Choice(["suite", "task", "grader", "skill"]))
 @click.argument("name", required=False)
 @click.option("--suite", type=click.Path(path_type=Path), default=Path(), help="The suite a task goes into.")
 @click.option(
@@ -29,11 +30,26 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
     "as checks. A file with several traces gives a task each.",
 )
 @click.option("--prompt", default="", help="With --from: the prompt, where the recording does not tell it.")
-def command(kind: str, name: str | None, suite: Path, recording: Path | None, prompt: str) -> int:
-    """Add a suite, a task or a grader called NAME (lower-case letters, digits, - and _).
+@click.option("--about", default="", help="For a skill: what it does, in a sentence.")
+@click.option("--use-for", multiple=True, help="For a skill: a phrase by which users would ask for it; repeat it.")
+@click.option("--not-for", multiple=True, help="For a skill: a phrase that is for something else; repeat it.")
+def command(
+    kind: str,
+    name: str | None,
+    suite: Path,
+    recording: Path | None,
+    prompt: str,
+    about: str,
+    use_for: tuple[str, ...],
+    not_for: tuple[str, ...],
+) -> int:
+    """Add a suite, a task, a grader or a skill called NAME (lower-case letters, digits, - and _).
 
-    A task written with --from is called after the recording's file where NAME is left out.
+    A task written with --from is called after the recording's file where NAME is left out. A skill gets a SKILL.md
+    below skills/, and a suite with trigger tests below evals/ that runs at once, offline.
     """
+    if kind != "skill" and (about or use_for or not_for):
+        raise UsageError("--about, --use-for and --not-for are for skills: waza new skill NAME")
     if kind != "task" and (recording or prompt):
         raise UsageError("--from and --prompt are for tasks: waza new task --from FILE")
     if prompt and not recording:
@@ -46,6 +62,8 @@ def command(kind: str, name: str | None, suite: Path, recording: Path | None, pr
         raise UsageError(f"'{name}' cannot be a name here; use lower-case letters, digits, - and _")
     if recording is not None:
         return _from_recording(str(name), suite, recording, prompt)
+    if kind == "skill":
+        return _skill(str(name), about, list(use_for), list(not_for))
     made: dict[str, Any] = {"suite": _suite, "task": _task, "grader": _grader}
     paths = made[kind](name, suite)
     for path in paths:
@@ -56,6 +74,33 @@ def command(kind: str, name: str | None, suite: Path, recording: Path | None, pr
         "grader": "use it from Python, or announce it in your package: entry point group `waza.graders`",
     }
     say(f"\nNext:  {nexts[kind]}")
+    return 0
+
+
+def _skill(name: str, about: str, use_for: list[str], not_for: list[str]) -> int:
+    """Write a skill and a suite that tests it, all files or none."""
+    from waza.cli._skill_files import default_description, skill_text, suite_files
+    from waza.spec.skill_lint import MOST_NAME
+    from waza.spec.skill_prompts import from_phrases
+
+    if "_" in name or "--" in name or name.endswith("-") or len(name) > MOST_NAME:
+        raise UsageError(
+            f"'{name}' cannot be a skill's name: lower-case letters, digits and single hyphens between them"
+        )
+    if quoting := next((phrase for phrase in (*use_for, *not_for) if '"' in phrase or not phrase.strip()), None):
+        raise UsageError(f"{quoting!r} cannot be a phrase of a description: it is empty, or has a quote in it")
+    uses, others = use_for or [f"help me with {name}"], not_for or ["tell me a joke"]
+    description = default_description(uses, others, about or _ABOUT.format(name=name))
+    root = project_root(Path.cwd())
+    texts = {Path("skills") / name / "SKILL.md": skill_text(name, description)}
+    texts |= suite_files(name, from_phrases(name, description), Path("evals") / name)
+    if not any((root / mark).exists() for mark in PROJECT_MARKS):
+        texts[Path(".waza.yaml")] = PROJECT  # the skill is found from the project's root
+    if taken := next((path for path in texts if path.exists()), None):
+        raise UsageError(f"{taken} is there already; remove it first, or choose another name")
+    for path, text in texts.items():
+        say(f"wrote {write_new(path, text)}")
+    say(f"\nNext:  write skills/{name}/SKILL.md, then  waza check  and  waza run evals/{name}")
     return 0
 
 

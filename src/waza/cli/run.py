@@ -11,26 +11,31 @@ from typing import Any, Literal
 
 import click
 
+from waza.cli._baseline import baseline_of, baseline_options, conduct_either, control_counts, impact_code, say_baseline
 from waza.cli._otel import both, otel_option, telemetry, traces_url
 from waza.cli._progress import progress_for
 from waza.cli._report import report
 from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
+from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
+from waza.cli._upload import sent, store_of
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.judges._base import Judge
 from waza.model import Run
 from waza.reports._text import plural
 from waza.reports.table import models_table
+from waza.results._remote_store import is_url
 from waza.results.store import find_run, read_run
 from waza.runner.auto import most_trials
+from waza.runner.canaries import planned_canaries
 from waza.runner.order import Order, auto_for, judge_for, order_for, runs_folder, stored_form
 from waza.runner.plan import fewest_trials
 from waza.runner.resume import newest, resume
-from waza.runner.run import conduct
 from waza.runner.suite import Listeners, Stop
 from waza.spec.load import is_suite, load_spec
 from waza.spec.project import shown
 from waza.spec.suite import EvalSpec
+from waza.spec.triggers import with_time
 
 
 def _number_or_auto(text: str) -> int | Literal["auto"]:
@@ -80,6 +85,7 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
 @click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are.")
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@baseline_options
 @reporter_options
 @otel_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
@@ -90,8 +96,11 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
 def command(path: Path, **options: Any) -> int:
     """Run a suite: PATH is an eval file or a folder that holds eval.yaml (default: the current folder).
 
+    A trigger_tests.yaml beside it is run too, unless --task, --tags or --replay is given.
+
     Exit code 0: all passed; 1: something failed or a gate was missed; 2: the spec or the call is wrong;
-    3: nothing failed, but something could not be decided; 130/143: interrupted, results so far are kept.
+    3: nothing failed, but something could not be decided; 130/143: interrupted, results so far are kept. With
+    --baseline it says what the skill does: 0 or 1 as --needs asks, 3 where that is not shown or not decided.
     """
     if options["output"] and options["output"].is_dir():
         raise UsageError(f"{options['output']} is a folder; -o names a file")
@@ -110,12 +119,13 @@ def command(path: Path, **options: Any) -> int:
         remark(f"runs code of this project: {file}")
     engine = "replay" if options["replay"] else options["engine"]
     if options["dry_run"]:
-        return _dry_run(spec, engine, options["trials"], options["judge_model"])
+        say_baseline(spec, engine, options)
+        return dry_run(spec, engine, options["trials"], options["judge_model"])
     if len(set(options["models"])) != len(options["models"]):
         raise UsageError("each --model may be given once")
     codes, runs = [], []
     for model in options["models"] or (None,):
-        code, run = _one_model(spec, whole, engine, model, options)
+        code, run = one_model(spec, whole, engine, model, options)
         codes.append(code)
         runs.append(run)
         if code > EXIT_BUG:
@@ -133,18 +143,20 @@ def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     if options["timeout"]:
         from msgspec.structs import replace as changed
 
-        spec = replace(spec, tasks=[changed(task, timeout_s=options["timeout"]) for task in spec.tasks])
+        triggers = with_time(spec.triggers, options["timeout"]) if spec.triggers else None
+        tasks = [changed(task, timeout_s=options["timeout"]) for task in spec.tasks]
+        spec = replace(spec, tasks=tasks, triggers=triggers)
     if options["replay"]:
         named = options["replay"].resolve()
         options_now = spec.engine_options | {"replay": str(named)}
-        spec = replace(spec, engine_options=options_now, folder=spec.folder.naming(named))
+        spec = replace(spec, engine_options=options_now, folder=spec.folder.naming(named), triggers=None)
     return spec
 
 
-def _dry_run(spec: EvalSpec, engine: str | None, trials: int | Literal["auto"] | None, judge_model: str | None) -> int:
+def dry_run(spec: EvalSpec, engine: str | None, trials: int | Literal["auto"] | None, judge_model: str | None) -> int:
     """Say what would run; nothing is started."""
     spec.engine(engine)
-    spec.judge(model=judge_model or "")
+    judge = spec.judge(model=judge_model or "")
     name = engine or spec.config.executor or spec.project.defaults.engine
     if auto := auto_for(spec, trials):
         most = most_trials(len(spec.tasks), auto)
@@ -153,14 +165,20 @@ def _dry_run(spec: EvalSpec, engine: str | None, trials: int | Literal["auto"] |
     for task in spec.tasks:
         graders = ", ".join(grader.name for grader in spec.graders[task.id])
         say(f"{task.id}  ({plural(count, 'trial')}; graders: {graders})")
-    say(f"\n{plural(len(spec.tasks) * count, 'trial')} with engine {name}; nothing was run")
+    asked = len(spec.triggers.tasks) if spec.triggers else 0
+    if asked:
+        say(f"{plural(asked, 'prompt')} of trigger tests, controls among them  ({plural(count, 'trial')} each)")
+    if canaries := planned_canaries(spec, judge):
+        say(f"{plural(len(canaries), 'golden')} put to the judge before the first trial (canaries)")
+    say(f"\n{plural((len(spec.tasks) + asked) * count, 'trial')} with engine {name}; nothing was run")
     return EXIT_PASSED
 
 
-def _one_model(
+def one_model(
     spec: EvalSpec, whole: EvalSpec, engine: str | None, model: str | None, options: dict[str, Any]
 ) -> tuple[int, Run]:
     """Run the suite with one model and show the result; return its exit code and the run."""
+    store = store_of(spec)
     order = order_for(
         spec,
         engine=engine,
@@ -177,17 +195,20 @@ def _one_model(
         given={key: value for key, value in _given(engine, model, options).items() if value},
     )
     order = _resumed(order, model, options)
+    order = baseline_of(order, options)
     planned = {(trial.task.id, trial.number) for trial in order.planned()}
-    total = most_trials(len(order.spec.tasks), order.auto) if order.auto else len(planned)
+    asked = len(list(order.asked()))
+    total = most_trials(len(order.spec.tasks), order.auto) + asked if order.auto else len(planned)
     done = planned & order.resume.done if order.resume else set()
-    if order.resume and planned <= done and not order.auto:
+    more, more_done = control_counts(order)
+    if order.resume and planned <= done and more == more_done and not order.auto:
         remark(f"run {order.resume.run.id} is complete; nothing was run")
     stop, trouble = Stop(), list[str]()
     quiet = options["quiet"] or options["as_json"]
     about = {"suite": spec.name, "engine": order.engine, "model": order.model}
     with (
         telemetry(options["otel"], **about) as heard,
-        progress_for(total, len(done), console(stderr=True), quiet=quiet) as progress,
+        progress_for(total + more, len(done) + more_done, console(stderr=True), quiet=quiet) as progress,
     ):
         listeners = Listeners(
             on_start=progress.on_start,
@@ -198,12 +219,13 @@ def _one_model(
         )
         try:
             with redirect_stdout(sys.stderr):  # what a Python agent prints is not ours to mix into results
-                run = conduct(order, listeners)
+                run = conduct_either(order, listeners, options)
         except StoreError as error:
             if "safe" in str(error):  # a disk that gave up in the middle, not a run that never began
                 progress.on_remark(f"go on with:  {_again(spec, options)}")
             raise
-    code = report(run, options, suffix=options["suffixes"].get(model, ""))
+    code = impact_code(run, report(run, options, suffix=options["suffixes"].get(model, "")), options)
+    code = sent(run, store, code, quiet=quiet or options["reports"].take_stdout)
     for sentence in trouble:
         remark(sentence, "yellow")
     if stop.reason:
@@ -224,12 +246,13 @@ def _given(engine: str | None, model: str | None, options: dict[str, Any]) -> di
 
 def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
     """Return the command that goes on with a run; what the run itself remembers is left out."""
-    words = ["waza", "run", shown(spec.file), "--resume", *([run] if run else [])]
-    for option in ("timeout", "replay", "max_cost", "against", "base"):
-        words += [f"--{option.replace('_', '-')}", str(options[option])] if options[option] else []
+    command = "run" if spec.tasks else "trigger"
+    words = ["waza", command, shown(spec.file), "--resume", *([run] if run else [])]
+    for option in ("timeout", "replay", "max_cost", "against", "base", "catalogue", "needs"):
+        words += [f"--{option.replace('_', '-')}", str(options[option])] if options.get(option) else []
     words += [word for reporter in options["reporters"] for word in ("--reporter", reporter)]
     for flag in ("skip_graders", "no_judge_cache", "update_snapshots", "allow_local_code"):
-        words += [f"--{flag.replace('_', '-')}"] if options[flag] else []
+        words += [f"--{flag.replace('_', '-')}"] if options.get(flag) else []
     return shlex.join(words)
 
 
@@ -244,9 +267,10 @@ def _resumed(order: Order, model: str | None, options: dict[str, Any]) -> Order:
         return order
     parent = runs_folder(order.spec)
     if options["resume"] == "newest":
-        folder = newest(parent, str(stored_form(order).spec["file"]), model)
+        file = str(stored_form(order).spec["file"])
+        folder = newest(parent, file, model, has_tasks=bool(order.spec.tasks))
     else:
-        folder = find_run(options["resume"], [parent])
+        folder = own_run(options["resume"]) if is_url(options["resume"]) else find_run(options["resume"], [parent])
     if folder is None:
         remark("no run of this suite yet; starting one")
         return order
@@ -293,7 +317,7 @@ def _baselines(spec: EvalSpec, run: str | None) -> dict[tuple[str, int], str]:
         return {}
     from waza.runner.against import baselines_from
 
-    return baselines_from(find_run(run, [runs_folder(spec)]))
+    return baselines_from(run_for(run, runs_folder(spec)))
 
 
 def _severity(code: int) -> int:

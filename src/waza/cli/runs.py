@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from waza.cli._runs import runs_parents, the_run
+from waza.cli._runs import every_run, own_run, project_store, runs_here, the_run, where_to_look
 from waza.cli._screen import console, remark, say
-from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError
+from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.reports._document import Grid, Theirs, Words, print_document
 from waza.reports._text import plural, score, seconds
 from waza.results.kept import export_runs, started, tag_run, tags_of, to_prune
-from waza.results.store import StoredRun, list_runs
+from waza.results.store import StoredRun
 
 
 @click.group(
@@ -28,7 +28,7 @@ from waza.results.store import StoredRun, list_runs
 def command(ctx: click.Context) -> int:
     """List stored runs, tag them, remove old ones, take some elsewhere.
 
-    Alone it lists all runs below the current folder.
+    Alone it lists all runs below the current folder, and those in the project's object store (`paths.results`).
     """
     if ctx.invoked_subcommand is None:
         return _print(chosen(), "no runs here")
@@ -38,7 +38,7 @@ def command(ctx: click.Context) -> int:
 def _choosing(function: Any) -> Any:
     """Add the options that choose runs."""
     for option in (
-        click.option("--path", type=click.Path(path_type=Path, exists=True), default=Path(), help="Where to look."),
+        click.option("--path", type=where_to_look, default=".", help="Where to look: a folder, or s3://bucket/runs."),
         click.option("--tag", "tags", multiple=True, help="Only runs with this tag; may be repeated."),
         click.option("--since", type=click.FloatRange(0), metavar="DAYS", help="Only runs of the last days."),
         click.option("--model", help="Only runs whose model fits this glob."),
@@ -67,7 +67,7 @@ def _list_command(as_json: bool, **choice: Any) -> int:
 @click.option("--remove", multiple=True, help="Take this tag off; may be repeated.")
 def _tag(run: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> int:
     """Put TAGS on a RUN; runs with a tag are not pruned."""
-    folder = the_run(run)
+    folder = own_run(run)
     now = tag_run(folder, tags, remove) if tags or remove else tags_of(folder)
     say(f"{folder.name}: {', '.join(now) or 'no tags'}")
     return EXIT_PASSED
@@ -84,7 +84,9 @@ def _prune(keep: int | None, older_than: float | None, tagged: bool, dry_run: bo
     """Remove old runs for good. Runs with a tag stay, and those that are going on."""
     if keep is None and older_than is None:
         raise UsageError("which runs? --keep N keeps the newest, --older-than DAYS removes old ones")
-    doomed = to_prune(chosen(**choice), keep=keep, older_than_days=older_than, with_tagged=tagged)
+    if isinstance(choice["path"], str):
+        raise UsageError("runs in a store are not removed from here; give the bucket a rule for old files")
+    doomed = to_prune(chosen(**choice, only_here=True), keep=keep, older_than_days=older_than, with_tagged=tagged)
     for stored in doomed:
         say(f"{Path(stored.folder).name}  {stored.run.name or stored.problem}")
     if dry_run or not doomed:
@@ -116,15 +118,56 @@ def _export(runs: tuple[str, ...], output: Path) -> int:
     return EXIT_PASSED
 
 
+@command.command("push")
+@click.argument("runs", nargs=-1)
+@click.option("--to", "url", metavar="URL", help="Such as s3://bucket/runs; the project's `paths.results` if left out.")
+@click.option("--replace", is_flag=True, help="Overwrite a run of that name that holds other results.")
+def _push(runs: tuple[str, ...], url: str | None, replace: bool) -> int:
+    """Send RUNS (default `latest`) to an object store; the local folders stay.
+
+    Exit code 3: one could not be sent; all are safe where they are, and the same command tries again.
+    """
+    from waza.results.remote import push  # most runs stand in a folder
+
+    if (target := url or project_store(Path())) is None:
+        raise UsageError("where to? name an address with --to, or in .waza.yaml: `paths: {results: s3://bucket/runs}`")
+    code = EXIT_PASSED
+    for folder in [own_run(run) for run in runs or ("latest",)]:
+        try:
+            pushed = push(folder, target, replace=replace)
+        except StoreError as error:
+            remark(f"not sent: {error}", "bold red")
+            code = EXIT_UNDECIDED
+            continue
+        say(f"{folder.name}: {plural(pushed.sent, 'file')}: {pushed.url}")
+        for name in pushed.left_out:
+            remark(f"left out, for its name is not one of waza's: {name}", "yellow")
+    return code
+
+
+@command.command("pull")
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+@click.option("--to", "parent", type=click.Path(path_type=Path), default=Path("runs"), show_default=True)
+def _pull(urls: tuple[str, ...], parent: Path) -> int:
+    """Fetch runs such as s3://bucket/runs/latest into folders of their own; what stands there is never overwritten."""
+    from waza.results.remote import pull  # most runs stand in a folder
+
+    for url in urls:
+        say(str(pull(url, parent)))
+    return EXIT_PASSED
+
+
 def chosen(
-    path: Path = Path(),
+    path: str | Path = Path(),
     suite: str | None = None,
     model: str | None = None,
     since: float | None = None,
     tags: Sequence[str] = (),
+    *,
+    only_here: bool = False,
 ) -> list[StoredRun]:
-    """Return the stored runs that fit, the newest first."""
-    stored = [run for parent in runs_parents(path) for run in list_runs(parent)]
+    """Return the stored runs that fit, the newest first; `only_here` leaves out those in a store."""
+    stored = runs_here(Path(path)) if only_here else every_run(path)
     limit = None if since is None else datetime.now(UTC) - timedelta(days=since)
     fitting = [
         run

@@ -11,7 +11,7 @@ from waza.cli._screen import say
 
 
 @click.command(epilog="Example:  waza schema eval > .waza/eval.schema.json  ·  waza schema -o .waza")
-@click.argument("kind", type=click.Choice(["eval", "task", "project", "mock"]), default="eval")
+@click.argument("kind", type=click.Choice(["eval", "task", "project", "mock", "trigger_tests"]), default="eval")
 @click.option("-o", "--output", "folder", type=click.Path(path_type=Path), help="Write all schemas into this folder.")
 def command(kind: str, folder: Path | None) -> int:
     """Print the JSON Schema of a kind of file, for completion and hints in your editor.

@@ -15,6 +15,7 @@ from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
 from waza.model import Result, Run
 from waza.reports._text import clipped, seconds, visible
 from waza.reports.table import TableReport, result_lines
+from waza.results.mock_calls import mock_calls
 from waza.results.store import open_run, read_run_and_warnings
 from waza.sandbox.snapshot import EMPTY, SnapshotFiles, restore
 
@@ -88,10 +89,11 @@ def _lay_files(folder: Path, results: list[Result], target: Path) -> int:
 def _chosen(run: Run, task: str | None, trial: int | None) -> list[Result]:
     if task is None:
         return list(run.results)
-    known = list(dict.fromkeys(result.task_id for result in run.results))
+    every = [*run.results, *run.triggers]
+    known = list(dict.fromkeys(result.task_id for result in every))
     if task not in known:
         raise UsageError(f"run {run.id} has no task '{task}'; {did_you_mean(task, known)}")
-    found = [result for result in run.results if result.task_id == task and trial in (None, result.trial)]
+    found = [result for result in every if result.task_id == task and trial in (None, result.trial)]
     if not found:
         raise UsageError(f"task '{task}' has no trial {trial}")
     return found
@@ -131,6 +133,10 @@ def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) ->
             mark = "" if event.success else "  failed"
             args = json.dumps(event.args, ensure_ascii=False, default=str)
             say(f"  {number}. {event.tool_name} {clipped(visible(args), 300)}{took}{mark}")
+    if calls := mock_calls(trace):
+        say("calls of mocks", "dim")
+        for call in calls:
+            say("  " + clipped(visible(json.dumps(call, ensure_ascii=False, default=str)), 300))
     if transcript and trace.events:
         say("transcript", "dim")
         for entry in trace.events:

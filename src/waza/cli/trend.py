@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from waza.cli._runs import where_to_look
 from waza.cli._screen import console, say
 from waza.cli.runs import chosen
 from waza.errors import EXIT_PASSED
@@ -22,7 +23,7 @@ from waza.results.stats.trends import Point, Trend, trends
 @click.option("--tag", "tags", multiple=True, help="Only runs with this tag; may be repeated.")
 @click.option("--since", type=click.FloatRange(0), metavar="DAYS", help="Only runs of the last days.")
 @click.option("--last", type=click.IntRange(1), default=40, show_default=True, help="So many newest runs a line.")
-@click.option("--path", type=click.Path(path_type=Path, exists=True), default=Path(), help="Where to look.")
+@click.option("--path", type=where_to_look, default=".", help="Where to look: a folder, or s3://bucket/runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     suite: str | None,
@@ -30,7 +31,7 @@ def command(
     tags: tuple[str, ...],
     since: float | None,
     last: int,
-    path: Path,
+    path: str | Path,
     as_json: bool,
 ) -> int:
     """Plot pass rate, score and cost of complete runs, for each suite and model, the newest at the right."""

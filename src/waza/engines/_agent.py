@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import tempfile
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -19,12 +20,16 @@ from pydantic import Field, field_validator
 
 from waza.engines._base import Engine, Room
 from waza.engines._mcp import McpServer
-from waza.engines._skills import copy_skills, find_skills
+from waza.engines._skills import MARK, copy_skills, find_skills
 from waza.engines._start import Launch, Server, Turn, settled, told, write
 from waza.engines._turns import converse
+from waza.engines._until import SkillSeen, stopped, until_skill
 from waza.errors import EngineError, Problem, SpecError
+from waza.graders._skill import read_skill
 from waza.model import Task, Trace, Trial
+from waza.sandbox.copies import copy_workspace
 from waza.sandbox.process import Finished, Limits, base_environment, run_process
+from waza.sandbox.workspace import Workspace
 from waza.traces._live import Live
 from waza.traces._reader import Reader
 
@@ -40,6 +45,7 @@ class AgentEngine(Engine):
     """Run an agent program in a clean room."""
 
     needs_key = True
+    takes_skill = True
     mocks: ClassVar[tuple[str, ...] | None] = ("command_mocks", "mcp_mocks")
     name: ClassVar[str]
     """What the agent is called in traces."""
@@ -55,6 +61,8 @@ class AgentEngine(Engine):
     """By `permission_mode`: what the program is told."""
     has_mcp: ClassVar[bool] = True
     """Whether it can use MCP servers."""
+    sessions_at: ClassVar[str] = ""
+    """Where in its home the agent keeps its sessions, if a judge can go on with them."""
 
     environment: dict[str, str] = {}
     """Variables for the agent; a task's own `environment` is added."""
@@ -77,6 +85,9 @@ class AgentEngine(Engine):
     """Skills that must be found."""
     instruction_files: list[str] = []
     """Files given to the agent as the user's standing instructions."""
+    inject_skill_body: bool = False
+    """Put the text of the suite's SKILL.md into the agent's instructions. It is then there without being chosen, so its
+    use says nothing any more."""
     first_event_timeout_seconds: Annotated[float, Field(ge=0)] = 0
     """How long to wait for the first event; the trial is an error then. 0 means as long as the task may take."""
     extra_arguments: list[str] = []
@@ -114,9 +125,12 @@ class AgentEngine(Engine):
                 look()
             except (ValueError, OSError) as error:
                 problems.append(Problem(str(error), path=f"config.{key}"))
+        if self.inject_skill_body and self.skill_folder is None:
+            problems.append(Problem("there is no skill to inject", path="config.inject_skill_body"))
         if problems:
             raise SpecError(problems)
-        self._refuse_missing_skills()
+        for own in (self, *(self.for_task(task) for task in tasks if task.skill_directories is not None)):
+            own._refuse_missing_skills()
 
     def _refuse_missing_skills(self) -> None:
         found, disabled = self.skills(), self.disabled_skills
@@ -142,9 +156,44 @@ class AgentEngine(Engine):
 
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Give the agent the prompts of a task, one after the other in one session, and return what it did."""
+        own = self.for_task(trial.task)
         if room.stand_ins.servers:
-            return await self._with_servers(room)._run(trial, room)
-        return await self._run(trial, room)
+            return await own._with_servers(room)._run(trial, room)
+        return await own._run(trial, room)
+
+    def for_task(self, task: Task) -> Self:
+        """Return the engine with the skills and instructions that a task names; a trigger test injects no skill."""
+        own: dict[str, object] = {}
+        if task.skill_directories is not None:
+            own["skill_directories"] = task.skill_directories
+        if task.instruction_files:
+            own["instruction_files"] = [*self.instruction_files, *task.instruction_files]
+        if task.until_skill:
+            own["inject_skill_body"] = False  # an agent that has read the skill has no need to load it
+        return self.model_copy(update=own) if own else self
+
+    async def go_on(self, trial: Trial, before: Trace, left: Room, room: Room) -> Trace:
+        """Put one more prompt to a session, in a clean room with a copy of the session and of nothing else."""
+        turn = Turn(trial.task.prompt, trial.model, room, before.turns or (before,), is_judging=True)
+        if not _NAME.fullmatch(turn.session):
+            raise EngineError(f"{self.name} told no session to go on with")
+        bare = {"permission_mode": "read", "mcp_servers": {}, "extra_arguments": []}
+        engine = self.model_copy(update=bare)._with_servers(room)
+        try:
+            await asyncio.to_thread(engine._take_over, turn, left)
+        except (OSError, ValueError) as error:
+            raise EngineError(f"the session of {self.name} cannot be taken over: {error}") from None
+        return await engine._play(turn, trial, trial.task.timeout_s)
+
+    def _take_over(self, turn: Turn, left: Room) -> None:
+        self.furnish(turn.room, turn.model)
+        place = turn.room.home / self.sessions_at
+        place.mkdir(parents=True)
+        copy_workspace(Workspace(left.home / self.sessions_at), place)
+        self.settle(turn)
+
+    def settle(self, turn: Turn) -> None:
+        """Make a copied session fit its new room."""
 
     def _with_servers(self, room: Room) -> Self:
         """Return the engine with the MCP servers of a room among its own."""
@@ -209,12 +258,15 @@ class AgentEngine(Engine):
         return self.found()
 
     def _instructions(self) -> str:
-        return "\n\n".join(self.folder.find(name).read_text(encoding="utf-8") for name in self.instruction_files)
+        texts = [self.folder.find(name).read_text(encoding="utf-8") for name in self.instruction_files]
+        if self.inject_skill_body and self.skill_folder is not None:
+            texts.append(read_skill(self.skill_folder / MARK).body.strip())
+        return "\n\n".join(texts)
 
     def _furnish(self, room: Room, model: str) -> None:
         copy_skills(self.skills(), room.home / self.skills_at, self.folder.base)
-        if self.instruction_files:
-            write(room.home / self.instructions_at, self._instructions())
+        if instructions := self._instructions():
+            write(room.home / self.instructions_at, instructions)
         self.furnish(room, model)
 
     def _variables(self, turn: Turn, launch: Launch, trial: Trial) -> dict[str, str]:
@@ -235,12 +287,17 @@ class AgentEngine(Engine):
             stdin=launch.stdin.encode(),
             timeout_s=max(left_s, 0.001),
             limits=Limits(output_bytes=_LOG_BYTES),
-            on_output=live.take,
+            on_output=until_skill(live, trial.task.until_skill),
         )
-        finished = await (self._watched(running, live) if self.first_event_timeout_seconds else running)
+        started, is_stopped = time.monotonic(), False
+        try:
+            finished = await (self._watched(running, live) if self.first_event_timeout_seconds else running)
+        except SkillSeen:
+            finished, is_stopped = Finished(duration_ms=(time.monotonic() - started) * 1000), True
         live.end(in_time=not finished.timed_out)
         await asyncio.to_thread(self.after, live, turn, state)
-        return self.amended(settled(live, finished, turn), turn)
+        trace = settled(live, finished, turn)
+        return self.amended(stopped(trace) if is_stopped else trace, turn)
 
     async def _watched(self, running: Coroutine[object, object, Finished], live: Live) -> Finished:
         """Return how the program went; raise EngineError when it says nothing for too long at first."""

@@ -37,6 +37,12 @@ class Engine(Options):
     mocks: ClassVar[tuple[str, ...] | None] = ()
     """Which mocks its agents can be given, by their keys in a suite; None where no agent works, so that none matter."""
 
+    continues: ClassVar[bool] = False
+    """Whether a judge can go on in the sessions of its agents."""
+
+    takes_skill: ClassVar[bool] = False
+    """Whether it gives its agents the skill under test."""
+
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of the suite start."""
     skill: SkipJsonSchema[str] = Field(default="", exclude=True)
@@ -67,6 +73,14 @@ class Engine(Options):
         and returned with status `timeout` and what there is.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot run a trial")
+
+    async def go_on(self, trial: Trial, before: Trace, left: Room, room: Room) -> Trace:
+        """Put a trial's prompt to the session that `before` tells of and `left` holds, and return what came of it.
+
+        The agent works in `room`, where it may only read and has no servers but that room's; `left` stays as it is.
+        Raises EngineError when the session cannot be gone on with.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot go on in a session")
 
     def needs_room(self, trial: Trial) -> bool:
         """Say whether the agent may use a folder of its own; if not, none is made for a task without files."""

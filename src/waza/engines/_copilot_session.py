@@ -11,20 +11,20 @@ import json
 import sys
 from typing import Any
 
-_ALLOWED = {"edits": ("read", "write", "memory"), "read": ("read",)}
+_ALLOWED = {"edits": ("read", "write", "memory"), "read": ("read",), "judge": ("read", "mcp")}
 _FOREVER_S = 1e8
 
 
 async def main(order: dict[str, Any]) -> None:
     """Give the prompt to a new session, or to the one named, and print what happens until it is idle."""
     from copilot import CopilotClient, RuntimeConnection  # type: ignore[import-not-found, unused-ignore]
-    from copilot.rpc import PermissionDecisionApproveOnce, PermissionDecisionReject  # type: ignore[import-not-found, unused-ignore]
+    from copilot.rpc import PermissionDecisionApproveOnce, PermissionDecisionUserNotAvailable  # type: ignore[import-not-found, unused-ignore]
 
     def decide(request: Any, _: Any) -> Any:
         allowed = _ALLOWED.get(order["permission_mode"])
         if allowed is None or request.kind in allowed:
             return PermissionDecisionApproveOnce()
-        return PermissionDecisionReject()
+        return PermissionDecisionUserNotAvailable()
 
     def tell(event: Any) -> None:
         print(json.dumps(event.to_dict()), flush=True)  # noqa: T201  standard output is what this program is for

@@ -11,6 +11,8 @@ from waza.sandbox.folders import SpecFolder, is_there
 from waza.sandbox.room import lay_out
 
 MARK = "SKILL.md"
+_DEPTH = 4
+"""How deep skills may stand in a folder of skills."""
 _NOT_COPIED = {".git", "evals", "eval.yaml", "tasks", "trigger_tests.yaml", "mock.yaml", "runs"}
 """What stands in a skill's folder for those who test it: an agent would find the answers there."""
 
@@ -25,7 +27,7 @@ def find_skills(
     found: dict[str, Path] = {}
     for name in folders:
         folder = place.find(name)
-        held = {skill.name: skill for skill in _in(folder)}
+        held = {skill.name: skill for skill in skills_in(folder)}
         if not held:
             raise ValueError(f"'{name}' holds no skill: no {MARK} stands in it or in a folder of it")
         found = held | found
@@ -59,8 +61,11 @@ def parts_of(folder: Path, suite: Path) -> list[Path]:
     return [part for part in parts if part.name not in _NOT_COPIED and not suite.is_relative_to(part)]
 
 
-def _in(folder: Path) -> Iterator[Path]:
+def skills_in(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
+    """Yield the skills in a folder of skills, sorted: itself, its folders, and theirs where they only group others."""
     if is_there(folder / MARK):
         yield folder
-    elif folder.is_dir():
-        yield from (child for child in sorted(folder.iterdir()) if is_there(child / MARK))
+    elif depth and folder.is_dir():
+        for child in sorted(folder.iterdir()):
+            if not child.name.startswith(".") and child.is_dir():
+                yield from skills_in(child, depth - 1)

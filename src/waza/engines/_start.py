@@ -32,6 +32,8 @@ class Turn(NamedTuple):
     room: Room
     before: Sequence[Trace] = ()
     """The turns before this one."""
+    is_judging: bool = False
+    """Whether a judge asks: only servers of the room may be used beside looking, nothing of the workspace is obeyed."""
 
     @property
     def session(self) -> str:

@@ -17,6 +17,8 @@ from waza.sandbox.schemas import Schema, compile_schema, parse_json
 
 _BRACES = re.compile(r"\{(\w+)\}")
 _SHOWN_CHARS = 50_000
+_NAME_CHARS = 64
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Answer(NamedTuple):
@@ -100,6 +102,42 @@ class Tool(Options):
             return Answer(text)
         reason = finished.trouble or f"exit code {finished.exit_code}"
         return Answer(f"{reason}\n{text}{finished.stderr.text[:_SHOWN_CHARS]}", is_error=True)
+
+
+class ServedTool(NamedTuple):
+    """A tool of an MCP server that stands in for a real one."""
+
+    server: str
+    tool: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """How the model calls it."""
+        return _NOT_IN_NAMES.sub("_", f"mcp__{self.server}__{self.tool['name']}")[:_NAME_CHARS]
+
+    def declared(self) -> dict[str, Any]:
+        """Return the tool as OpenAI's chat completions declare it."""
+        told = {"name": self.name, "description": self.tool["description"], "parameters": self.tool["inputSchema"]}
+        return {"type": "function", "function": told}
+
+    async def call(self, arguments: str, room: Room, folder: SpecFolder, variables: dict[str, str]) -> Answer:
+        """Return the server's answer to a call."""
+        try:
+            given = parse_json(arguments or "{}")
+        except ValueError as error:
+            return Answer(f"the arguments are not JSON: {error}", is_error=True)
+        if not isinstance(given, dict) or room.stand_ins.ask is None:
+            return Answer("the arguments are no JSON object", is_error=True)
+        told = await room.stand_ins.ask({"server": self.server, "tool": self.tool["name"], "args": given})
+        return Answer(told["text"], told["is_error"])
+
+
+async def served_tools(room: Room) -> list[ServedTool]:
+    """Return the tools of the servers that a room has."""
+    if room.stand_ins.ask is None:
+        return []
+    told = [(server, await room.stand_ins.ask({"server": server})) for server in room.stand_ins.servers]
+    return [ServedTool(server, tool) for server, answer in told for tool in answer["tools"]]
 
 
 def _filled(word: str, given: Any) -> str:

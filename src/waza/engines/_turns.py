@@ -66,14 +66,21 @@ def _tool_events(turns: Sequence[Trace]) -> list[ToolEvent] | None:
     """Return all tool calls, numbered through; the agent's own turns of a later prompt follow on those before."""
     found: list[ToolEvent] = []
     before = 0
+    began_ms: float | None = 0.0
     for turn in turns:
         if turn.tool_events is None:
             return None
         found += [
-            replace(event, turn=before + event.turn, sequence=len(found) + number)
+            replace(
+                event,
+                turn=before + event.turn,
+                sequence=len(found) + number,
+                start_ms=None if event.start_ms is None or began_ms is None else began_ms + event.start_ms,
+            )
             for number, event in enumerate(turn.tool_events, 1)
         ]
         before = max((event.turn for event in found), default=before)
+        began_ms = None if turn.duration_ms is None or began_ms is None else began_ms + turn.duration_ms
     return found
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from waza.engines._agent import AgentEngine
 from waza.engines._base import Room
 from waza.engines._mcp import typed_form
 from waza.engines._start import Launch, Turn, write
+from waza.traces._reader import Reader
 from waza.traces.claude_code import ClaudeCodeReader
 
 _SERVERS = ".claude/waza-mcp.json"
@@ -33,7 +36,7 @@ class ClaudeCodeEngine(AgentEngine):
     name = "claude-code"
     program = "claude"
     install = "npm install -g @anthropic-ai/claude-code"
-    reader = ClaudeCodeReader
+    reader: ClassVar[type[Reader]] = ClaudeCodeReader
     credentials = (
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",
@@ -44,6 +47,8 @@ class ClaudeCodeEngine(AgentEngine):
     )
     skills_at = ".claude/skills"
     instructions_at = ".claude/CLAUDE.md"
+    sessions_at = ".claude/projects"
+    continues = True
     modes = {
         "all": ("--dangerously-skip-permissions",),
         "edits": ("--permission-mode", "acceptEdits"),
@@ -65,6 +70,14 @@ class ClaudeCodeEngine(AgentEngine):
         servers = {name: typed_form(server) for name, server in self.servers().items()}
         write(room.home / _SERVERS, json.dumps({"mcpServers": servers}))
 
+    def settle(self, turn: Turn) -> None:
+        """Put a copied session where Claude Code looks for it: in a folder named after the one it works in."""
+        projects = turn.room.home / self.sessions_at
+        here = projects / re.sub(r"[^A-Za-z0-9]", "-", str(turn.room.workdir))
+        for file in [*projects.glob(f"*/{turn.session}.jsonl")]:
+            here.mkdir(exist_ok=True)
+            file.rename(here / file.name)
+
     def launch(self, turn: Turn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         words = ["-p", "--output-format", "stream-json", "--verbose", *self.modes[self.permission_mode]]
@@ -72,6 +85,7 @@ class ClaudeCodeEngine(AgentEngine):
         words += ["--model", turn.model] if turn.model else []
         words += ["--effort", self.reasoning_effort] if self.reasoning_effort else []
         words += ["--resume", turn.session] if turn.session else []
+        words += ["--setting-sources", "user", *_allowed(self.mcp_servers)] if turn.is_judging else []
         variables = {
             "CLAUDE_CONFIG_DIR": str(turn.room.home / ".claude"),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -82,3 +96,8 @@ class ClaudeCodeEngine(AgentEngine):
         if server := self.server():
             variables |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": server.key}
         return Launch(words, variables, turn.prompt)
+
+
+def _allowed(servers: Iterable[str]) -> list[str]:
+    """Return the words that let a judge call its servers, where nothing else is allowed."""
+    return ["--allowedTools", ",".join(f"mcp__{name}" for name in servers)]

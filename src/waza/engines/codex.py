@@ -36,6 +36,8 @@ class CodexEngine(AgentEngine):
     credentials = ("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
     skills_at = ".codex/skills"
     instructions_at = ".codex/AGENTS.md"
+    sessions_at = ".codex/sessions"
+    continues = True
     modes = {"all": ("danger-full-access",), "edits": ("workspace-write",), "read": ("read-only",)}
 
     reasoning_effort: Literal["low", "medium", "high", "xhigh"] | None = None
@@ -59,6 +61,9 @@ class CodexEngine(AgentEngine):
         """Return the command line; the prompt comes on standard input."""
         words = ["exec", *(["resume"] if turn.session else []), "--json", "--skip-git-repo-check"]
         words += ["-m", turn.model] if turn.model else []
+        if turn.is_judging:
+            words.append("-cproject_doc_max_bytes=0")
+            words += [f'-cmcp_servers.{name}.default_tools_approval_mode="approve"' for name in self.mcp_servers]
         words += [turn.session, "-"] if turn.session else ["-"]
         variables = {"CODEX_HOME": str(turn.room.home / ".codex")}
         if server := self.server():

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pydantic import Field, field_validator
 
 from waza.engines._base import Engine, Room
+from waza.engines._skills import copy_skills
 from waza.engines._stdout import OutputFormat, read_turn
 from waza.engines._turns import converse
 from waza.errors import EngineError, Problem, SpecError, nearest
@@ -20,6 +21,8 @@ from waza.model import Task, Trace, Trial
 from waza.sandbox.process import Finished, Limits, available_isolation, base_environment, run_process
 
 _PLACEHOLDERS = ("prompt", "model", "workspace", "eval_dir")
+_SKILLS = "skills"
+"""Where in the agent's home the suite's skill is copied to."""
 _BRACES = re.compile(r"\{([a-z_]+)\}")
 _MIB = 1024 * 1024
 
@@ -45,6 +48,7 @@ class CommandEngine(Engine):
     """
 
     mocks = ("command_mocks", "mcp_mocks")
+    takes_skill = True
 
     command: Annotated[list[str], Field(min_length=1)]
     """The program and its arguments. `{prompt}`, `{model}`, `{workspace}` and `{eval_dir}` (the eval file's folder)
@@ -108,6 +112,9 @@ class CommandEngine(Engine):
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Start the command for the prompt and for each follow-up prompt, and return what it printed."""
 
+        if self.skill_folder is not None:
+            copy_skills({self.skill: self.skill_folder}, room.home / _SKILLS, self.folder.base)
+
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
             finished = await self._start(prompt, len(before) + 1, trial, room, left_s)
             return read_turn(finished, prompt, self.output_format, self.command[0])
@@ -120,6 +127,8 @@ class CommandEngine(Engine):
         values["eval_dir"] = str(self.folder.base)
         passed = {name: os.environ[name] for name in self.pass_environment if name in os.environ}
         own = {"WAZA_WORKSPACE_DIR": str(room.workspace), "WAZA_TURN": str(turn)}
+        if self.skill_folder is not None:
+            own["WAZA_SKILLS_DIR"] = str(room.home / _SKILLS)
         on_stdin = not any("{prompt}" in word for word in self.command)
         try:
             return await run_process(

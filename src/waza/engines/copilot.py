@@ -47,6 +47,8 @@ class CopilotEngine(AgentEngine):
     )
     skills_at = ".copilot/skills"
     instructions_at = ".copilot/copilot-instructions.md"
+    sessions_at = ".copilot/session-state"
+    continues = True
     modes = {"all": ("--allow-all",), "edits": ("--allow-tool=write",), "read": ()}
 
     reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
@@ -57,10 +59,16 @@ class CopilotEngine(AgentEngine):
         servers = {name: typed_form(server) | {"tools": server.tools} for name, server in self.servers().items()}
         write(room.home / ".copilot/mcp-config.json", json.dumps({"mcpServers": servers}))
 
+    def settle(self, turn: Turn) -> None:
+        """Keep hooks that the agent left in its workspace from running beside a judge."""
+        write(turn.room.home / ".copilot/settings.json", json.dumps({"disableAllHooks": True}))
+
     def launch(self, turn: Turn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         words = ["--output-format", "json", "--no-auto-update", "--disable-builtin-mcps", "--no-ask-user"]
         words += [*self.modes[self.permission_mode], f"--resume={turn.session}" if turn.session else "--trust-folder"]
+        if turn.is_judging:
+            words += ["--no-custom-instructions", *(f"--allow-tool={name}" for name in self.mcp_servers)]
         words += ["--model", turn.model] if turn.model else []
         words += ["--reasoning-effort", self.reasoning_effort] if self.reasoning_effort else []
         variables = {"COPILOT_HOME": str(turn.room.home / ".copilot")}

@@ -63,11 +63,13 @@ class CopilotSdkEngine(CopilotEngine):
         session["mcp_servers"] = {name: typed_form(server) | {"tools": server.tools} for name, server in servers}
         if server := self.server():
             session["provider"] = {"type": "openai", "base_url": server.url, "api_key": server.key}
+        if turn.is_judging:
+            session |= {"skip_custom_instructions": True, "enable_file_hooks": False}
         order = {
             "library": str(library),
             "program": self.found(),
             "arguments": ["--no-auto-update", "--disable-builtin-mcps", *self.extra_arguments],
-            "permission_mode": self.permission_mode,
+            "permission_mode": "judge" if turn.is_judging else self.permission_mode,
             "resume": turn.session,
             "prompt": turn.prompt,
             "session": {key: value for key, value in session.items() if value is not None},

@@ -15,6 +15,7 @@ from waza.engines._turns import converse
 from waza.errors import EngineError, Problem, SpecError
 from waza.model import JSON, SkillInvocation, Task, ToolEvent, Trace, Trial, Usage
 from waza.sandbox.folders import inner_path
+from waza.sandbox.patterns import Pattern
 from waza.sandbox.tree import opened, writing
 
 UNSCRIPTED = "mock engine: no script for this task"
@@ -43,6 +44,8 @@ class MockToolEvent(Options):
     """Its place among all calls; counted from 1 if left out."""
     tool_call_id: str | None = None
     """An id that ties the call to its result."""
+    start_ms: _Amount | None = None
+    """When it began, in milliseconds since the trace began."""
     duration_ms: _Amount | None = None
     """How long it took."""
     error: str | None = None
@@ -122,6 +125,8 @@ class MockScript(MockTrial):
 
     trials: Annotated[list[MockTrial], Field(min_length=1)] | None = None
     """What differs from trial to trial; the other keys hold for all. After the last entry the first comes again."""
+    without_skill: MockScript | None = None
+    """What differs where the suite's skill is not there, as in the control arm of `--baseline`."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -144,6 +149,20 @@ def _with(script: Script, own: MockTurn) -> Script:
     return script.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
+def _pattern(source: str) -> str:
+    Pattern(source)
+    return source
+
+
+class MockTrigger(Options):
+    """A rule on when the agent uses a skill."""
+
+    skill: _Name
+    """The skill."""
+    when: Annotated[str, AfterValidator(_pattern)]
+    """A pattern; the skill is used for every prompt it is found in, whatever the case of letters."""
+
+
 class MockFile(Options):
     """The scripts of a suite, in `mock.yaml` beside the eval file."""
 
@@ -151,6 +170,9 @@ class MockFile(Options):
     """The script of every task that has no other."""
     tasks: dict[_Name, MockScript] = {}
     """Scripts by task id; a key may be a pattern such as `greet-*`."""
+    triggers: list[MockTrigger] | None = None
+    """The skills the agent uses for prompts of `trigger_tests.yaml` that have no script: every rule that fits, in
+    order. If left out, nothing is known about such a prompt, and its trigger test is undecided."""
 
 
 def script_for(file: MockFile, task_id: str) -> MockScript | None:
@@ -159,6 +181,18 @@ def script_for(file: MockFile, task_id: str) -> MockScript | None:
         return file.tasks[task_id]
     fitting = (script for pattern, script in file.tasks.items() if fnmatchcase(task_id, pattern))
     return next(fitting, file.default)
+
+
+def trigger_script(file: MockFile, task_id: str, prompt: str) -> MockScript | None:
+    """Return the script of a trigger test: the one under its id, else what the rules say about its prompt."""
+    if script := script_for(file.model_copy(update={"default": None}), task_id):
+        return script
+    if file.triggers is None:
+        return None
+    used: list[str | MockSkill] = [
+        rule.skill for rule in file.triggers if Pattern(rule.when, ignore_case=True).search(prompt)
+    ]
+    return MockScript(output="mock engine: its rules say which skills are used", skill_invocations=used)
 
 
 class MockEngine(Engine):
@@ -175,10 +209,12 @@ class MockEngine(Engine):
           tool_events: [{tool_name: read_file, args: {path: names.txt}}]
     ```
 
-    Without a script the agent says only that it is a mock, and neither tools nor skills nor tokens are recorded.
+    Without a script the agent says only that it is a mock, and neither tools nor skills nor tokens are recorded. For
+    trigger tests `mock.yaml` may hold rules instead: `triggers: [{skill: csv-report, when: "report|csv"}]`.
     """
 
     mocks = None
+    takes_skill = True
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Refuse a script whose turns are not as many as the task's prompts."""
@@ -200,7 +236,10 @@ class MockEngine(Engine):
         """Return what the script says about this trial, with its files in the workspace."""
         if trial.task.mock is None:
             return Trace(input=trial.task.prompt, output=UNSCRIPTED, engine="mock", model=trial.model or None)
-        script = _script(trial.task).of_trial(trial.number)
+        whole = _script(trial.task)
+        script = whole.of_trial(trial.number)
+        if whole.without_skill is not None and self.skill_folder is None:
+            script = _with(script, whole.without_skill.of_trial(trial.number))
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
             return await _turn(prompt, _with(script, (script.turns or [])[len(before)]), left_s, trial, room)
@@ -211,7 +250,8 @@ class MockEngine(Engine):
 
 
 def _writes_files(script: dict[str, Any]) -> bool:
-    parts = [*(script.get("trials") or ()), *(script.get("turns") or ())]
+    other = script.get("without_skill")
+    parts = [*(script.get("trials") or ()), *(script.get("turns") or ()), *([other] if other else ())]
     return "files" in script or any(map(_writes_files, parts))
 
 
@@ -243,7 +283,7 @@ def _trace(prompt: str, trial: Trial, script: MockTurn, measured_ms: float) -> T
         events=_transcript(tool_events, script.output) if script.events is None else script.events,
         tool_events=tool_events,
         usage=Usage(**script.usage.model_dump()) if script.usage else None,
-        skill_invocations=[_skill(skill) for skill in script.skill_invocations],
+        skill_invocations=_skills(script, trial.task.until_skill),
         available_skills=script.available_skills,
         steps=script.steps,
     )
@@ -272,6 +312,17 @@ def _write_files(files: dict[str, str], room: Room) -> None:
 
 def _tool_event(event: MockToolEvent, number: int) -> ToolEvent:
     return ToolEvent(**(event.model_dump() | {"sequence": number if event.sequence is None else event.sequence}))
+
+
+def _skills(script: MockTurn, until: str) -> list[SkillInvocation] | None:
+    """Return the skills a script uses, up to the one a trigger test ends at; None where it says nothing of them."""
+    used = [_skill(skill) for skill in script.skill_invocations]
+    if not until:
+        return used
+    if "skill_invocations" not in script.model_fields_set:
+        return None
+    last = next((place for place, skill in enumerate(used) if until in ("*", skill.name)), len(used))
+    return used[: last + 1]
 
 
 def _skill(skill: str | MockSkill) -> SkillInvocation:

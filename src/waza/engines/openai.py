@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any
+from contextlib import suppress
+from typing import Annotated, Any, NamedTuple
 
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
 from waza.engines._base import Engine, Options, Room
-from waza.engines._tools import Answer, Tool
+from waza.engines._skills import MARK
+from waza.engines._tools import Answer, ServedTool, Tool, served_tools
 from waza.engines._turns import converse
 from waza.errors import EngineError, Problem, SpecError
+from waza.graders._skill import read_skill
 from waza.model import Task, Trace, Trial
+from waza.sandbox.tree import open_regular
 from waza.traces._live import Live
 from waza.traces.openai_messages import OpenaiMessagesReader
 
 _SHOWN_CHARS = 500
+_CONVERSATION = "conversation.json"
+"""Where a judge finds the conversation, beside the agent's home."""
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -31,6 +38,14 @@ class Prices(Options):
     """Tokens sent."""
     output: _Price
     """Tokens made."""
+
+
+class _Having(NamedTuple):
+    """What the model works with in one trial."""
+
+    trial: Trial
+    room: Room
+    tools: Sequence[Tool | ServedTool]
 
 
 class OpenaiEngine(Engine):
@@ -52,7 +67,8 @@ class OpenaiEngine(Engine):
     """
 
     needs_key = True
-    mocks = ("command_mocks",)
+    mocks = ("command_mocks", "mcp_mocks")
+    continues = True
 
     base_url: str | None = None
     """A server that speaks OpenAI's chat completions; OpenAI's own, or `OPENAI_BASE_URL`, if left out."""
@@ -60,6 +76,8 @@ class OpenaiEngine(Engine):
     """The variable that holds the key for `base_url`."""
     system: str = ""
     """What the model is told before the prompt."""
+    inject_skill_body: bool = False
+    """Tell the model the text of the suite's SKILL.md too. There is no other way: this agent loads no skills."""
     tools: list[Tool] = []
     """What the model may call."""
     environment: dict[str, str] = {}
@@ -85,6 +103,8 @@ class OpenaiEngine(Engine):
         named = self.api_key_env or ("" if self.base_url else "OPENAI_API_KEY")
         if named and not os.environ.get(named):
             problems.append(Problem(f"'{named}' is not set in the environment", path="config.api_key_env"))
+        if self.inject_skill_body and self.skill_folder is None:
+            problems.append(Problem("there is no skill to inject", path="config.inject_skill_body"))
         for tool in self.tools:
             try:
                 if tool.command and "/" in tool.command[0]:
@@ -98,25 +118,50 @@ class OpenaiEngine(Engine):
         """Ask the model, call its tools, and so on, for each prompt in one conversation."""
         if not trial.model:
             raise EngineError("no model is named; set config.model or --model")
-        messages: list[dict[str, Any]] = [{"role": "system", "content": self.system}] if self.system else []
+        body = self._skill_body() if not trial.task.until_skill else ""
+        told = "\n\n".join(text for text in (self.system, body) if text)
+        messages: list[dict[str, Any]] = [{"role": "system", "content": told}] if told else []
         session = str(uuid.uuid4())
+        tools: list[Tool | ServedTool] = [*self.tools, *await served_tools(room)]
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            return replace(await self._turn(prompt, messages, trial, room, left_s), input=prompt, session_id=session)
+            trace = await self._turn(prompt, messages, _Having(trial, room, tools), left_s)
+            return replace(trace, input=prompt, session_id=session)
 
         trace = await converse(trial, room, play)
-        return replace(trace, engine="openai", model=trace.model or trial.model)
+        _keep(room, [session, messages])
+        skills = [self.skill] if body else []
+        return replace(trace, engine="openai", model=trace.model or trial.model, available_skills=skills)
 
-    async def _turn(
-        self, prompt: str, messages: list[dict[str, Any]], trial: Trial, room: Room, left_s: float
-    ) -> Trace:
+    def _skill_body(self) -> str:
+        if not self.inject_skill_body or self.skill_folder is None:
+            return ""
+        try:
+            return read_skill(self.skill_folder / MARK).body.strip()
+        except ValueError as error:
+            raise EngineError(f"the skill cannot be read: {error}") from None
+
+    async def go_on(self, trial: Trial, before: Trace, left: Room, room: Room) -> Trace:
+        """Put one more prompt to a conversation, with the tools of the room alone."""
+        try:
+            with open_regular(left.home.parent / _CONVERSATION) as file:
+                session, messages = json.load(file)
+        except (OSError, ValueError, TypeError) as error:
+            raise EngineError(f"the conversation cannot be taken over: {error}") from None
+        if session != before.session_id:
+            raise EngineError("the conversation is another one than the trace tells of")
+        having = _Having(trial, room, await served_tools(room))
+        trace = await self._turn(trial.task.prompt, messages, having, trial.task.timeout_s)
+        return replace(trace, session_id=session)
+
+    async def _turn(self, prompt: str, messages: list[dict[str, Any]], having: _Having, left_s: float) -> Trace:
         live = Live(OpenaiMessagesReader(), 0, left_s)
         started = time.monotonic()
         status, error = "success", None
         _say(messages, live, {"role": "user", "content": prompt})
         try:
             async with asyncio.timeout(max(left_s, 0.001)):
-                if not await self._loop(messages, live, trial, room):
+                if not await self._loop(messages, live, having):
                     status, error = "timeout", f"the model was asked {self.max_turns} times without an end (max_turns)"
         except TimeoutError:
             status, error = "timeout", "it was ended at its time limit"
@@ -126,11 +171,11 @@ class OpenaiEngine(Engine):
         took = (time.monotonic() - started) * 1000
         return replace(trace, status=status, error=error, usage=self._priced(trace), duration_ms=took)
 
-    async def _loop(self, messages: list[dict[str, Any]], live: Live, trial: Trial, room: Room) -> bool:
+    async def _loop(self, messages: list[dict[str, Any]], live: Live, having: _Having) -> bool:
         """Ask until the model calls no tool; say whether it came to that."""
         async with self._client() as client:
             for _ in range(self.max_turns):
-                reply = await self._ask(client, messages, trial.model)
+                reply = await self._ask(client, messages, having)
                 live.feed({"usage": reply.get("usage"), "model": reply.get("model")})
                 message = _message(reply)
                 _say(messages, live, message)
@@ -138,18 +183,18 @@ class OpenaiEngine(Engine):
                 if not calls:
                     return True
                 for call in calls:
-                    answer = await self._call(call["function"], room, trial)
+                    answer = await self._call(call["function"], having)
                     told = {"role": "tool", "tool_call_id": call["id"], "content": answer.text}
                     _say(messages, live, told, is_error=answer.is_error)
         return False
 
-    async def _ask(self, client: Any, messages: list[dict[str, Any]], model: str) -> dict[str, Any]:
+    async def _ask(self, client: Any, messages: list[dict[str, Any]], having: _Having) -> dict[str, Any]:
         import openai  # half a second: only a run with this engine pays for it
 
-        extra: dict[str, Any] = {"tools": [tool.declared() for tool in self.tools]} if self.tools else {}
+        extra: dict[str, Any] = {"tools": [tool.declared() for tool in having.tools]} if having.tools else {}
         extra |= {} if self.temperature is None else {"temperature": self.temperature}
         try:
-            reply = await client.chat.completions.create(model=model, messages=messages, **extra)
+            reply = await client.chat.completions.create(model=having.trial.model, messages=messages, **extra)
             told: dict[str, Any] = reply.model_dump()
         except openai.APIStatusError as error:
             fact = f"the model's server answered {error.status_code}: {str(error)[:_SHOWN_CHARS]}"
@@ -158,14 +203,13 @@ class OpenaiEngine(Engine):
             raise EngineError(f"the model could not be asked: {type(error).__name__}: {error}"[:_SHOWN_CHARS]) from None
         return told
 
-    async def _call(self, function: dict[str, Any], room: Room, trial: Trial) -> Answer:
-        tool = next((tool for tool in self.tools if tool.name == function["name"]), None)
+    async def _call(self, function: dict[str, Any], having: _Having) -> Answer:
+        tool = next((tool for tool in having.tools if tool.name == function["name"]), None)
         if tool is None:
             return Answer(f"there is no tool '{function['name']}'", is_error=True)
-        own = {"WAZA_WORKSPACE_DIR": str(room.workspace)}
-        return await tool.call(
-            function["arguments"], room, self.folder, self.environment | trial.task.environment | own
-        )
+        variables = self.environment | having.trial.task.environment
+        variables["WAZA_WORKSPACE_DIR"] = str(having.room.workspace)
+        return await tool.call(function["arguments"], having.room, self.folder, variables)
 
     def _client(self) -> Any:
         import openai
@@ -179,6 +223,12 @@ class OpenaiEngine(Engine):
             return usage
         cost = (usage.input_tokens * self.prices.input + usage.output_tokens * self.prices.output) / 1e6
         return replace(usage, cost_usd=cost)
+
+
+def _keep(room: Room, conversation: list[Any]) -> None:
+    """Keep a conversation for a judge; what a tool of the agent put in its place stays, and no judge can go on."""
+    with suppress(OSError), (room.home.parent / _CONVERSATION).open("x", encoding="utf-8") as file:
+        json.dump(conversation, file)
 
 
 def _say(messages: list[dict[str, Any]], live: Live, message: dict[str, Any], *, is_error: bool = False) -> None:

@@ -38,6 +38,8 @@ class Context(NamedTuple):
     """The task's variables. They are not set in the process."""
     history: list[dict[str, str]]
     """The conversation before a follow-up prompt: `role` (user or assistant) and `content`."""
+    skill_folder: Path | None = None
+    """The folder of the suite's skill; None where it names none, and in the control arm of `--baseline`."""
 
 
 class Agent(NamedTuple):
@@ -62,6 +64,8 @@ class PythonEngine(Engine):
     conversation so far in `context.history`. The task's time limit is for all calls together; a plain function that
     runs out of it cannot be ended, and goes on in its thread.
     """
+
+    takes_skill = True
 
     agent: str
     """The function, as `module:function`. The eval file's folder and the project's root can be imported from."""
@@ -88,7 +92,8 @@ class PythonEngine(Engine):
         """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            return await self._turn(prompt, _context(trial, room, before), left_s)
+            context = _context(trial, room, before)._replace(skill_folder=self.skill_folder)
+            return await self._turn(prompt, context, left_s)
 
         trace = await converse(trial, room, play)
         return replace(trace, engine="python", model=trace.model or trial.model or None)

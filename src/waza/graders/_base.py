@@ -140,6 +140,11 @@ class Grader(Options):
         """
         return None
 
+    @property
+    def continues(self) -> bool:
+        """Whether the agent itself is asked, in its session, and not the run's judge."""
+        return False
+
     async def alook(self, trace: Trace, judge: Any) -> Finding:
         """Return what `look` returns; graders that ask a judge wait for it here."""
         return self.look(trace, judge)

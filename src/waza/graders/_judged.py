@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
-from pydantic import PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from waza.errors import Undecidable
 from waza.graders._base import Finding, Grader, files_of
+from waza.graders._jury import Jury, decided, measured
 from waza.judges._asking import Answer, Question, Unanswered, answer
 from waza.judges._base import Effort
 from waza.judges._fence import Data
+from waza.judges._jurors import Juror, jurors_from
+from waza.judges._jury import Rule
 from waza.judges._loop import judged, wait_for_judge
 from waza.judges._verdicts import ONE_TO_FIVE, PASS_FAIL, PassFail, Score
 from waza.judges.rubrics import Rubric, find_rubric
@@ -38,8 +41,15 @@ class JudgedGrader(Grader):
     """How hard the judge's model thinks."""
     needs: list[Evidence] = []
     """What the judge must see beside task and output: `tool_events`, `source_context`, `files`."""
+    judges: list[Annotated[str, Field(min_length=1)] | dict[str, Any]] = []
+    """A jury instead of one judge: models of the suite's judge, or settings as in `judge:`; asked in this order."""
+    vote: Rule = "majority"
+    """How a jury decides: `majority`, `all`, `any`, or the `mean` of its scores. It stops when that is settled."""
+    ask_everyone: bool = False
+    """Ask every member of a jury, though its verdict is settled: `waza calibrate` needs that to measure each."""
 
     _rubric: Rubric | None = PrivateAttr(default=None)
+    _jury: Jury | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _says_what_to_judge(self) -> Self:
@@ -47,11 +57,47 @@ class JudgedGrader(Grader):
             raise ValueError("the prompt is blank; say what the judge is to look at")
         if self.rubric:
             self._rubric = find_rubric(self.rubric, self.folder)
+        if not self.judges and (idle := {"vote", "ask_everyone"} & self.model_fields_set):
+            raise ValueError(f"'{min(idle)}' goes with a jury; name several judges in 'judges', or leave it out")
+        if self.judges:
+            self._jury = self._sworn()
         return self
 
+    def _sworn(self) -> Jury:
+        """Return the jury; raise ValueError with what is wrong with it."""
+        if self.model:
+            raise ValueError("'model' and 'judges' both stand here; keep one of them")
+        pass_at = self.pass_at
+        if self.vote == "mean" and pass_at is None:
+            raise ValueError("there is no mean of pass and fail; use vote: majority, or a 1-5 rubric")
+        jurors = jurors_from(self.judges, self.folder)
+        worths = measured(jurors, self.folder.root, self.name or self.type_name(), self._rubric_hash)
+        everyone = self.ask_everyone or self.vote == "mean"
+        return Jury(jurors, self.vote, pass_at or 0.0, everyone, worths if self.vote == "majority" else [])
+
+    @property
+    def pass_at(self) -> float | None:
+        """The lowest score that passes, from 0 to 1; None where a verdict is pass or fail."""
+        return None
+
+    @property
+    def jurors(self) -> list[Juror]:
+        """Whom this grader asks: its jury, or the one judge."""
+        return list(self._jury.jurors) if self._jury else [Juror(self.model, self.model)]
+
+    @property
+    def rubric_in_use(self) -> Rubric | None:
+        """The rubric that `rubric` names."""
+        return self._rubric
+
+    @property
+    def _rubric_hash(self) -> str:
+        return self._rubric.hash if self._rubric else ""
+
     def asks(self) -> list[str] | None:
-        """Return the hash of the rubric in use, if there is one."""
-        return [self._rubric.hash] if self._rubric else []
+        """Return the hash of the rubric in use, if there is one, and what the votes of a jury count for."""
+        weights = [f"{one.passing:.6f}/{one.failing:.6f}" for one in self._jury.worths] if self._jury else []
+        return [*([self._rubric_hash] if self._rubric else []), *weights]
 
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return the judge's verdict; the caller waits."""
@@ -66,6 +112,17 @@ class JudgedGrader(Grader):
         raise NotImplementedError(f"{type(self).__name__} asks no judge")
 
     async def _settled(self, trace: Trace, judge: Any) -> Finding:
+        if self._jury is None:
+            return await self._heard(trace, judge)
+
+        async def ask(juror: Juror) -> Finding:
+            seat = self.model_copy(update={"model": juror.model})
+            return await seat._heard(trace, juror.asked(judge))
+
+        return await decided(self._jury, ask)
+
+    async def _heard(self, trace: Trace, judge: Any) -> Finding:
+        """Return what one judge says; no verdict is an error."""
         if judge is None:
             raise Undecidable("no judge: name one in `judge:` of .waza.yaml or in config.judge, or hand one to grade()")
         try:
@@ -75,7 +132,7 @@ class JudgedGrader(Grader):
 
     def question(self, parts: list[str | Data]) -> Question:
         """Return a question for this grader's model."""
-        return Question(parts, self.model, self.reasoning_effort, self._rubric.hash if self._rubric else "")
+        return Question(parts, self.model, self.reasoning_effort, self._rubric_hash)
 
     @property
     def criteria(self) -> str:

@@ -42,15 +42,15 @@ class AfterTurnGrader(Grader):
 
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return what the grader finds in the part of the trace it is to look at."""
-        part = self._part(trace)
+        part = self.part(trace)
         return part if isinstance(part, Finding) else self._found(self.grader.grade(part, judge=judge), trace)
 
     async def alook(self, trace: Trace, judge: Any) -> Finding:
         """Return what `look` returns, once the grader's judge has answered."""
-        part = self._part(trace)
+        part = self.part(trace)
         return part if isinstance(part, Finding) else self._found(await self.grader.agrade(part, judge=judge), trace)
 
-    def _part(self, trace: Trace) -> Trace | Finding:
+    def part(self, trace: Trace) -> Trace | Finding:
         """Return the conversation as it was then, or what to say where there is none."""
         if self.prompts == 1:
             return trace

@@ -38,6 +38,11 @@ class LlmGrader(JudgedGrader):
             )
         return self
 
+    @property
+    def pass_at(self) -> float | None:
+        """The threshold."""
+        return self.threshold
+
     async def consult(self, trace: Trace, judge: Any) -> Finding:
         """Return the judge's score."""
         return await self.ask_score(judge, [self.criteria, *self.evidence(trace)], self.threshold)

@@ -64,6 +64,11 @@ class LlmComparisonGrader(JudgedGrader):
         """Return the hash of the rubric in use, and the reference where it stands in a file."""
         return [*(super().asks() or []), *([self._answer] if self.reference_file else [])]
 
+    @property
+    def pass_at(self) -> float | None:
+        """The threshold."""
+        return self.threshold
+
     async def consult(self, trace: Trace, judge: Any) -> Finding:
         """Return how near the output is to the reference."""
         *before, output = self.evidence(trace)

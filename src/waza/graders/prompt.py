@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
+from msgspec.structs import replace
 from pydantic import model_validator
 
 from waza.errors import Undecidable
@@ -15,6 +16,7 @@ from waza.judges._verdicts import PAIRWISE, Winner
 from waza.model import Check, GradeStatus, Trace
 
 _COMPARE = "Compare two outputs, A and B, for the same task by the criteria above. Their order means nothing."
+_GONE = "the agent's session is gone: a judge can go on in it while its run lasts, not later; run the task again"
 _SCORES = {"candidate": 1.0, "tie": 0.5, "baseline": 0.0}
 
 
@@ -39,24 +41,43 @@ class PromptGrader(JudgedGrader):
     mode: Literal["independent", "pairwise"] = "independent"
     """Judge the output by itself, or against the baseline (`--against RUN`)."""
     continue_session: bool = False
-    """Let the judge go on in the agent's session; no engine can do that yet, so only `false` is taken."""
+    """Let the agent itself judge, in a copy of its session in which it may only look; only while the run lasts."""
 
     @model_validator(mode="after")
     def _stands_alone(self) -> Self:
-        if self.continue_session:
-            raise ValueError(
-                "no engine can resume an agent's session for a judge yet; leave continue_session out, and let the "
-                "judge see more with needs: [tool_events, files]"
-            )
+        others = {"judges": self.judges, "mode: pairwise": self.mode == "pairwise"}
+        others["reasoning_effort, which is the agent's own"] = self.reasoning_effort
+        if self.continue_session and (other := next((name for name, given in others.items() if given), "")):
+            raise ValueError(f"continue_session asks the agent alone, about its own work; it does not go with {other}")
         return self
+
+    @property
+    def continues(self) -> bool:
+        """Whether the agent itself is asked."""
+        return self.continue_session
+
+    async def _heard(self, trace: Trace, judge: Any) -> Finding:
+        if not self.continue_session:
+            return await super()._heard(trace, judge)
+        if not getattr(judge, "continues", False):
+            raise Undecidable(_GONE)
+        found = await super()._heard(trace, judge)
+        return replace(found, details=found.details | {"continued_session": judge.about()})
+
+    @property
+    def pass_at(self) -> float | None:
+        """The lowest score that passes: a tie, the rubric's `pass_at` on its scale; none for pass and fail."""
+        if self.mode == "pairwise":
+            return _SCORES["tie"]
+        return (self._rubric.pass_at - 1) / 4 if self._rubric and self._rubric.scale == "1-5" else None
 
     async def consult(self, trace: Trace, judge: Any) -> Finding:
         """Return what the judge says about the output, by itself or against the baseline."""
         if self.mode == "pairwise":
             return await self._compare(trace, judge)
         parts = [self.criteria, *self.evidence(trace)]
-        if self._rubric and self._rubric.scale == "1-5":
-            return await self.ask_score(judge, parts, (self._rubric.pass_at - 1) / 4)
+        if self.pass_at is not None:
+            return await self.ask_score(judge, parts, self.pass_at)
         return await self.ask_pass_fail(judge, parts)
 
     async def _compare(self, trace: Trace, judge: Any) -> Finding:
@@ -73,6 +94,7 @@ class PromptGrader(JudgedGrader):
             "magnitude": said.magnitude if is_consistent else None,
             "reasoning": said.reasoning,
             "position_consistent": is_consistent,
+            "winners": winners,
         }
         details = {"mode": "pairwise", "pairwise": pairwise} | self.told()
         details |= {"judge": first.judge, "judge_swapped": second.judge}

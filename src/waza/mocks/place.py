@@ -49,7 +49,7 @@ async def mocked(task: Task, room: Room) -> AsyncIterator[tuple[Room, Desk]]:
     except OSError as error:
         raise EngineError(f"the mocks cannot be laid out: {error.strerror or error}") from None
     try:
-        yield room._replace(stand_ins=stand_ins), line.desk
+        yield room._replace(stand_ins=stand_ins._replace(ask=line.ask)), line.desk
     finally:
         server.close()
         await line.hang_up()
@@ -80,16 +80,17 @@ class _Line:
         try:
             asked = json.loads(await reader.readline())
             if "server" in asked:
-                await self._serve(str(asked["server"]), self._ask, reader, writer)
+                await self._serve(str(asked["server"]), self.ask, reader, writer)
             else:
-                writer.write(json.dumps(await self._ask(asked)).encode())
+                writer.write(json.dumps(await self.ask(asked)).encode())
                 await writer.drain()
         except Exception:  # noqa: BLE001  whatever a stranger says at the socket, the trial goes on
             pass
         finally:
             writer.close()
 
-    async def _ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return what the desk answers, when it is this one's turn."""
         async with self._one:
             return await asyncio.to_thread(self.desk.reply, asked)
 

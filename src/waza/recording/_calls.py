@@ -59,7 +59,7 @@ class Recording:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         with _LOCK:
             _OPEN.discard(self)
-            self._seen = _seen(self._log)
+            self._seen = _seen(self._log, self._started)
         self._ended = time.perf_counter()
         _back(CURRENT, self._token)
         if error is not None:
@@ -77,7 +77,7 @@ class Recording:
     def trace(self) -> Trace:
         """What happened so far; everything, once the block is left. `output` may still be set after it."""
         with _LOCK:
-            seen = self._seen or _seen(self._log)
+            seen = self._seen or _seen(self._log, self._started)
         ended = self._ended if self._seen else time.perf_counter()
         whole = not self._unclaimed
         output = text(self.output)
@@ -202,8 +202,8 @@ class _Seen(NamedTuple):
     turn: int
 
 
-def _seen(log: list[tuple[bool, Call]]) -> _Seen:
-    """Return what a log of beginnings and ends tells."""
+def _seen(log: list[tuple[bool, Call]], began: float) -> _Seen:
+    """Return what a log of beginnings and ends tells; `began` is when the recording did."""
     calls = [call for is_start, call in log if is_start]
     numbers = {id(call): number for number, call in enumerate(calls, 1)}
     turns = _turns(calls)
@@ -215,7 +215,7 @@ def _seen(log: list[tuple[bool, Call]]) -> _Seen:
             if is_start or call.kind == "tool_call"
         ],
         tool_events=[
-            _tool_event(call, number, turns[number - 1], order) for order, (number, call) in enumerate(tools, 1)
+            _tool_event(call, number, turns[number - 1], order, began) for order, (number, call) in enumerate(tools, 1)
         ],
         usage=_usage(calls),
         steps=len(calls),
@@ -245,7 +245,7 @@ def _turns(calls: list[Call]) -> list[int]:
     return turns
 
 
-def _tool_event(call: Call, number: int, turn: int, order: int) -> ToolEvent:
+def _tool_event(call: Call, number: int, turn: int, order: int, began: float) -> ToolEvent:
     return ToolEvent(
         tool_name=call.name,
         args=call.args,
@@ -255,6 +255,7 @@ def _tool_event(call: Call, number: int, turn: int, order: int) -> ToolEvent:
         turn=turn,
         sequence=order,
         tool_call_id=str(number),
+        start_ms=max(0.0, (call._started - began) * 1000) if call._started else None,
         duration_ms=call.duration_ms,
     )
 

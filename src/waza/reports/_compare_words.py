@@ -30,12 +30,12 @@ def document(found: Comparison, *, whole: bool = False) -> Iterator[Block]:
     """Yield a comparison: the verdict, the flips, then the numbers; `whole` leaves no task out."""
     yield Heading((Theirs(found.before.name), " · ", *_run(found.before), " → ", *_run(found.after)))
     yield Line((sentence(found.verdict, found.on),), TONES[found.verdict.word])
-    yield from _reservations(found)
+    yield from reservations(found)
     if found.attribution is not None:
         yield from _attributed(found.attribution)
     yield from _flips(found, whole)
     yield Heading(("Side by side",))
-    yield _sides(found)
+    yield sides(found)
     if found.graders:
         yield Heading(("Graders",))
         yield Grid(("grader", "before", "after", "change", "95 % interval", "p"), [_grader(g) for g in found.graders])
@@ -94,7 +94,8 @@ def _run(side: Side) -> Words:
     return (Theirs(side.id), *((" (", Theirs(side.model), ")") if side.model else ()))
 
 
-def _reservations(found: Comparison) -> Iterator[Line]:
+def reservations(found: Comparison) -> Iterator[Line]:
+    """Yield what a reader of the verdict should know besides."""
     if not found.holds:
         lost = found.before.undecided + found.after.undecided
         yield Line(
@@ -153,7 +154,7 @@ def _flips(found: Comparison, whole: bool) -> Iterator[Block]:
         word, tone = FLIPS[task.kind]
         yield Line((f"{word}  ", Theirs(task.id), _trials(task)), tone)  # type: ignore[arg-type]
         if task.details is not None:
-            yield from _details(task.details)
+            yield from flip_lines(task.details)
     if len(flips) > MOST_FLIPS and not whole:
         yield Line((f"… {len(flips) - MOST_FLIPS} more: add -v",), "soft")
 
@@ -167,7 +168,8 @@ def _trials(task: TaskChange) -> str:
     return f"{counts}{shown}{golden}"
 
 
-def _details(details: Details) -> Iterator[Line]:
+def flip_lines(details: Details) -> Iterator[Line]:
+    """Yield what differs between two trials of a task that flipped: checks, and where the trajectories part."""
     for check in details.checks[:MOST_CHECKS]:
         yield Line(_check(check), "", 1)
         for label, value in (("expected", check.expected), ("found", check.actual)):
@@ -215,7 +217,8 @@ def _value(value: Any) -> str:
     return clipped(shown, 200) or "(nothing)"
 
 
-def _sides(found: Comparison) -> Grid:
+def sides(found: Comparison) -> Grid:
+    """Return both runs in numbers, beside each other."""
     one, other = found.before, found.after
     rows: list[tuple[str, str, str]] = [
         ("tasks passed", f"{one.passed} of {one.total}", f"{other.passed} of {other.total}"),

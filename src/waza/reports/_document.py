@@ -84,17 +84,16 @@ def _rich_table(grid: Grid) -> Table:
     return table
 
 
-def markdown_document(blocks: Iterable[Block]) -> str:
-    """Return a document as Markdown."""
-    return "\n".join(_markdown(blocks)).strip() + "\n"
+def markdown_document(blocks: Iterable[Block], level: int = 1) -> str:
+    """Return a document as Markdown; its title is a heading one below this level."""
+    return "\n".join(_markdown(blocks, level)).strip() + "\n"
 
 
-def _markdown(blocks: Iterable[Block]) -> Iterator[str]:
-    level = 1
+def _markdown(blocks: Iterable[Block], level: int) -> Iterator[str]:
     for block in blocks:
         if isinstance(block, Heading):
             yield f"\n{'#' * (level + 1)} {_spans(block.words)}\n"
-            level = 2
+            level = max(2, level)
         elif isinstance(block, Grid):
             yield "\n| " + " | ".join(block.columns) + " |"
             yield "".join("|---" if place in block.texts else "|---:" for place in range(len(block.columns))) + "|"
@@ -114,15 +113,15 @@ def _spans(words: Words, *, in_table: bool = False) -> str:
 
 def html_document(blocks: Iterable[Block], title: str) -> str:
     """Return a document as one page that runs no script and loads nothing."""
-    return page_head(title) + "".join(_html(blocks)) + "</body>\n</html>\n"
+    return page_head(title) + "".join(html_blocks(blocks)) + "</body>\n</html>\n"
 
 
-def _html(blocks: Iterable[Block]) -> Iterator[str]:
-    level = 1
+def html_blocks(blocks: Iterable[Block], level: int = 1) -> Iterator[str]:
+    """Yield a document as a part of a page; its title is a heading of this level, the others stand one below."""
     for block in blocks:
         if isinstance(block, Heading):
             yield f"<h{level}>{_inline(block.words)}</h{level}>\n"
-            level = 2
+            level = max(2, level)
         elif isinstance(block, Grid):
             yield _html_table(block)
         else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import count, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from waza.model import JSON, Check, Result, Run
 from waza.reports._text import clipped
@@ -13,6 +13,7 @@ from waza.results.outcomes import outcomes_of, shown_names
 from waza.results.plain import encode
 from waza.results.tasks import TaskSummary
 
+T = TypeVar("T")
 ANY = ("passed", "failed", "error", "skipped")
 LONGEST = 2_000
 """How much of one text about a check is shown."""
@@ -64,11 +65,19 @@ def headline(result: Result) -> str:
 
 def by_task(run: Run, tasks: list[TaskSummary]) -> Iterator[tuple[TaskSummary, Iterator[Result]]]:
     """Yield the tasks with their trials; results that stand in the tasks' order are taken one at a time."""
+    return made_by_task(run, tasks, iter)
+
+
+def made_by_task(
+    run: Run, tasks: list[TaskSummary], made: Callable[[Iterable[Result]], Iterator[T]]
+) -> Iterator[tuple[TaskSummary, Iterator[T]]]:
+    """Yield the tasks with what is made of their trials, in order."""
     order = {task.id: number for number, task in enumerate(tasks)}
     keys = [(order[outcome.task_id], outcome.trial) for outcome in outcomes_of(run.results)]
-    results = iter(run.results)
+    in_order: Iterable[Result] = run.results
     if keys != sorted(keys):
-        results = iter(sorted(run.results, key=lambda result: (order[result.task_id], result.trial)))
+        in_order = sorted(run.results, key=lambda result: (order[result.task_id], result.trial))
+    results = made(in_order)
     trials = Counter(place for place, _ in keys)
     for number, task in enumerate(tasks):
         yield task, islice(results, trials[number])

@@ -27,7 +27,7 @@ def rate_line(summary: Summary) -> str:
 
 def numbers_line(summary: Summary) -> str:
     """Return score, time, tokens and cost, as far as they are known."""
-    parts = [f"score {score(summary.weighted_score)}"]
+    parts = [f"score {score(summary.weighted_score)}"] if summary.total_tests or summary.triggers is None else []
     if summary.undecided and summary.score_low is not None:
         parts[0] += f" (between {score(summary.score_low)} and {score(summary.score_high)} with the undecided)"
     parts.append(seconds(summary.duration_ms))

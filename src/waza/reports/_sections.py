@@ -7,10 +7,15 @@ from collections.abc import Iterable, Iterator
 from waza.model import Result, Run
 from waza.reports._before import Before, Delta, Flip, delta
 from waza.reports._compare_words import sentence
+from waza.reports._document import markdown_document
 from waza.reports._faults import Fault, faults, headline, places_of, trials_of
+from waza.reports._impact import impact_document
+from waza.reports._judging import judging_lines
 from waza.reports._markdown import cell, code, fenced, html_code
 from waza.reports._numbers import numbers_line, rate_line, repeats_line
 from waza.reports._text import percent, plural, score, seconds
+from waza.reports._trigger_markdown import trigger_markdown
+from waza.results.stats.impact import stored_impact
 from waza.results.summary import Summary
 from waza.results.tasks import TaskSummary
 
@@ -29,17 +34,27 @@ def head(run: Run, summary: Summary) -> Iterator[str]:
     yield f"## {mark} {code(run.name)}\n\n"
     numbers = "  \n".join(line for line in (numbers_line(summary), repeats_line(run)) if line)
     made = [f"engine {code(run.engine)}", *([f"model {code(run.model)}"] if run.model else []), f"run {code(run.id)}"]
-    yield f"**{rate_line(summary)}**  \n{numbers}  \n{' · '.join(made)}\n\n"
+    rate = f"**{rate_line(summary)}**  \n" if summary.total_tests or summary.triggers is None else ""
+    yield f"{rate}{numbers}  \n{' · '.join(made)}\n\n"
     if not run.complete:
         yield "⚠️ The run is not complete: some trials are missing.\n\n"
     for warning in summary.warnings:
         yield f"⚠️ {code(warning, 400)}\n\n"
+    for line in judging_lines(run):
+        yield f"{code(line, 600)}\n\n"
     if summary.metrics:
         yield "| | metric | value | needs |\n|---|---|---|---|\n"
         for metric in summary.metrics:
             needs = "" if metric.threshold is None else f"{metric.threshold:g}"
             yield f"| {MARKS[metric.status]} | {cell(metric.name)} | {score(metric.value)} | {needs} |\n"
         yield "\n"
+    yield from trigger_markdown(run, summary.triggers)
+
+
+def impact(run: Run) -> Iterator[str]:
+    """Yield what the suite's skill does, where the run has a control arm."""
+    if found := stored_impact(run):
+        yield markdown_document(impact_document(found), level=2) + "\n"
 
 
 def change(before: Before, tasks: list[TaskSummary]) -> Iterator[str]:
@@ -75,7 +90,10 @@ def _flip(flip: Flip) -> str:
 
 
 def task_rows(tasks: Iterable[TaskSummary]) -> Iterator[str]:
-    """Yield the table of tasks: how often each passed, with which score, in what time."""
+    """Yield the table of tasks: how often each passed, with which score, in what time; nothing without tasks."""
+    tasks = list(tasks)
+    if not tasks:
+        return
     yield "### Tasks\n\n| | task | passed | score | time |\n|---|---|---:|---:|---:|\n"
     for task in tasks:
         trials = trials_of(task)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from waza.model import Result, ToolEvent
 from waza.reports._elements import fold, pre, text
 from waza.reports._faults import Fault, faults, headline, shown_value
+from waza.reports._judging import split_jury
 from waza.reports._text import plural, score, seconds
+from waza.results.mock_calls import mock_calls
 from waza.results.outcomes import outcome_of
 from waza.results.plain import encode
 
@@ -31,7 +33,7 @@ def trial(result: Result, *, is_open: bool = False) -> str:
     for label, words in (("asked", result.trace.input), ("answered", result.trace.output)):
         parts.append(f"<h3>{label}</h3>\n{pre(words, MOST_TEXT)}\n" if words else "")
     parts += [f"<h3>error</h3>\n{pre(result.trace.error, MOST_TEXT)}\n"] if result.trace.error else []
-    parts += [_grades(result), _calls(result.trace.tool_events), _transcript(result)]
+    parts += [_grades(result), _calls(result.trace.tool_events), _mock_calls(result), _transcript(result)]
     return fold(f"{mark(result.status)} {facts}{why}", "".join(parts), is_open=is_open)
 
 
@@ -55,6 +57,7 @@ def _grades(result: Result) -> str:
             f"<p>&emsp;{mark({True: 'passed', False: 'failed', None: 'error'}[check.ok])} {text(check.claim)}</p>\n"
             for check in grade.checks
         ]
+        rows += [f'<p class="soft">&emsp;{text(split, 2_000)}</p>\n'] if (split := split_jury(grade)) else []
     return fold(plural(len(result.grades), "grade"), "".join(rows)) if rows else ""
 
 
@@ -78,6 +81,16 @@ def _call(number: int, event: ToolEvent) -> str:
     for label, value in (("result", shown_value(event.result, MOST_OF_A_CALL)), ("error", event.error)):
         inner += f'<p class="soft">{label}</p>\n{pre(value, MOST_OF_A_CALL)}\n' if value else ""
     return fold(f"{number}. <b>{text(event.tool_name, 100)}</b> {text(args, 100)}{took}{failed}", inner)
+
+
+def _mock_calls(result: Result) -> str:
+    """Return what mocks were asked, a line each; those that no answer fitted say so."""
+    calls = mock_calls(result.trace)
+    if not calls:
+        return ""
+    lines = [encode(call).decode() for call in calls[:MOST_CALLS]]
+    lines += [f"… and {len(calls) - MOST_CALLS} more"] if len(calls) > MOST_CALLS else []
+    return fold(plural(len(calls), "mock call"), pre("\n".join(lines), MOST_TEXT))
 
 
 def _transcript(result: Result) -> str:

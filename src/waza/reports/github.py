@@ -13,9 +13,9 @@ from waza.reports._base import Report
 from waza.reports._before import Before
 from waza.reports._faults import headline
 from waza.reports._numbers import spot_of
-from waza.reports._sections import change, failed_first, failures, head, task_rows, within
+from waza.reports._sections import change, failed_first, failures, head, impact, task_rows, within
 from waza.reports._text import clipped, visible
-from waza.results.summary import summarize
+from waza.results.summary import summarize, trigger_verdict
 from waza.results.tasks import TaskSummary, summarize_tasks
 
 COMMENT_ROOM = 60_000
@@ -46,7 +46,7 @@ class GithubReport(Report):
 def _body(run: Run, before: Before | None, room: int) -> str:
     tasks = summarize_tasks(run)
     marker = f"<!-- waza {_word(run.name)} {_word(run.model)} -->\n"
-    changed = change(before, tasks) if before else ()
+    changed = chain(impact(run), change(before, tasks) if before else ())
     wrong = within(failures(run, tasks), room * 6 // 10, "\n… more tasks did not hold than fit here.\n\n")
     pieces = chain([marker], head(run, summarize(run, tasks=tasks)), changed, [wrong], task_rows(tasks))
     return within(pieces, room, "\n… the rest did not fit here; `waza show` and the other reports have all of it.\n")
@@ -64,6 +64,10 @@ def notices(run: Run) -> Iterator[str]:
         some = [(task, places) for task, places in tasks if task.status == status]
         for task, places in islice(some, MOST_ANNOTATIONS):
             yield _annotation(run, kind, task, headline(run.results[places[0]]) if places else task.reason)
+    status, why = trigger_verdict(summarize(run))
+    if status != "passed":
+        kind = "error" if status == "failed" else "warning"
+        yield f"::{kind} title=trigger tests::{_escaped(visible(clipped(why, 1_000), lines=True))}"
 
 
 def _annotation(run: Run, kind: str, task: TaskSummary, why: str) -> str:

@@ -9,13 +9,18 @@ from waza.model import Run
 from waza.reports._base import Report
 from waza.reports._before import Before, delta
 from waza.reports._compare_words import sentence
+from waza.reports._document import html_blocks
 from waza.reports._elements import page_head, text, tile
 from waza.reports._faults import places_of, trials_of
 from waza.reports._html_plots import durations, rates
+from waza.reports._impact import impact_document
+from waza.reports._judging import judging_lines
 from waza.reports._numbers import repeats_line
 from waza.reports._text import percent, plural, score, seconds
 from waza.reports._trial_page import mark, trial
+from waza.reports._triggers import trigger_section
 from waza.results.scores import Interval
+from waza.results.stats.impact import stored_impact
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TaskSummary, summarize_tasks
 
@@ -38,9 +43,12 @@ class HtmlReport(Report):
         yield page_head(f"{run.name} · waza").encode()
         yield (_top(run, summary) + _metrics(summary)).encode()
         yield (_change(before, tasks) if before else "").encode()
+        if impact := stored_impact(run):
+            yield "".join(html_blocks(impact_document(impact, whole=True), level=2)).encode()
+        yield trigger_section(run, summary.triggers).encode()
         yield rates(tasks).encode()
         worst_first = sorted(tasks, key=lambda task: _ORDER[task.status])
-        yield _table(worst_first).encode()
+        yield _table(worst_first).encode() if tasks else b""
         yield from _trials(run, worst_first, self.most_bytes)
         yield durations(run).encode()
         yield b"</body>\n</html>\n"
@@ -55,16 +63,19 @@ def _top(run: Run, summary: Summary) -> str:
         head += '<p class="error">The run is not complete: some trials are missing.</p>\n'
     head += "".join(f'<p class="error">{text(warning, 600)}</p>\n' for warning in summary.warnings)
     repeats = f'<p class="soft">{text(repeats_line(run))}</p>\n' if run.results else ""
+    repeats += "".join(f'<p class="soft">{text(line, 600)}</p>\n' for line in judging_lines(run))
     return f'{head}<div class="tiles">\n{"".join(_tiles(summary))}</div>\n{repeats}'
 
 
 def _tiles(summary: Summary) -> Iterator[str]:
     passed = f"{summary.succeeded} of {summary.total_tests}"
-    yield tile("passed", passed, f"{percent(summary.success_rate)} {_interval(summary.success_rate_ci)}")
+    if summary.total_tests or summary.triggers is None:
+        yield tile("passed", passed, f"{percent(summary.success_rate)} {_interval(summary.success_rate_ci)}")
     counts = ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded"))
     yield from (tile(noun, str(count), "of " + plural(summary.total_tests, "task")) for count, noun in counts if count)
     span = f"between {score(summary.score_low)} and {score(summary.score_high)}" if summary.undecided else ""
-    yield tile("score", score(summary.weighted_score), span or f"plain mean {score(summary.aggregate_score)}")
+    if summary.total_tests or summary.triggers is None:
+        yield tile("score", score(summary.weighted_score), span or f"plain mean {score(summary.aggregate_score)}")
     yield tile("time", seconds(summary.duration_ms))
     if summary.usage is not None and summary.usage.total_tokens is not None:
         yield tile("tokens", f"{summary.usage.total_tokens:,}")
@@ -114,9 +125,16 @@ def _table(tasks: list[TaskSummary]) -> str:
 def _table_row(number: int, task: TaskSummary) -> str:
     flaky = " <b>flaky</b>" if task.is_flaky else ""
     name = f'<a href="#task-{number}">{text(task.id)}</a>{flaky} <span class="soft">{text(" ".join(task.tags))}</span>'
-    numbers = (f"{task.passed} of {trials_of(task)}", score(task.score.weighted), seconds(task.duration_ms))
+    numbers = (f"{task.passed} of {trials_of(task)}", _score(task), seconds(task.duration_ms))
     cells = "".join(f'<td class="number">{cell}</td>' for cell in numbers)
     return f'<tr><td class="mark">{mark(task.status)}</td><td>{name}</td>{cells}</tr>\n'
+
+
+def _score(task: TaskSummary) -> str:
+    """Return a task's score, with its 95 % interval where its trials differ."""
+    found = task.score_ci
+    spread = f' <span class="soft">({score(found.lower)}–{score(found.upper)})</span>' if found and found.tells else ""
+    return score(task.score.weighted) + spread
 
 
 def _trials(run: Run, tasks: list[TaskSummary], most_bytes: int) -> Iterator[bytes]:

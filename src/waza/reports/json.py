@@ -14,10 +14,15 @@ import msgspec
 from waza.model import JSON, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
 from waza.reports._base import Report
 from waza.reports._before import Before
-from waza.reports._faults import by_task
+from waza.reports._faults import made_by_task
+from waza.reports._impact import task_impacts
+from waza.reports._trigger_json import trigger_tree
+from waza.results.gathered import GatheredResults
+from waza.results.mock_calls import command_invocations
 from waza.results.outcomes import shown_names
 from waza.results.pairwise import win_rates
 from waza.results.plain import encode
+from waza.results.stats.impact import stored_impact
 from waza.results.stats.suite import RunStatistics, statistics_of
 from waza.results.summary import Metric, Summary, TaskSummary, summarize, summarize_tasks
 from waza.results.tool_metrics import tool_metrics
@@ -48,18 +53,29 @@ class JsonReport(Report):
         """Yield the same piece by piece, a trial at a time; `tasks` and `summary` are its numbers, where known."""
         tasks = tasks or summarize_tasks(run)
         before, after = _about(run, summary or summarize(run, tasks=tasks), statistics_of(run, tasks))
+        impact = stored_impact(run)
+        by_skill = task_impacts(impact)
+        after |= {"skill_impact": impact} if impact else {}
         yield _indented(before)[:-2] + b',\n  "tasks": ['
         separator = b"\n    "
-        for task, results in by_task(run, tasks):
+        for task, texts in made_by_task(run, tasks, _texts):
             yield separator
-            for piece in _task(task, results):
-                yield piece.replace(b"\n", b"\n    ")
+            yield from _task(task, texts, by_skill.get(task.id, {}))
             separator = b",\n    "
         yield (b"\n  ],\n" if tasks else b"],\n") + _indented(after)[2:] + b"\n"
 
 
-def _indented(tree: dict[str, JSON]) -> bytes:
-    return msgspec.json.format(encode(tree), indent=2)
+def trial_text(result: Result) -> bytes:
+    """Return a trial as it stands in the results file."""
+    return _indented(_run(result), b"\n        ")
+
+
+def _texts(results: Iterable[Result]) -> Iterator[bytes]:
+    return results.texts() if isinstance(results, GatheredResults) else map(trial_text, results)
+
+
+def _indented(tree: dict[str, JSON], line: bytes = b"\n") -> bytes:
+    return msgspec.json.format(encode(tree), indent=2).replace(b"\n", line)
 
 
 def _about(run: Run, summary: Summary, statistics: RunStatistics) -> tuple[dict[str, JSON], dict[str, JSON]]:
@@ -76,7 +92,7 @@ def _about(run: Run, summary: Summary, statistics: RunStatistics) -> tuple[dict[
     }, {
         "complete": run.complete,
         "metadata": {"fingerprint": run.fingerprint, "versions": run.versions},
-    }
+    } | trigger_tree(run, summary.triggers, _run)
 
 
 def _config(run: Run) -> dict[str, JSON]:
@@ -146,22 +162,27 @@ def _metric(metric: Metric) -> dict[str, JSON]:
     } | ({"details": {"reason": metric.reason}} if metric.reason else {})
 
 
-def _task(task: TaskSummary, results: Iterable[Result]) -> Iterator[bytes]:
-    """Yield a task's text, a trial at a time."""
-    facts = {
+def _task(task: TaskSummary, trials: Iterable[bytes], more: dict[str, JSON]) -> Iterator[bytes]:
+    """Yield a task's text, a trial at a time; `more` is what stands behind its numbers."""
+    tree = {
         "test_id": task.id,
         "display_name": task.name,
         **({"golden": True} if task.golden else {}),
         **({"tags": task.tags} if task.tags else {}),
         "status": task.status,
         **({"reason": task.reason} if task.reason else {}),
+        "runs": [],
+        "stats": _stats(task),
+        **more,
     }
-    yield _indented(facts)[:-2] + b',\n  "runs": ['
-    separator = b"\n    "
-    for result in results:
-        yield separator + _indented(_run(result)).replace(b"\n", b"\n    ")
-        separator = b",\n    "
-    yield (b"\n  ],\n" if separator[:1] == b"," else b"],\n") + _indented({"stats": _stats(task)})[2:]
+    before, _, after = _indented(tree, b"\n    ").partition(b'"runs": []')  # no text holds that: its quotes are escaped
+    yield before + b'"runs": ['
+    separator = b"\n        "
+    for trial in trials:
+        yield separator
+        yield trial
+        separator = b",\n        "
+    yield (b"\n      ]" if separator[:1] == b"," else b"]") + after
 
 
 def _stats(task: TaskSummary) -> dict[str, JSON]:
@@ -185,12 +206,16 @@ def _stats(task: TaskSummary) -> dict[str, JSON]:
         "flaky": task.is_flaky,
         "avg_duration_ms": _whole(task.duration_ms / max(1, total + task.skipped - task.not_run)),
     }
-    return stats | ({"pass_rate_ci": task.pass_rate_ci} if total > 1 else {})
+    stats |= {"pass_rate_ci": task.pass_rate_ci} if total > 1 else {}
+    if (found := task.score_ci) is None:
+        return stats
+    return stats | {"bootstrap_ci": found, "ci95_lo": found.lower, "ci95_hi": found.upper}
 
 
 def _run(result: Result) -> dict[str, JSON]:
     """Return one trial: first what the original writes, then what it leaves out."""
     trace = result.trace
+    named = list(zip(shown_names(result), result.grades, strict=True))
     error = trace.error or (result.reason if result.status == "error" else "")
     return {
         "run_number": result.trial,
@@ -198,7 +223,7 @@ def _run(result: Result) -> dict[str, JSON]:
         "prompt": trace.input,
         "status": result.status,
         "duration_ms": _whole(result.duration_ms),
-        "validations": {name: _validation(name, grade) for name, grade in _named(result)},
+        "validations": {name: _validation(name, grade) for name, grade in named},
         "session_digest": _digest(trace),
         "transcript": None if trace.events is None else [_event(event) for event in trace.events],
         "final_output": trace.output,
@@ -206,13 +231,14 @@ def _run(result: Result) -> dict[str, JSON]:
         **({} if trace.skill_invocations is None else {"skill_invocations": [*map(_skill, trace.skill_invocations)]}),
         **({} if trace.usage is None else {"usage": _usage(trace.usage)}),
         "tool_events": None if trace.tool_events is None else [_tool_event(event) for event in trace.tool_events],
+        **({} if (calls := command_invocations(trace)) is None else {"command_invocations": calls}),
         **({"snapshot_path": f"artifacts/{result.snapshot}"} if result.snapshot else {}),
-        "grades": [_grade(name, grade) for name, grade in _named(result)],
-        **_checkpoints(result),
+        "grades": [_grade(name, grade) for name, grade in named],
+        **_checkpoints(named),
         "trace_status": trace.status,
         **({"reason": result.reason} if result.reason else {}),
         **({"started_at": result.started_at} if result.started_at else {}),
-        **{name: getattr(trace, name) for name in _RARE if getattr(trace, name) not in (None, {})},
+        **{name: value for name in _RARE if (value := getattr(trace, name)) is not None and value != {}},
     }
 
 
@@ -220,14 +246,10 @@ _RARE = ("model", "engine", "outcome", "available_skills", "steps", "leftovers",
 """Fields of a trace that are written where they are set."""
 
 
-def _named(result: Result) -> list[tuple[str, Grade]]:
-    return list(zip(shown_names(result), result.grades, strict=True))
-
-
-def _checkpoints(result: Result) -> dict[str, JSON]:
+def _checkpoints(named: list[tuple[str, Grade]]) -> dict[str, JSON]:
     """Return what was looked at in the middle of a conversation, by the number of its prompt."""
     found: dict[int, dict[str, Grade]] = {}
-    for name, grade in _named(result):
+    for name, grade in named:
         if grade.type == AFTER_TURN:
             found.setdefault(grade.details.get("turn", 0), {})[name] = grade
     return {"checkpoints": [_checkpoint(turn, found[turn]) for turn in sorted(found)]} if found else {}

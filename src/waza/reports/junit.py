@@ -13,7 +13,7 @@ from waza.reports._faults import by_task, faults, headline, missing_trials, tria
 from waza.reports._numbers import spot_of
 from waza.reports._text import clipped, visible
 from waza.results.outcomes import duration_of, outcome_of, outcomes_of
-from waza.results.summary import Summary, summarize
+from waza.results.summary import Summary, summarize, trigger_verdict
 from waza.results.tasks import TaskSummary, summarize_tasks
 
 MOST_OUTPUT = 20_000
@@ -28,11 +28,12 @@ class JunitReport(Report):
     def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
         """Yield the file, a trial at a time."""
         tasks = summarize_tasks(run)
-        counts = _counts(run, tasks)
+        summary = summarize(run, tasks=tasks)
+        counts = _counts(run, tasks, summary)
         yield b'<?xml version="1.0" encoding="UTF-8"?>\n'
         yield _open("testsuites", {"name": run.name} | counts)
         yield _open("testsuite", {"name": _suite_name(run)} | counts | {"timestamp": run.started_at, "id": run.id})
-        yield _properties(_about(run, summarize(run, tasks=tasks)))
+        yield _properties(_about(run, summary))
         for task, results in by_task(run, tasks):
             seen: set[int] = set()
             for result in results:
@@ -41,12 +42,23 @@ class JunitReport(Report):
             for trial in missing_trials(task, seen):
                 attributes = _attributes(run, task, trial) | {"time": "0.000"}
                 yield _element("testcase", attributes, _told("error", "not run", "not_run", "").decode())
+        if summary.triggers is not None:
+            yield _trigger_case(run, summary)
         yield b"</testsuite>\n</testsuites>\n"
 
 
-def _counts(run: Run, tasks: list[TaskSummary]) -> dict[str, str]:
-    outcomes = outcomes_of(run.results)
-    statuses = [outcome.status for outcome in outcomes]
+def _trigger_case(run: Run, summary: Summary) -> bytes:
+    """Return all trigger tests as one test case: wrong answers are a matter of their gate."""
+    status, why = trigger_verdict(summary)
+    told = b"" if status == "passed" else _told("failure" if status == "failed" else "error", why, status, why)
+    time = _time(sum(outcome.duration_ms for outcome in outcomes_of(run.triggers)))
+    return _element("testcase", {"classname": _suite_name(run), "name": "trigger tests", "time": time}, told.decode())
+
+
+def _counts(run: Run, tasks: list[TaskSummary], summary: Summary) -> dict[str, str]:
+    outcomes = [*outcomes_of(run.results), *outcomes_of(run.triggers)]
+    statuses: list[str] = [outcome.status for outcome in outcomes[: len(run.results)]]
+    statuses += [trigger_verdict(summary)[0]] if summary.triggers else []
     not_run = sum(task.not_run for task in tasks)
     return {
         "tests": str(len(statuses) + not_run),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -15,11 +16,16 @@ from rich.text import Text
 from waza.model import Check, Grade, Result, Run
 from waza.reports._base import Report
 from waza.reports._before import Before
+from waza.reports._document import print_document
 from waza.reports._faults import ANY, places_of
+from waza.reports._impact import impact_document
+from waza.reports._judging import judging_lines, split_jury
 from waza.reports._numbers import numbers_line, rate_line, repeats_line
 from waza.reports._text import clipped, percent, plural, score, seconds, visible
+from waza.reports._trigger_table import trigger_lines
 from waza.results.outcomes import outcomes_of
 from waza.results.pairwise import WinRate, win_rates
+from waza.results.stats.impact import stored_impact
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TaskSummary, summarize_tasks
 
@@ -55,8 +61,13 @@ class TableReport(Report):
         summary = summarize(run)
         if not self.quiet:
             console.print(Group(*self._body(run, console)))
+        if summary.triggers is not None:
+            console.print(Group(*trigger_lines(run, summary.triggers, console, verbose=self.verbose, quiet=self.quiet)))
         for line in summary_lines(summary, run):
             console.print(line)
+        if impact := stored_impact(run):
+            blocks = impact_document(impact, whole=self.verbose)
+            print_document(islice(blocks, 1, 2) if self.quiet else blocks, console)
 
     def _body(self, run: Run, console: Console) -> Iterator[RenderableType]:
         by_task = places_of(run, ANY if self.verbose else _NOT_PASSED)
@@ -100,7 +111,8 @@ class TableReport(Report):
 def heading(run: Run) -> Text:
     """Return the line that says what was run with what."""
     tasks = len({outcome.task_id for outcome in outcomes_of(run.results)})
-    parts = [run.name, run.engine, *([run.model] if run.model else []), plural(tasks, "task")]
+    counted = [plural(tasks, "task")] if tasks or not run.triggers else []
+    parts = [run.name, run.engine, *([run.model] if run.model else []), *counted]
     if len(run.results) > tasks:
         parts.append(plural(len(run.results), "trial"))
     return Text(" · ".join(visible(part) for part in parts) + "\n", style="bold")
@@ -152,6 +164,8 @@ def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Ite
     yield Padding(head, (0, 0, 0, 6))
     for check in checks:
         yield Padding(_check(check, console), (0, 0, 0, 8))
+    if grade.status == "passed" and (split := split_jury(grade)):
+        yield Padding(Text(visible(clipped(split, 400)), style="yellow"), (0, 0, 0, 8))
     if isinstance(alignment := grade.details.get("alignment"), dict):
         yield Padding(_alignment(alignment), (0, 0, 0, 8))
 
@@ -212,7 +226,8 @@ def _value(value: Any) -> str:
 def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
     """Yield the run in a few numbers, each with its uncertainty."""
     style = {0: "bold green", 1: "bold red"}.get(summary.exit_code, "bold yellow")
-    yield Text(rate_line(summary), style=style)
+    if summary.total_tests or summary.triggers is None:
+        yield Text(rate_line(summary), style=style)
     yield Text(numbers_line(summary), style="dim")
     if repeats := repeats_line(run):
         yield Text(repeats, style="dim")
@@ -227,6 +242,8 @@ def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
         )
     for comparison in win_rates(run):
         yield Text(f"  {_compared(comparison)}", style="dim")
+    for line in judging_lines(run):
+        yield Text(f"  {visible(clipped(line, 600))}", style="dim")
     for warning in summary.warnings:
         yield Text(visible(warning), style="yellow")
     if not run.complete:

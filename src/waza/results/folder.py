@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from waza.errors import StoreError
 from waza.model import Run
 from waza.results.disk import DISK, Disk, why, write_atomically
+from waza.results.frames import Piece
 from waza.results.journal import End, Journal, Record
 from waza.results.plain import encode
 from waza.results.summary import Summary
@@ -74,10 +75,10 @@ class RunFolder:
         """Where workspace snapshots stand, by their content."""
         return self.path / ARTIFACTS
 
-    def append(self, *records: Record) -> None:
+    def append(self, *records: Record) -> list[Piece]:
         """Put results or notes on the disk; when this returns they are safe. Raises StoreError otherwise."""
         try:
-            self.journal.append(*records)
+            return self.journal.append(*records)
         except StoreError:
             if self.path.is_dir() and not (self.path / RUN).exists():
                 _write_run(self.path, self.run, self._disk)

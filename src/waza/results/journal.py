@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from io import BufferedReader, BytesIO
+from itertools import accumulate
 from pathlib import Path
 from typing import NoReturn, Self, TypeVar
 from zlib import crc32
@@ -26,7 +27,7 @@ from waza.results.records import End, Header, Note, Record, is_result, read_reco
 
 __all__ = ["End", "Header", "Journal", "Note", "Record", "read_end", "read_journal", "scan_journal"]
 
-_TAIL = 1 << 16
+_TAIL = 1 << 13
 Seen = TypeVar("Seen")
 
 
@@ -69,12 +70,14 @@ class Journal:
             raise
         return journal
 
-    def append(self, *records: Record) -> None:
-        """Put records on the disk, with one sync for all of them; when this returns they are safe.
+    def append(self, *records: Record) -> list[Piece]:
+        """Put records on the disk, with one sync for all of them; when this returns they are safe: here they stand.
 
         Raises StoreError when that fails: every record before them is safe, and nothing of them is left in the file.
         """
-        lines = b"".join(frame(write_record(record)) for record in records)
+        payloads = [write_record(record) for record in records]
+        framed = [frame(payload) for payload in payloads]
+        lines = b"".join(framed)
         with self._turn:
             if self._broken:
                 raise StoreError(self._broken)
@@ -90,6 +93,8 @@ class Journal:
             self.results += sum(isinstance(record, Result) for record in records)
             if not self._disk.links(self._fd):
                 self._put_back()
+            starts = accumulate(map(len, framed), initial=self._end - len(lines))
+            return [Piece(*at) for at in zip(starts, framed, payloads, strict=False)]
 
     def close(self) -> None:
         """Give back the file and its lock; what was appended is safe already."""

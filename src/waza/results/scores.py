@@ -63,8 +63,8 @@ def std_dev(numbers: Sequence[float]) -> float | None:
 
 
 @lru_cache(maxsize=1024)
-def wilson(successes: int, trials: int) -> Interval | None:
-    """Return the Wilson 95 % interval of a share, or None without trials."""
+def wilson(successes: float, trials: int) -> Interval | None:
+    """Return the Wilson 95 % interval of a share, or None without trials; of each trial a part may be a success."""
     if trials < 1:
         return None
     share, square = successes / trials, _Z95**2

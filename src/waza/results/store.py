@@ -67,8 +67,8 @@ def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
 
     Results stand in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
     """
-    run, results, warnings = _read(Path(folder), read_record, Result, lambda _, result: result)
-    return replace(run, results=results), warnings
+    run, results, triggers, warnings = _read(Path(folder), read_record, Result, lambda _, result: result)
+    return replace(run, results=results, triggers=triggers), warnings
 
 
 @rare_collections()
@@ -78,8 +78,9 @@ def open_run(folder: str | Path) -> Run:
     Raises StoreError when it cannot be read.
     """
     folder = Path(folder)
-    run, found, _ = _read(folder, read_seen, SeenResult, _found)
-    return replace(run, results=StoredResults(folder / JOURNAL, found))
+    run, found, triggers, _ = _read(folder, read_seen, SeenResult, _found)
+    journal = folder / JOURNAL
+    return replace(run, results=StoredResults(journal, found), triggers=StoredResults(journal, triggers))
 
 
 def _found(piece: Piece, result: SeenResult) -> Found:
@@ -92,11 +93,11 @@ T = TypeVar("T")
 
 def _read(
     folder: Path, read: Callable[[bytes], object], kind: type[R], entry: Callable[[Piece, R], T]
-) -> tuple[Run, list[T], list[str]]:
-    """Return a run without results, an entry for each of them, and warnings."""
+) -> tuple[Run, list[T], list[T], list[str]]:
+    """Return a run without results, an entry for each of them, one for each of its trigger tests', and warnings."""
     run = read_run_json(folder)
     if not (folder / JOURNAL).exists():
-        return run, [], [f"{folder}: has no {JOURNAL}: the run ended before it began"]
+        return run, [], [], [f"{folder}: has no {JOURNAL}: the run ended before it began"]
     warnings: list[str] = []
     fits: dict[str, str] = run.spec.get("fingerprints") or {}
     latest: dict[tuple[str, int], T] = {}
@@ -108,13 +109,22 @@ def _read(
                 latest[record.task_id, record.trial] = entry(piece, record)
         elif isinstance(record, End):
             is_complete = record.complete
-    keys, removed = _in_order(run, latest)
+    asked = trigger_order(run, latest)
+    triggers = [latest.pop(key) for key in asked]
+    keys, removed = in_order(run, latest)
     if removed:
         warnings.append(f"{folder}: results of {removed} trials of tasks that are not in the spec are left out")
-    return replace(run, complete=is_complete), [latest[key] for key in keys], warnings
+    return replace(run, complete=is_complete), [latest[key] for key in keys], triggers, warnings
 
 
-def _in_order(run: Run, keys: Collection[tuple[str, int]]) -> tuple[list[tuple[str, int]], int]:
+def trigger_order(run: Run, keys: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return those ids and trials that belong to trigger tests, by the order of their prompts."""
+    listed = (run.spec.get("triggers") or {}).get("prompts") or []
+    place = {str(prompt["id"]): number for number, prompt in enumerate(listed)}
+    return sorted((key for key in keys if key[0] in place), key=lambda key: (place[key[0]], key[1]))
+
+
+def in_order(run: Run, keys: Collection[tuple[str, int]]) -> tuple[list[tuple[str, int]], int]:
     """Return tasks' ids and trials by the spec's order of tasks; and how many belong to no task of it."""
     listed = run.spec.get("tasks")
     if not listed:
@@ -132,7 +142,7 @@ def summary_of(folder: str | Path) -> StoredRun:
             run = replace(end.run, folder=str(folder), complete=end.complete)
             return StoredRun(folder=str(folder), run=run, summary=end.summary, is_complete=end.complete)
         run = open_run(folder)
-        short = replace(run, spec={}, results=[])
+        short = replace(run, spec={}, results=[], triggers=[])
         return StoredRun(folder=str(folder), run=short, summary=summarize(run), is_complete=run.complete)
     except StoreError as error:
         unknown = Run(id=folder.name, name="", started_at="", engine="", complete=False, folder=str(folder))

@@ -18,12 +18,13 @@ from types import MappingProxyType
 from msgspec import Struct, field
 
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
-from waza.model import JSON, Run, Usage
+from waza.model import JSON, GradeStatus, Run, Usage
 from waza.results.memory import rare_collections
 from waza.results.metrics import Metric, measure
 from waza.results.outcomes import Outcome, outcomes_of
 from waza.results.scores import Interval, mean, mean_score, std_dev, wilson
 from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks, total_usage
+from waza.results.triggers import METRIC, TriggerSummary, summarize_triggers, trigger_metric
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
 
@@ -66,6 +67,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     metrics: list[Metric] = field(default_factory=list)
     metrics_score: float | None = None
     warnings: list[str] = field(default_factory=list)
+    triggers: TriggerSummary | None = None
+    """The trigger tests that were run beside the tasks, or alone."""
 
 
 @rare_collections()
@@ -75,7 +78,10 @@ def summarize(
     """Return the run's numbers; `measured` holds metrics computed elsewhere, `tasks` what is summarized already."""
     outcomes = outcomes_of(run.results)
     tasks = summarize_tasks(run) if tasks is None else tasks
-    metrics, metrics_score, warnings = measure(run, tasks, measured or {})
+    everything = [*outcomes, *outcomes_of(run.triggers)] if run.triggers else outcomes
+    triggers = summarize_triggers(run)
+    known = {METRIC: trigger_metric(triggers)} if triggers else {}
+    metrics, metrics_score, warnings = measure(run, tasks, known | dict(measured or {}))
     statuses = [task.status for task in tasks]
     score = mean_score([task.score for task in tasks if task.status != "skipped"])
     values = [task.score.value for task in tasks if task.score.value is not None]
@@ -96,25 +102,57 @@ def summarize(
         undecided=score.undecided,
         score_low=score.low,
         score_high=score.high,
-        duration_ms=_busy_ms(outcomes),
-        usage=total_usage([outcome.usage for outcome in outcomes]),
-        exit_code=exit_code(tasks, metrics, run.spec.get("config") or {}),
+        duration_ms=_busy_ms(everything),
+        usage=total_usage([outcome.usage for outcome in everything]),
+        exit_code=exit_code(tasks, metrics, run.spec.get("config") or {}, triggers),
         groups=_groups(run, tasks),
         metrics=metrics,
         metrics_score=metrics_score,
         warnings=warnings + _shared_names(outcomes),
+        triggers=triggers,
     )
 
 
 def exit_code(
-    tasks: Sequence[TaskSummary], metrics: Sequence[Metric], config: Mapping[str, JSON] = MappingProxyType({})
+    tasks: Sequence[TaskSummary],
+    metrics: Sequence[Metric],
+    config: Mapping[str, JSON] = MappingProxyType({}),
+    triggers: TriggerSummary | None = None,
 ) -> int:
     """Return 1 when more failed than may or a gate was missed, else 3 when something is undecided, else 0."""
     statuses = [task.status for task in tasks]
     gates = [metric.status for metric in metrics if metric.threshold is not None]
+    if triggers is not None:
+        gates.append(_trigger_status(triggers, metrics, is_alone=not tasks))
     if "failed" in gates or not _tolerated(statuses, config):
         return EXIT_FAILED
-    return EXIT_UNDECIDED if "error" in statuses + gates or not tasks else EXIT_PASSED
+    return EXIT_UNDECIDED if "error" in statuses + gates or not (tasks or triggers) else EXIT_PASSED
+
+
+def trigger_verdict(summary: Summary) -> tuple[GradeStatus, str]:
+    """Return what a run's trigger tests came to, their gate included, and why where they did not pass."""
+    if summary.triggers is None:
+        return "passed", ""
+    gate = next((metric for metric in summary.metrics if metric.name == METRIC and metric.threshold is not None), None)
+    if gate is not None:
+        return gate.status, gate.reason
+    numbers, is_alone = summary.triggers.all, not summary.total_tests
+    status = _trigger_status(summary.triggers, summary.metrics, is_alone=is_alone)
+    wrong = numbers.false_positives + numbers.false_negatives
+    told = f"{wrong} of {summary.triggers.answers} answers are not right, {numbers.errors} of them undecided"
+    invalid = "".join(f"INVALID: {reason}" for reason in summary.triggers.reasons[:1])
+    return status, "" if status == "passed" else invalid or told
+
+
+def _trigger_status(triggers: TriggerSummary, metrics: Sequence[Metric], *, is_alone: bool) -> GradeStatus:
+    """Return what trigger tests say beside their gate; without one they need every answer right if run alone."""
+    if not triggers.is_valid:
+        return "error"
+    if any(metric.name == METRIC and metric.threshold is not None for metric in metrics):
+        return "passed"
+    if is_alone and triggers.accuracy_high < 1.0 - TOLERANCE:
+        return "failed"
+    return "error" if triggers.all.errors else "passed"
 
 
 def _tolerated(statuses: Sequence[str], config: Mapping[str, JSON]) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from waza.model import JSON, ResultStatus, Run, Usage
 from waza.results.outcomes import Outcome, outcomes_of
 from waza.results.scores import UNDECIDED, Interval, Score, mean_score, std_dev, wilson
+from waza.results.stats.resampling import Bootstrap, bootstrap_mean
 
 TOLERANCE = 1e-9
 """How far a number may stay below a threshold and still reach it: what floating point loses."""
@@ -34,6 +37,8 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
     """Of the trials that were not skipped, the share that passed."""
     pass_rate_ci: Interval | None
     score: Score
+    score_ci: Bootstrap | None
+    """Of the weighted score over trials, where two at least have one."""
     min_score: float | None
     max_score: float | None
     std_dev: float | None
@@ -54,25 +59,41 @@ def summarize_tasks(run: Run) -> list[TaskSummary]:
     tasks = {str(task["id"]): task for task in run.spec.get("tasks") or []}
     tasks |= {task_id: {"id": task_id} for task_id in by_task if task_id not in tasks}
     config = run.spec.get("config") or {}
-    return [_summarize(task, by_task.get(task_id, ()), config) for task_id, task in tasks.items()]
+    planned, rule = int(config.get("trials_per_task") or 1), config.get("pass_rule", "all")
+    return [_summarize(task, by_task.get(task_id, ()), planned, rule) for task_id, task in tasks.items()]
 
 
-def _summarize(task: dict[str, JSON], trials: Sequence[Outcome], config: dict[str, JSON]) -> TaskSummary:
-    statuses = [trial.status for trial in trials]
-    passed, failed, skipped = statuses.count("passed"), statuses.count("failed"), statuses.count("skipped")
-    not_run = max(0, int(config.get("trials_per_task") or 1) - len(trials))
-    errors = len(trials) - passed - failed - skipped + not_run
-    status = _status(config.get("pass_rule", "all"), passed, failed, errors)
-    graded = [trial.score for trial in trials if trial.status != "skipped"]
-    scores = [score.value for score in graded if score.value is not None]
-    total = passed + failed + errors
-    return TaskSummary(
+def _summarize(task: dict[str, JSON], trials: Sequence[Outcome], planned: int, rule: JSON) -> TaskSummary:
+    statuses, scores = tuple([trial.status for trial in trials]), tuple([trial.score for trial in trials])
+    numbers = _numbers(statuses, scores, max(0, planned - len(trials)), rule)
+    return replace(
+        numbers,
         id=str(task["id"]),
         name=str(task.get("name") or task["id"]),
-        tags=[str(tag) for tag in task.get("tags") or []],
+        tags=[str(tag) for tag in task.get("tags") or ()],
         golden=bool(task.get("golden")),
-        status=status,
-        reason=_reason(status, trials, not_run),
+        reason=_reason(numbers.status, trials, numbers.not_run),
+        duration_ms=math.fsum([trial.duration_ms for trial in trials]),
+        usage=total_usage([trial.usage for trial in trials]),
+    )
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _numbers(statuses: Sequence[ResultStatus], scores: Sequence[Score], not_run: int, rule: JSON) -> TaskSummary:
+    """Return the numbers of a task nobody has named yet: of thousands of tasks few differ in them."""
+    passed, failed, skipped = statuses.count("passed"), statuses.count("failed"), statuses.count("skipped")
+    errors = len(statuses) - passed - failed - skipped + not_run
+    graded = [score for score, status in zip(scores, statuses, strict=True) if status != "skipped"]
+    values = [score.value for score in graded if score.value is not None]
+    weighted = [score.weighted for score in graded if score.weighted is not None]
+    total = passed + failed + errors
+    return TaskSummary(
+        id="",
+        name="",
+        tags=[],
+        golden=False,
+        status=_status(rule, passed, failed, errors),
+        reason="",
         passed=passed,
         failed=failed,
         errors=errors,
@@ -81,11 +102,12 @@ def _summarize(task: dict[str, JSON], trials: Sequence[Outcome], config: dict[st
         pass_rate=passed / total if total else None,
         pass_rate_ci=wilson(passed, total),
         score=mean_score(graded + [UNDECIDED] * not_run),
-        min_score=min(scores, default=None),
-        max_score=max(scores, default=None),
-        std_dev=std_dev(scores),
-        duration_ms=math.fsum([trial.duration_ms for trial in trials]),
-        usage=total_usage([trial.usage for trial in trials]),
+        score_ci=bootstrap_mean(weighted) if len(weighted) > 1 else None,
+        min_score=min(values, default=None),
+        max_score=max(values, default=None),
+        std_dev=std_dev(values),
+        duration_ms=0.0,
+        usage=None,
     )
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace as changed
 
 from waza.errors import SpecError, UsageError
 from waza.model import Run
+from waza.results.canaries import drift
 from waza.results.scores import mean
 from waza.results.stats.changes import Attribution, Comparison
 from waza.results.stats.comparison import compare
@@ -38,7 +39,8 @@ def compare_runs(before: Path, after: Path, how: How) -> Comparison:
     """Return what changed between two stored runs; raise UsageError where they cannot be compared."""
     opened = open_both(before, after, how)
     found = compare(opened.before, opened.after, on=how.on, margin=how.margin, these_tasks=how.these_tasks)
-    return changed(found, attribution=opened.attribution, warnings=opened.warnings)
+    warnings = [*opened.warnings, *drift(opened.before, opened.after)]
+    return changed(found, attribution=opened.attribution, warnings=warnings)
 
 
 def open_both(before: Path, after: Path, how: How) -> Opened:

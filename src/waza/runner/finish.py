@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from waza.errors import StoreError
 from waza.model import Run
 from waza.reports.json import JsonReport
+from waza.results.gathered import GatheredResults
 from waza.results.outcomes import outcomes_of
 from waza.results.store import RunFolder, open_run
 from waza.results.summary import summarize
@@ -18,9 +19,14 @@ from waza.runner.auto import is_over
 RESULTS = "results.json"
 
 
-def finish(folder: RunFolder, reason: str, on_remark: Callable[[str], None]) -> Run:
-    """Write down how the run ended and everything made from it; return it, its results read when asked for."""
-    made = open_run(folder.path)
+def finish(
+    folder: RunFolder, reason: str, on_remark: Callable[[str], None], gathered: GatheredResults | None = None
+) -> Run:
+    """Write down how the run ended and everything made from it; return it, its results read when asked for.
+
+    What was gathered while it ran need not be read again.
+    """
+    made = open_run(folder.path) if gathered is None else replace(folder.run, results=gathered)
     made = replace(made, complete=is_complete(made))
     tasks = summarize_tasks(made)
     summary = summarize(made, tasks=tasks)
@@ -36,5 +42,7 @@ def is_complete(run: Run) -> bool:
     """Say whether every trial that was planned has a result."""
     trials = range(1, run.spec["config"]["trials_per_task"] + 1)
     planned = {(task["id"], number) for task in run.spec["tasks"] for number in trials}
-    made = {(outcome.task_id, outcome.trial) for outcome in outcomes_of(run.results)}
+    asked = (run.spec.get("triggers") or {}).get("tasks", ())
+    planned |= {(task["id"], number) for task in asked for number in trials}
+    made = {(outcome.task_id, outcome.trial) for some in (run.results, run.triggers) for outcome in outcomes_of(some)}
     return planned <= made and ("auto_trials" not in run.spec or is_over(run))

@@ -38,7 +38,7 @@ async def grades_of(
         return found
     asked = asked or Asked()
     shown = asked.shown(trace)
-    said = await asyncio.gather(*(grader.agrade(shown, workspace=files, judge=asked.judge) for grader in asking))
+    said = await asyncio.gather(*(grader.agrade(shown, workspace=files, judge=asked.by(grader)) for grader in asking))
     by_grader = dict(zip(map(id, [*plain, *asking]), [*found, *said], strict=True))
     return [by_grader[id(grader)] for grader in graders]
 
@@ -50,6 +50,12 @@ class Asked(NamedTuple):
     task: Task | None = None
     folder: SpecFolder | None = None
     """Where files that the task names as its source stand."""
+    session: Any = None
+    """The agent itself, where its session can be gone on with."""
+
+    def by(self, grader: Grader) -> Any:
+        """Return whom a grader asks."""
+        return self.session if grader.continues else self.judge
 
     def shown(self, trace: Trace) -> Trace:
         """Return the trace with the task's source context."""

@@ -10,6 +10,7 @@ from waza.judges._base import Judge
 from waza.judges._fence import Data
 from waza.judges._loop import wait_for_judge
 from waza.judges._verdicts import PASS_FAIL
+from waza.spec.judges import jurors_of
 from waza.spec.suite import EvalSpec
 
 _ASKED = "Does the candidate output give the right answer? If so, call set_waza_grade_pass, else set_waza_grade_fail."
@@ -29,9 +30,12 @@ def signs_of_life(spec: EvalSpec) -> Iterator[Sign]:
     judge = spec.judge()
     if judge is None:
         return
-    models = [getattr(g, "model", "") for task in spec.tasks for g in spec.graders[task.id] if g.asks() is not None]
-    for model in dict.fromkeys(model or judge.model for model in models):
+    jurors = jurors_of(spec.asking)
+    for model in dict.fromkeys(juror.model or judge.model for juror in jurors if juror.judge is None):
         yield _sign(judge, model)
+    for juror in jurors:
+        if juror.judge is not None:
+            yield _sign(juror.judge, juror.model)
 
 
 def _sign(judge: Judge, model: str) -> Sign:

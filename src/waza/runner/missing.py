@@ -64,7 +64,7 @@ def _is_open(result: Result, spec: EvalSpec, new: dict[str, JSON]) -> bool:
 
 
 def _missing(result: Result, graders: list[Grader]) -> list[int]:
-    """Return the places of graders whose verdict is missing: a judge's that is undecided; all where there is none."""
+    """Return the places of graders whose verdict, a judge's or a person's, is missing; all where there is none."""
     if result.trace.status == "error":
         return []
     if len(result.grades) != len(graders):
@@ -72,7 +72,8 @@ def _missing(result: Result, graders: list[Grader]) -> list[int]:
     return [
         place
         for place, (grade, grader) in enumerate(zip(result.grades, graders, strict=True))
-        if grade.status == "error" and grader.asks() is not None
+        if grade.status == "error"
+        and ("human" in grade.details or (grader.asks() is not None and not grader.continues))
     ]
 
 

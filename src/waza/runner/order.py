@@ -7,6 +7,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +17,12 @@ from waza import __version__
 from waza.errors import SpecError
 from waza.judges._base import Judge
 from waza.model import JSON, Run, Trial
+from waza.results._remote_store import is_url
 from waza.results.redact import Redactor, secrets_in
 from waza.runner.auto import Auto, share_of
 from waza.runner.plan import fewest_trials, plan
 from waza.runner.resume import Resumed, fingerprints
-from waza.spec.judges import CACHE, judge_as_data, judge_settings
+from waza.spec.judges import CACHE, judge_as_data, judge_settings, jurors_of
 from waza.spec.suite import EvalSpec, fingerprint
 
 
@@ -51,12 +53,19 @@ class Order:
     """A stored run to go on with."""
     judge: Judge | None = None
     """Whom graders ask that need a judge."""
+    baseline: dict[str, JSON] = field(default_factory=dict)
+    """Which arm of a baseline run this is, and of which skill (`stats/impact_records.py`); empty for a plain run."""
     baselines: Mapping[tuple[str, int], str] = field(default_factory=dict)
     """By task id and trial: the output of another run, to compare with."""
 
     def planned(self) -> Iterator[Trial]:
-        """Yield every trial of the order."""
-        return plan(self.spec, trials=self.trials, model=self.model)
+        """Yield every trial of the order: its tasks', then its trigger tests'."""
+        return chain(plan(self.spec, trials=self.trials, model=self.model), self.asked())
+
+    def asked(self) -> Iterator[Trial]:
+        """Yield every trial of the trigger tests, those of the controls first."""
+        for task in self.spec.triggers.tasks if self.spec.triggers else ():
+            yield from (Trial(task=task, number=number + 1, model=self.model) for number in range(self.trials))
 
     @property
     def stored(self) -> EvalSpec:
@@ -65,7 +74,9 @@ class Order:
             return self.spec
         whole = self.whole or self.spec
         ids = {task["id"] for task in self.resume.run.spec["tasks"]} | {task.id for task in self.spec.tasks}
-        return replace(whole, tasks=[task for task in whole.tasks if task.id in ids])
+        asks = self.spec.triggers or "triggers" in self.resume.run.spec
+        tasks = [task for task in whole.tasks if task.id in ids]
+        return replace(whole, tasks=tasks, triggers=whole.triggers if asks else None)
 
 
 def order_for(
@@ -117,8 +128,11 @@ def judge_for(spec: EvalSpec, model: str | None = None, *, cache: bool = True) -
 
 
 def runs_folder(spec: EvalSpec) -> Path:
-    """Return where a suite's run folders stand: the project's `paths.results`, else `runs` beside the eval file."""
-    if spec.project.paths.results:
+    """Return where a suite's run folders stand: the project's `paths.results`, else `runs` beside the eval file.
+
+    An object store gets them afterwards: they are written here first.
+    """
+    if spec.project.paths.results and not is_url(spec.project.paths.results):
         return spec.folder.root / spec.project.paths.results
     return spec.folder.base / "runs"
 
@@ -137,8 +151,9 @@ def redactor_for(spec: EvalSpec) -> tuple[Redactor, list[str]]:
 
 def _judge_keys(spec: EvalSpec) -> list[str]:
     """Return the names of variables that hold a judge's key."""
-    name = judge_settings(spec.project, spec.config).get("api_key_env")
-    return [name] if isinstance(name, str) and name in os.environ else []
+    names = [judge_settings(spec.project, spec.config).get("api_key_env")]
+    names += [juror.judge.api_key_env for juror in jurors_of(spec.asking) if juror.judge is not None]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name in os.environ))
 
 
 def stored_form(order: Order, redactor: Redactor | None = None) -> Run:
@@ -155,6 +170,8 @@ def _blank(order: Order) -> Run:
     data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
     if order.auto is not None:
         data["auto_trials"] = to_builtins(order.auto)
+    if order.baseline:
+        data["baseline"] = order.baseline
     if order.given:
         data["given"] = order.given
     if order.judge is not None:

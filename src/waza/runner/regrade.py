@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ from waza.results.memory import rare_collections
 from waza.results.store import RunFolder, open_run
 from waza.runner.finish import finish
 from waza.runner.grading import Asked, grade_trace, grades_of, status_of
+from waza.runner.judge_card_known import about_judges
 from waza.runner.order import Order, redactor_for, runs_folder, stored_form
 from waza.runner.recordings import Recorded
 from waza.runner.waiting import wait_for
@@ -135,12 +137,19 @@ def graded(
     """Grade recorded trials into a run folder of their own and return it; `source` is the run they come from.
 
     Results go to the journal and are dropped: recordings may be any number. A task of the suite without a recorded
-    trial counts as not run.
+    trial counts as not run. Trigger tests are taken over as they are: no grader of a suite looks at them.
     """
     redactor, _ = redactor_for(spec)
+    spec = dataclasses.replace(spec, triggers=None)
     blank = stored_form(Order(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
     blank.spec["graded_from"] = source.name if source else "traces"
+    blank.spec.update(redactor.tree(about_judges(spec, judging.judge)))
+    asked = open_run(source) if source else None
+    if asked and "triggers" in asked.spec:
+        blank.spec["triggers"] = asked.spec["triggers"]
     with RunFolder.create(runs_folder(spec), blank) as folder:
+        if asked and asked.triggers:
+            folder.append(*(replace(result, fingerprint="") for result in asked.triggers))
         if source:
             take_over_artifacts(source / "artifacts", folder.artifacts)
         for batch in _batches(redactor.tree(result) for result in regraded(recorded, spec, judging)):

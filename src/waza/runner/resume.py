@@ -8,6 +8,7 @@ carries the fingerprint of what it was made from, so that a result that no longe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from waza.spec.suite import fingerprint
 PACE = {
     "parallel",
     "workers",
+    "trials_per_minute",
     "fail_fast",
     "max_attempts",
     "group_by",
@@ -30,6 +32,7 @@ PACE = {
     "max_trials",
     "trials_budget",
     "timeout_seconds",
+    "canaries",
 }
 """Settings a resumed run may change: pace, how trials are counted, the default time (each task carries its own)."""
 JUDGE = {"judge", "judge_model", "judge_reasoning_effort"}
@@ -69,24 +72,29 @@ def resume(
             f"run {old.id} was made from another suite: {listed}{more} changed since. "
             f"Run the changed tasks again with --rerun-changed, or start a new run without --resume"
         )
-    kept = {task["id"] for task in new.spec["tasks"]}
+    kept = {task["id"] for task in _tasks(new.spec)}
     done = frozenset(
         (result.task_id, result.trial)
-        for result in old.results
+        for result in chain(old.results, old.triggers)
         if result.task_id in kept
         and result.task_id not in changed
         and not (rerun_errors and result.trace.status == "error")
         and (result.status != "skipped" or skip_graders)
     )
-    removed = sorted({task["id"] for task in old.spec["tasks"]} - kept)
+    removed = sorted({task["id"] for task in _tasks(old.spec)} - kept)
     return Resumed(folder, old, done, removed)
 
 
-def newest(runs: Path, file: str, model: str | None) -> Path | None:
-    """Return the newest run an agent made of that eval file (and model, if given), or None when there is none yet."""
+def newest(runs: Path, file: str, model: str | None, *, has_tasks: bool = True) -> Path | None:
+    """Return the newest run an agent made of that eval file (and model, if given), or None when there is none yet.
+
+    Without `has_tasks` it is one of trigger tests alone.
+    """
     for folder in run_folders(runs):
         run = stored_head(folder)
         if run is None or "graded_from" in run.spec or run.spec.get("file") != file:
+            continue
+        if bool(run.spec.get("tasks")) is not has_tasks:
             continue
         if model is None or run.model == model:
             return folder
@@ -109,15 +117,20 @@ def fingerprints(spec: dict[str, JSON]) -> dict[str, str]:
     def made_from(task: dict[str, JSON]) -> list[JSON]:
         return [_asked(task), spec["graders"].get(task["id"]), config, hooks, *_judged(spec, task["id"])]
 
-    return {task["id"]: fingerprint(made_from(task)) for task in spec["tasks"]}
+    return {task["id"]: fingerprint(made_from(task)) for task in _tasks(spec)}
+
+
+def _tasks(spec: dict[str, JSON]) -> list[dict[str, JSON]]:
+    """Return all that was asked of the agent: the tasks of a suite and the prompts of its trigger tests."""
+    return [*spec["tasks"], *(spec.get("triggers") or {}).get("tasks", ())]
 
 
 def changes(old: dict[str, JSON], new: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
     """Yield each task that both suites have and whose results would differ, with the fields that changed."""
     settings = [f"config.{key}" for key in _changed_keys(_affecting(old["config"]), _affecting(new["config"]))]
     settings += ["hooks"] if old.get("hooks") != new.get("hooks") else []
-    before = {task["id"]: task for task in old["tasks"]}
-    for task in new["tasks"]:
+    before = {task["id"]: task for task in _tasks(old)}
+    for task in _tasks(new):
         if (previous := before.get(task["id"])) is None:
             continue
         fields = settings + _changed_keys(_asked(previous), _asked(task))

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace as changed
 
+from waza.errors import UsageError
 from waza.model import Result, Run, Trial
+from waza.reports.json import trial_text
+from waza.results._remote_store import is_url
+from waza.results.canaries import KEY, canaries_of
+from waza.results.gathered import Gathering
 from waza.results.memory import rare_collections
 from waza.results.redact import Redactor
 from waza.results.store import RunFolder
 from waza.runner.auto import AutoTrials
 from waza.runner.finish import finish
+from waza.runner.judge_card_known import CARDS, about_judges
 from waza.runner.order import Order, order_for, redactor_for, runs_folder, stored_form
 from waza.runner.signals import ends_cleanly
 from waza.runner.suite import Listeners, run_suite
 from waza.runner.trial import Setting
+from waza.runner.turns import Turns
 from waza.runner.waiting import wait_for
 from waza.sandbox.room import remove_rooms, rooms_for
 from waza.spec.load import load_spec
-from waza.spec.suite import EvalSpec
 
 
 def run(
@@ -48,10 +54,12 @@ def run(
     """
     spec = load_spec(path, allow_local_code=allow_local_code).select(tasks, tags)
     order = order_for(spec, engine=engine, model=model, trials=trials, workers=workers)
+    if is_url(runs):
+        raise UsageError(f"runs={str(runs)!r}: a run is written to a folder; `waza runs push` sends it to a store")
     if runs is not None:
         order = replace(order, runs=Path(runs))
     made = conduct(order, Listeners(on_result=on_result))
-    return changed(made, results=list(made.results))
+    return changed(made, results=list(made.results), triggers=list(made.triggers))
 
 
 class Purse:
@@ -83,7 +91,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
     redactor, warnings = redactor_for(spec)
     for warning in warnings:
         listeners.on_remark(warning)
-    with _folder(order, redactor) as folder:
+    with folder_for(order, redactor) as folder:
         done = order.resume.done if order.resume else frozenset()
         setting = Setting(
             engine=engine,
@@ -98,13 +106,17 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             on_remark=listeners.on_remark,
             judge=order.judge,
             baselines=order.baselines,
+            turns=Turns(),
         )
-        purse = Purse(order.max_cost_usd, order.resume.run.results if order.resume else ())
+        earlier = order.resume.run if order.resume else None
+        purse = Purse(order.max_cost_usd, chain(earlier.results, earlier.triggers) if earlier else ())
+
+        purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))
+        gathering = Gathering(folder.run, trial_text)
 
         def store(*results: Result) -> list[Result]:
-            kept = [redactor.tree(result) for result in results]
-            folder.append(*kept)
-            return kept
+            pieces = folder.append(*(redactor.tree(result) for result in results))
+            return gathering.add(pieces)
 
         def on_done(result: Result) -> None:
             listeners.on_done(result)
@@ -115,14 +127,17 @@ def conduct(order: Order, listeners: Listeners) -> Run:
 
         auto = _auto(order)
         planned = (trial for trial in order.planned() if (trial.task.id, trial.number) not in done)
-        trials: Iterator[Trial] = planned if auto is None else auto
+        asked = (trial for trial in order.asked() if (trial.task.id, trial.number) not in done)
+        trials: Iterator[Trial] = planned if auto is None else chain(asked, auto)
         heard = replace(listeners, on_done=on_done, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
         try:
             if first := next(trials, None):
-                wait_for(_until_done_or_stopped(spec, chain([first], trials), setting, heard, store, order.workers))
+                working = run_suite(spec, chain([first], trials), setting, heard, store, workers=order.workers)
+                wait_for(until_done_or_stopped(working, heard))
         finally:
-            _leave(setting, listeners.on_remark)
-        return finish(folder, listeners.stop.reason, listeners.on_remark)
+            leave_rooms(setting, listeners.on_remark)
+        gathered = gathering.results() if order.resume is None and spec.triggers is None else None
+        return finish(folder, listeners.stop.reason, listeners.on_remark, gathered)
 
 
 def _auto(order: Order) -> AutoTrials | None:
@@ -137,7 +152,7 @@ def _auto(order: Order) -> AutoTrials | None:
     return trials
 
 
-def _leave(setting: Setting, on_remark: Callable[[str], None]) -> None:
+def leave_rooms(setting: Setting, on_remark: Callable[[str], None]) -> None:
     """Remove the folder of rooms, or say where it is if workspaces are to be kept."""
     if setting.rooms is None:
         return
@@ -147,28 +162,24 @@ def _leave(setting: Setting, on_remark: Callable[[str], None]) -> None:
         remove_rooms(setting.rooms)
 
 
-def _folder(order: Order, redactor: Redactor) -> RunFolder:
+def folder_for(order: Order, redactor: Redactor) -> RunFolder:
     """Return the run folder to write to: a new one, or the stored one with the suite as it is now."""
     new = stored_form(order, redactor)
     if order.resume is None:
+        new.spec.update(redactor.tree(about_judges(order.spec, order.judge)))
         return RunFolder.create(order.runs or runs_folder(order.spec), new)
+    new.spec.update({key: value for key, value in order.resume.run.spec.items() if key in (KEY, CARDS)})
     folder = RunFolder.open(order.resume.folder)
     if order.resume.run.spec != new.spec:
         folder.respec(changed(order.resume.run, spec=new.spec, fingerprint=new.fingerprint))
     return folder
 
 
-async def _until_done_or_stopped(
-    spec: EvalSpec,
-    trials: Iterator[Trial],
-    setting: Setting,
-    listeners: Listeners,
-    store: Callable[..., list[Result]],
-    workers: int | None,
-) -> None:
+async def until_done_or_stopped(working: Coroutine[Any, Any, None], listeners: Listeners) -> None:
+    """Wait for a run that a signal may end early."""
     with ends_cleanly(listeners.stop, listeners.on_remark):
         try:
-            await run_suite(spec, trials, setting, listeners, store, workers=workers)
+            await working
         except asyncio.CancelledError:
             if not listeners.stop.signal:
                 raise

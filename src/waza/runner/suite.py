@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace as changed
 
+from waza.engines._base import Engine
 from waza.errors import EngineError
 from waza.model import Result, Trial
 from waza.runner.hooks import run_hooks
 from waza.runner.keeper import Keeper
+from waza.runner.pace import pace_for
 from waza.runner.plan import concurrency
 from waza.runner.trial import Setting, failed_trial, run_trial
 from waza.spec.suite import EvalSpec
@@ -69,15 +71,18 @@ async def run_suite(
             watch.cancel()
     finally:
         await keeper.close()
-        await _afterwards(spec, setting, listeners, environment)
+        await end_suite(spec, [setting.engine], listeners, environment)
 
 
-async def _afterwards(spec: EvalSpec, setting: Setting, listeners: Listeners, environment: dict[str, str]) -> None:
-    """Stop the engine and run the last hooks; what goes wrong there is told, and costs no result."""
-    try:
-        await setting.engine.stop()
-    except Exception as error:  # noqa: BLE001  the results are there; only the engine's own clean-up failed
-        listeners.trouble.append(f"the engine did not stop: {type(error).__name__}: {error}")
+async def end_suite(
+    spec: EvalSpec, engines: Sequence[Engine], listeners: Listeners, environment: dict[str, str]
+) -> None:
+    """Stop the engines and run the last hooks; what goes wrong there is told, and costs no result."""
+    for engine in engines:
+        try:
+            await engine.stop()
+        except Exception as error:  # noqa: BLE001  the results are there; only the engine's own clean-up failed
+            listeners.trouble.append(f"the engine did not stop: {type(error).__name__}: {error}")
     try:
         for remark in await run_hooks(spec.hooks.after_run, spec.folder, environment):
             listeners.on_remark(remark)
@@ -94,19 +99,21 @@ async def _worker(
         if listeners.stop.reason:
             break
         listeners.on_start(trial)
-        result = await _with_hooks(spec, trial, setting, listeners)
+        result = await with_hooks(spec, trial, setting, listeners)
         listeners.on_done(result)
         if kept is not None:
             await kept
         kept = keeper.keep(result)
-        if spec.config.fail_fast and result.status in ("failed", "error"):
+        if spec.config.fail_fast and result.status in ("failed", "error") and not trial.task.until_skill:
             listeners.stop(f"task '{trial.task.id}' did not pass")
     if kept is not None:
         await kept
 
 
-async def _with_hooks(spec: EvalSpec, trial: Trial, setting: Setting, listeners: Listeners) -> Result:
-    """Return one trial's result, with the suite's commands before and after it."""
+async def with_hooks(spec: EvalSpec, trial: Trial, setting: Setting, listeners: Listeners) -> Result:
+    """Return one trial's result, with the suite's commands before and after it, at the pace of its vendor."""
+    pace = pace_for(setting.engine, setting.engine_name, spec.config.trials_per_minute)
+    setting = setting._replace(pace=pace)
     if not spec.hooks.before_task and not spec.hooks.after_task:
         return await run_trial(trial, spec.graders[trial.task.id], setting)
     environment = {"WAZA_TASK_ID": trial.task.id, "WAZA_TRIAL": str(trial.number)}

@@ -20,12 +20,16 @@ from waza.judges._base import Judge
 from waza.model import Files, Grade, Result, Trace, Trial
 from waza.runner.checkpoints import Checkpoints
 from waza.runner.grading import Asked, grades_of, status_of
+from waza.runner.pace import AgentPace
+from waza.runner.turns import Turns
 from waza.sandbox.room import NO_ROOM, make_room
 from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
 
 GRACE_S = 60
 """How long past a task's time an engine may need to end its agent before the runner stops waiting."""
+SHORT_MS = 5
+"""An agent as quick as that gains nothing from its turn."""
 RETRY_DELAY_S = 1.0
 MAX_RETRY_DELAY_S = 60.0
 
@@ -51,15 +55,25 @@ class Setting(NamedTuple):
     """Whom graders ask that need a judge."""
     baselines: Mapping[tuple[str, int], str] = {}
     """By task id and trial: the output of another run, to compare with."""
+    vet: Callable[[Trace], str] = lambda trace: ""
+    """Tells why a trial that went well does not count: the agent had what it must not have, or lacked what it needs."""
+    pace: AgentPace | None = None
+    """When agents may start, all of the same vendor together; None means at once."""
+    turns: Turns | None = None
+    """Waited for before grading, so that of many agents that end at once each is followed by the next without delay."""
 
 
 async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
     """Return what came of one trial; infrastructure errors are tried again up to `max_attempts` times."""
     for attempt in range(1, setting.max_attempts + 1):
+        if setting.pace is not None:
+            await setting.pace.begin()
         try:
             result = replace(await _attempt(trial, graders, setting), attempts=attempt)
         except EngineError as error:
             return failed_trial(trial, setting, str(error))
+        if setting.pace is not None and (pause_s := setting.pace.heard(result.trace)):
+            setting.on_remark(f"the vendor refuses for its rate limit: no agent starts for {pause_s:.0f} s")
         if result.trace.status != "error" or attempt == setting.max_attempts:
             return result
         await asyncio.sleep(min(RETRY_DELAY_S * 2 ** (attempt - 1), MAX_RETRY_DELAY_S))
@@ -98,9 +112,9 @@ Attempted = tuple[Trace, list[Grade], dict[str, str]]
 
 async def _in_room(trial: Trial, graders: list[Grader], setting: Setting) -> Attempted:
     """Return what the agent did in a fresh folder."""
-    checkpoints = Checkpoints(graders, partial(_grade, setting, trial))
     with ExitStack() as stack:
         room = stack.enter_context(make_room(trial.task, keep=setting.keep_workspace, parent=setting.rooms))
+        checkpoints = Checkpoints(graders, partial(_grade, setting, trial, room))
         for sentence in room.left_out:
             setting.on_remark(f"task '{trial.task.id}': {sentence}")
 
@@ -133,7 +147,7 @@ async def _with_mocks(trial: Trial, room: Room, setting: Setting) -> Trace:
 
 async def _without_room(trial: Trial, graders: list[Grader], setting: Setting) -> Attempted:
     """Return what an agent did that uses no folder."""
-    checkpoints = Checkpoints(graders, partial(_grade, setting, trial))
+    checkpoints = Checkpoints(graders, partial(_grade, setting, trial, NO_ROOM))
     files = SnapshotFiles(NO_ROOM.workspace, EMPTY, checkpoints.snapshots)
     checkpoints.keep = lambda: (EMPTY, files)
     trace = await _work(trial, NO_ROOM._replace(after_turn=checkpoints), setting)
@@ -145,6 +159,8 @@ async def _rest(
     trial: Trial, trace: Trace, files: Files | None, checkpoints: Checkpoints, setting: Setting
 ) -> list[Grade]:
     """Return every grade; an engine that did not stop where it was to is told of."""
+    if setting.turns is not None and (trace.duration_ms or 0) > SHORT_MS:
+        await setting.turns.wait()
     grades = await checkpoints.rest(trace, files)
     if names := checkpoints.passed_over(trace, grades):
         fact = (
@@ -155,12 +171,18 @@ async def _rest(
 
 
 async def _grade(
-    setting: Setting, trial: Trial, graders: list[Grader], trace: Trace, files: Files | None
+    setting: Setting, trial: Trial, room: Room, graders: list[Grader], trace: Trace, files: Files | None
 ) -> list[Grade]:
     """Return the grades of a trace."""
     if trace.status == "error" or setting.skip_graders:
         return []
-    return await grades_of(trace, graders, files, Asked(setting.judge, trial.task, setting.engine.folder))
+    asked = Asked(setting.judge, trial.task, setting.engine.folder)
+    if setting.engine.continues and any(grader.continues for grader in graders):
+        from waza.engines._continued import AgentSession, Session  # only runs with such graders pay for it
+
+        begin = setting.pace.begin if setting.pace else None
+        asked = asked._replace(session=AgentSession(Session(setting.engine, trial, trace, room), begin))
+    return await grades_of(trace, graders, files, asked)
 
 
 async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
@@ -180,6 +202,8 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
         fact = f"the engine broke: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
     changes: dict[str, object] = {}
+    if trace.status != "error" and (fault := setting.vet(trace)):
+        changes |= {"status": "error", "error": fault}
     if trace.baseline_output is None and (other := setting.baselines.get((trial.task.id, trial.number))):
         changes["baseline_output"] = other
     if trace.engine is None:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from waza.errors import EngineError
 from waza.model import InputFile, Task, Trace
@@ -42,6 +42,8 @@ class StandIns(NamedTuple):
     """The same servers, in the file that most agents read: `mcpServers`."""
     readable: tuple[Path, ...] = ()
     """What an isolated agent must be able to read to start them."""
+    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]] | None = None
+    """Answers for the servers, for an engine that is in the same process and needs no program between."""
 
     def variables(self, path: str) -> dict[str, str]:
         """Return the variables that lead an agent to them; `path` is its PATH without them."""

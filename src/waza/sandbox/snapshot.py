@@ -143,7 +143,7 @@ def restore(store: Path, name: str, folder: Path) -> None:
     out, a device or socket by a pipe. Raises StoreError when content is missing, was left out or is damaged.
     """
     try:
-        manifest = _load(store, name)
+        manifest = read_manifest(store, name)
         for what, why in _gaps(manifest):
             raise OSError(errno.ENODATA, f"{what} was not copied: {why}")
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def _gaps(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield from ((repr(item.path), item.left_out) for item in manifest.items if item.left_out)
 
 
-def _load(store: Path, name: str) -> Manifest:
+def read_manifest(store: Path, name: str) -> Manifest:
     """Return a stored manifest; raise OSError when it is not there or is damaged."""
     if name == EMPTY:
         return Manifest()
@@ -242,7 +242,7 @@ class SnapshotFiles:
 
     @cached_property
     def _manifest(self) -> Manifest:
-        return _load(self._store, self._name)
+        return read_manifest(self._store, self._name)
 
     @cached_property
     def _items(self) -> dict[str, Item]:

@@ -9,10 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from waza.engines._base import ENGINES
 from waza.errors import Problem
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
-from waza.spec.judges import build_judge, judge_settings, settings_place
+from waza.spec.judges import build_judge, judge_settings, own_judge, settings_place
+from waza.spec.places import keys_of
 from waza.spec.project import unused_keys
 from waza.spec.shapes import EvalShape
 from waza.spec.sources import source_text
@@ -58,10 +60,23 @@ def _config(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
         yield spec.place.at("config", "max_attempts").problem(note, "note")
     if shape.range is not None and not shape.tasks_from:
         yield spec.place.at("range").problem("rows of which file? 'range' goes with 'tasks_from'")
-    if shape.baseline:
-        yield spec.place.at("baseline").warning("this version runs one pass; the pass without the skill is left out")
+    yield from _unread(spec)
+    if shape.baseline and not spec.skill:
+        yield spec.place.at("baseline").warning("there is no control arm without a skill; name it in `skill:`")
     if unused := unused_keys(spec.project):
         yield Problem(f".waza.yaml: only the original reads {', '.join(unused)}", severity="note")
+
+
+def _unread(spec: EvalSpec) -> Iterator[Problem]:
+    """Yield what tasks name for their agent and the suite's engine does not read."""
+    name = spec.config.executor
+    if name is None or not ENGINES.knows(name):
+        return
+    for key in ("skill_directories", "instruction_files"):
+        naming = [task.id for task in spec.tasks if getattr(task, key)]
+        if naming and key not in keys_of(ENGINES.load(name)):
+            told = f"engine '{name}' does not read `{key}`, which {len(naming)} tasks name, '{naming[0]}' first"
+            yield spec.place.at("config", "executor").warning(told)
 
 
 def _judge(spec: EvalSpec) -> Iterator[Problem]:
@@ -70,7 +85,7 @@ def _judge(spec: EvalSpec) -> Iterator[Problem]:
     if settings:
         place = settings_place(spec.project, spec.config, spec.place, spec.folder)
         yield from build_judge(settings, place, spec.folder)[1]
-    elif spec.judged:
+    elif spec.asking and not own_judge(spec.asking):
         yield spec.place.warning(f"{NO_JUDGE}; `run` needs one")
     for task in spec.tasks:
         if "source" in task.context:

@@ -15,6 +15,7 @@ from waza.spec.places import Place
 from waza.spec.shapes import CheckpointShape
 
 Built = tuple[list[Grader], list[Problem]]
+_NOT_OVER = "a judge goes on in the agent's session when that is over, not at a checkpoint; leave continue_session out"
 
 
 class Around(NamedTuple):
@@ -72,6 +73,7 @@ def _built(checkpoint: CheckpointShape, place: Place, around: Around) -> Built:
             problems.append(place.at("expected", "graders").problem("put them under the checkpoint's own 'graders'"))
     for index, entry in enumerate(checkpoint.graders):
         found, wrong = _graders(entry, place.at("graders", index), around)
+        wrong += [place.at("graders", index).problem(_NOT_OVER) for grader in found if grader.continues]
         graders += found
         problems += wrong
     return graders, problems

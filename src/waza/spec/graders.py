@@ -16,8 +16,6 @@ from waza.spec.local_code import is_local, load_local
 from waza.spec.places import Place, keys_of, problems_of, unknown_key, unmarked, what
 
 WRAPPER_KEYS = ("type", "name", "weight", "config")
-JUDGED = ("human", "human_calibration")
-"""Types of the original's documents that need a person; this version has no way to ask one yet."""
 
 
 def load_grader(spec: dict[str, Any], base_dir: str | Path = ".", *, allow_local_code: bool = False) -> Grader:
@@ -130,8 +128,6 @@ def _options(
 
 
 def _unknown_type(kind: Any) -> str:
-    if kind in JUDGED:
-        return f"grader type '{kind}' needs a person, and this version has no way to ask one yet; leave it out for now"
     if not isinstance(kind, str):
         return f"a grader's type is a text, found {what(kind)}"
     return f"unknown grader type '{kind}'; {did_you_mean(kind, GRADERS.names())}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from waza.errors import Problem, SpecError, did_you_mean
+from waza.graders._base import Grader
+from waza.graders._composite import CompositeGrader
+from waza.graders._judged import JudgedGrader
+from waza.graders._turn import AfterTurnGrader
 from waza.judges._base import JUDGES, Judge
+from waza.judges._jurors import Juror
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.yaml12 import read_yaml
 from waza.spec.places import Place, problems_of, unmarked, what
@@ -58,6 +64,33 @@ def build_judge(settings: dict[str, Any], place: Place, folder: SpecFolder) -> t
         return cls.model_validate(own | {"folder": folder}), wrong
     except ValidationError as error:
         return None, wrong + problems_of(error, cls, own, lambda path: place.at(*path))
+
+
+def jurors_of(graders: Iterable[Grader]) -> list[Juror]:
+    """Return whom graders ask: the members of their juries, or the suite's judge with the model each names."""
+    found: list[Juror] = []
+    for grader in graders:
+        if isinstance(grader, JudgedGrader):
+            found += grader.jurors
+        elif isinstance(grader, AfterTurnGrader):
+            found += jurors_of([grader.grader])
+        elif isinstance(grader, CompositeGrader):
+            found += jurors_of(inner for inner in grader.graders if inner.asks() is not None)
+        else:
+            own = getattr(grader, "model", "")
+            found.append(Juror(own, own))
+    return found
+
+
+def models_asked(graders: Iterable[Grader]) -> list[str]:
+    """Return the models that graders ask the suite's judge for; an empty name is the judge's own."""
+    return [juror.model for juror in jurors_of(graders) if juror.judge is None]
+
+
+def own_judge(graders: Iterable[Grader]) -> Judge | None:
+    """Return a judge that can stand for the suite's, where every juror brings its own and none is needed beside."""
+    judges = [juror.judge for juror in jurors_of(graders)]
+    return judges[0] if judges and None not in judges else None
 
 
 def judge_as_data(judge: Judge) -> dict[str, Any]:

@@ -17,13 +17,15 @@ from waza.spec.evaldeck_suite import FILES as EVALDECK
 from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
 from waza.spec.hooks import check_hooks
-from waza.spec.mocks import plain, read_commands, read_servers
+from waza.spec.mocks import as_data, plain, read_commands, read_servers
 from waza.spec.places import Place, keys_of, parse, unknown_key
 from waza.spec.project import read_file, read_project, shown
 from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
 from waza.spec.suite import EvalSpec, engine_keys
-from waza.spec.tasks import Suite, read_tasks
+from waza.spec.tasks import Suite, read_mocks, read_tasks
 from waza.spec.tool_names import with_tool_names
+from waza.spec.triggers import FILE as TRIGGERS
+from waza.spec.triggers import Around, TriggerTests, beside
 
 FILE = "eval.yaml"
 NOT_YET = {
@@ -31,16 +33,18 @@ NOT_YET = {
 }
 
 
-def load_spec(path: str | Path, *, update_snapshots: bool = False, allow_local_code: bool = False) -> EvalSpec:
+def load_spec(
+    path: str | Path, *, update_snapshots: bool = False, allow_local_code: bool = False, needs_tasks: bool = True
+) -> EvalSpec:
     """Return the checked suite at `path` (an eval file, or a folder that holds `eval.yaml`).
 
     Raises SpecError with every mistake; what is odd but not wrong stands in `notes`. With `update_snapshots`, `diff`
     graders write their snapshots instead of comparing; with `allow_local_code`, graders may be Python files of the
-    project.
+    project. A suite without tasks is refused unless it has trigger tests, or `needs_tasks` is false.
     """
     file = find_eval(path)
     forced = {"update_snapshots": True} if update_snapshots else {}
-    spec, problems = read_spec(file, forced, allow_local_code=allow_local_code)
+    spec, problems = read_spec(file, forced, allow_local_code=allow_local_code, needs_tasks=needs_tasks)
     wrong = [problem for problem in problems if problem.severity == "error"]
     if spec is None or wrong:
         raise SpecError(wrong)
@@ -68,7 +72,11 @@ def is_suite(path: Path) -> bool:
 
 
 def read_spec(
-    file: Path, forced: Mapping[str, Any] | None = None, *, allow_local_code: bool = False
+    file: Path,
+    forced: Mapping[str, Any] | None = None,
+    *,
+    allow_local_code: bool = False,
+    needs_tasks: bool = True,
 ) -> tuple[EvalSpec | None, list[Problem]]:
     """Return the suite in an eval file with every problem and note; None when it cannot be made sense of.
 
@@ -97,8 +105,11 @@ def read_spec(
     servers, wrong = read_servers(shape.mcp_mocks, place.at("mcp_mocks"), folder)
     commands, wrong_commands = read_commands(shape.command_mocks, place.at("command_mocks"), folder)
     problems += wrong + wrong_commands
-    suite = Suite(shape, config, place, folder, graders, forced or {}, servers, commands)
+    needs_tasks = needs_tasks and not (folder.base / TRIGGERS).is_file()
+    suite = Suite(shape, config, place, folder, graders, forced or {}, servers, commands, needs_tasks)
     tasks, chosen, places, wrong = read_tasks(suite)
+    problems += wrong
+    triggers, wrong = _triggers(suite, project, chosen)
     problems += wrong
     spec = EvalSpec(
         file=file,
@@ -106,22 +117,39 @@ def read_spec(
         name=shape.name or folder.base.name,
         config=config,
         tasks=tasks,
-        graders=with_tool_names(chosen, config.tool_names),
+        graders=with_tool_names(chosen, config.tool_names) | (triggers.graders if triggers else {}),
         engine_options=engine_options,
         description=shape.description,
-        skill=shape.skill,
+        skill=shape.skill or (triggers.skills[0] if triggers else ""),
         version=shape.version,
+        baseline=shape.baseline,
         hooks=shape.hooks,
         metrics=[metric for metric in shape.metrics if metric.enabled],
         project=project,
         place=place,
         places=places,
         notes=[],
+        triggers=triggers,
     )
     spec.notes.extend(problem for problem in problems if problem.severity != "error")
     advice = advise(spec, shape)
     spec.notes.extend(problem for problem in advice if problem.severity != "error")
     return spec, _by_place(problems + advice)
+
+
+def _triggers(
+    suite: Suite, project: ProjectShape, tasks: Mapping[str, Any]
+) -> tuple[TriggerTests | None, list[Problem]]:
+    """Return the trigger tests beside the eval file, if there are any."""
+    if not (suite.folder.base / TRIGGERS).is_file():
+        return None, []
+    stand_ins = as_data(suite.servers, suite.commands)
+    around = Around(suite.folder, suite.config, read_mocks(suite.folder, []), stand_ins=stand_ins)
+    tests, problems = beside(suite.folder, around, set(tasks), project.paths.skills)
+    if tests and suite.shape.skill and suite.shape.skill not in tests.skills:
+        fact = f"the trigger tests beside it are about '{tests.skills[0]}', the suite is about '{suite.shape.skill}'"
+        problems.append(suite.place.at("skill").warning(fact))
+    return tests, problems
 
 
 def _readable(data: dict[str, Any]) -> EvalShape:
@@ -159,7 +187,7 @@ def _config(data: Any, place: Place, project: ProjectShape) -> tuple[ConfigShape
     options = {key: value for key, value in written.items() if any(key in names for names in keys.values())}
     known = [*keys_of(ConfigShape), *keys_of(AgentShape), *(key for names in keys.values() for key in names)]
     problems = [here.at(key).problem(unknown_key(key, known)) for key in written if key not in known]
-    config, wrong = parse(ConfigShape, _defaults(project) | own, here)
+    config, wrong = parse(ConfigShape, project_defaults(project) | own, here)
     problems += wrong
     _, wrong = parse(AgentShape, agent, here)
     problems += wrong
@@ -176,7 +204,8 @@ def _engine_keys(written: dict[str, Any]) -> dict[str, list[str]]:
     return engine_keys()
 
 
-def _defaults(project: ProjectShape) -> dict[str, Any]:
+def project_defaults(project: ProjectShape) -> dict[str, Any]:
+    """Return what a project says where a suite's `config:` does not."""
     defaults = project.defaults
     found = {"model": defaults.model, "judge_model": defaults.judge_model, "timeout_seconds": defaults.timeout}
     found |= {"parallel": defaults.parallel, "workers": defaults.workers}

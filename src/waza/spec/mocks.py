@@ -94,22 +94,22 @@ def refused(name: str, engine: Engine, tasks: Sequence[Task], place: Place) -> I
     for key in kinds:
         if key not in engine.mocks:
             yield place.at(key).problem(f"engine '{name}' cannot give its agents {key}")
-        elif key == "mcp_mocks" and (lacking := _lacking()):
-            yield place.at(key).problem(lacking)
+        elif key == "mcp_mocks" and (missing := lacking()):
+            yield place.at(key).problem(missing)
     own = getattr(engine, "mcp_servers", {})
     for server in {server["name"] for task in tasks for server in (task.mocks or {}).get("servers", ())}:
         if server in own:
             yield place.at("mcp_mocks").problem(f"'{server}' is the name of one of config.mcp_servers too")
 
 
-def _lacking() -> str:
+def lacking(who: str = "mocked MCP servers need") -> str:
     """Return what must be installed before a server can be mocked; empty if it is there."""
     try:
         found = version("mcp")
     except PackageNotFoundError:
-        return "mocked MCP servers need the package mcp; `pip install 'waza[mcp]'`"
+        return f"{who} the package mcp; `pip install 'waza[mcp]'`"
     if int(found.partition(".")[0]) < _MCP_FROM:
-        return f"mocked MCP servers need the package mcp {_MCP_FROM}, found {found}; `pip install 'waza[mcp]'`"
+        return f"{who} the package mcp {_MCP_FROM}, found {found}; `pip install 'waza[mcp]'`"
     return ""
 
 

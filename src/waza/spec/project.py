@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from waza.errors import Problem, SpecError
+from waza.errors import Problem, SpecError, UsageError
+from waza.results._remote_store import checked_url, is_url
 from waza.sandbox.folders import SpecFolder, inner_path, project_root
 from waza.sandbox.yaml12 import read_yaml
 from waza.spec.places import Place, parse
@@ -29,9 +30,12 @@ def read_project(start: Path) -> tuple[ProjectShape, list[Problem]]:
     project, problems = parse(ProjectShape, data, place)
     if project and project.paths.results is not None:
         try:
-            inner_path(project.paths.results)
-            SpecFolder(file.parent, file.parent).place(project.paths.results)
-        except ValueError as error:
+            if is_url(project.paths.results):
+                checked_url(project.paths.results)
+            else:
+                inner_path(project.paths.results)
+                SpecFolder(file.parent, file.parent).place(project.paths.results)
+        except (ValueError, UsageError) as error:
             problems.append(place.at("paths", "results").problem(str(error).replace("workspace", "project")))
             project = None
     return project or ProjectShape(), problems

@@ -20,7 +20,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def file_schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of one kind of file: `eval`, `task`, `project` or `mock`."""
+    """Return the JSON Schema of one kind of file: `eval`, `task`, `project`, `mock` or `trigger_tests`."""
     schema = shape_schema(FILES[kind])
     definitions = schema.setdefault("$defs", {})
     if kind in ("eval", "task"):

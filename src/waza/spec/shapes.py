@@ -13,6 +13,7 @@ from waza.engines.mock import MockFile, MockScript
 from waza.graders._names import ToolNames
 from waza.mocks.shapes import CommandMock, McpMock
 from waza.options import Options
+from waza.spec.trigger_shapes import TriggerShape
 
 Whole = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
@@ -37,6 +38,8 @@ class ConfigShape(Options):
     """Run several tasks at once."""
     workers: Annotated[int, Field(ge=0)] = 0
     """How many trials run at once; 0 means 4 with `parallel`, else 1."""
+    trials_per_minute: Annotated[int, Field(ge=0)] = 0
+    """How many trials are started in a minute, all workers together, for a vendor's limit; 0 means no limit."""
     executor: Words | None = None
     """The engine that runs the agent; `waza list engines` names them."""
     model: str = ""
@@ -47,6 +50,8 @@ class ConfigShape(Options):
     """The model that judges, where `judge` names none."""
     judge_reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     """How hard the judge's model thinks, where `judge` does not say."""
+    canaries: Annotated[int, Field(ge=0, le=20)] = 2
+    """Of each rubric in use so many goldens are judged in every run, never from the cache; 0 for none."""
     max_attempts: Whole = 1
     """How often a trial is started again after an infrastructure error; a failed trial is never repeated."""
     fail_fast: bool = False
@@ -75,7 +80,7 @@ class AgentShape(Options):
     instruction_files: list[Words] | None = None
     """Files added to the agent's instructions."""
     inject_skill_body: bool | None = None
-    """Paste the whole SKILL.md into the prompt."""
+    """Put the text of the suite's SKILL.md into the agent's instructions; it is then there without being chosen."""
     trigger_skill_routing: bool | None = None
     """Add an instruction on choosing skills."""
     required_skills: list[Words] | None = None
@@ -163,7 +168,7 @@ class EvalShape(Options):
     metrics: list[MetricShape] = []
     """Numbers over the run, with thresholds that gate it."""
     baseline: bool = False
-    """The original's second pass without the skill."""
+    """Run every task without the skill too, as `waza run --baseline` does."""
     mcp_mocks: list[McpMock] = []
     """MCP servers that the agent gets, with tools whose answers are written down here."""
     command_mocks: list[CommandMock] = []
@@ -241,9 +246,9 @@ class TaskShape(Options):
     timeout_seconds: Seconds | None = None
     """How long the agent may work on this task."""
     skill_directories: list[Words] | None = None
-    """Folders that hold skills, instead of the suite's."""
+    """Folders that hold skills, instead of the suite's; the suite's own `skill` is found without."""
     instruction_files: list[Words] = []
-    """Files added to the agent's instructions."""
+    """Files added to the agent's instructions, after the suite's."""
     mock: MockScript | None = None
     """What the `mock` engine does on this task."""
     command_mocks: list[CommandMock] | None = None
@@ -258,7 +263,7 @@ class PathsShape(Options):
     evals: str = "evals"
     """Suites."""
     results: str | None = None
-    """Run folders; beside each eval file if left out."""
+    """Run folders; beside each eval file if left out. An address (`s3://bucket/runs`): finished runs are sent there."""
 
 
 class DefaultsShape(Options):
@@ -319,4 +324,5 @@ class ProjectShape(Options):
 
 
 FILES: dict[str, type[BaseModel]] = {"eval": EvalShape, "task": TaskShape, "project": ProjectShape, "mock": MockFile}
+FILES["trigger_tests"] = TriggerShape
 """Each kind of file and its shape."""

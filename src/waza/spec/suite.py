@@ -21,12 +21,14 @@ from waza.graders._base import Grader
 from waza.judges._base import Judge
 from waza.model import JSON, Task
 from waza.sandbox.folders import SpecFolder
-from waza.spec.judges import chosen_judge, judge_settings, settings_place
+from waza.spec.judges import chosen_judge, judge_settings, jurors_of, models_asked, own_judge, settings_place
 from waza.spec.local_code import came_from, local_files
 from waza.spec.mocks import refused
 from waza.spec.places import Place, keys_of, problems_of
+from waza.spec.sessions import session_problems
 from waza.spec.shapes import ConfigShape, HooksShape, MetricShape, ProjectShape
 from waza.spec.skills import find_skill
+from waza.spec.triggers import TriggerTests
 
 NO_JUDGE = "graders need a judge, and none is configured: name one in `judge:` of .waza.yaml or in config.judge"
 
@@ -47,6 +49,8 @@ class EvalSpec:
     description: str = ""
     skill: str = ""
     version: str = ""
+    baseline: bool = False
+    """Whether the suite asks for a control arm without its skill."""
     hooks: HooksShape = field(default_factory=HooksShape)
     metrics: list[MetricShape] = field(default_factory=list)
     project: ProjectShape = field(default_factory=ProjectShape)
@@ -55,6 +59,8 @@ class EvalSpec:
     """By task id: where the task is written."""
     notes: list[Problem] = field(default_factory=list)
     """What the author should know, though nothing is wrong."""
+    triggers: TriggerTests | None = None
+    """The prompts of `trigger_tests.yaml`, run beside the tasks; their graders stand among `graders`."""
 
     @property
     def local_code(self) -> list[str]:
@@ -71,20 +77,30 @@ class EvalSpec:
                 found[task.id] = [one for hashes in asked for one in hashes]
         return found
 
+    @property
+    def asking(self) -> list[Grader]:
+        """The graders that ask a judge, each once; not those that ask the agent itself."""
+        every = {id(grader): grader for task in self.tasks for grader in self.graders[task.id]}
+        return [grader for grader in every.values() if grader.asks() is not None and not grader.continues]
+
     def judge(self, *, model: str = "", cache: Path | None = None) -> Judge | None:
         """Return the judge that graders of this suite ask; None where none of them needs one.
 
         Raises SpecError when one is needed and none is configured, or its settings are wrong.
         """
-        if not self.judged:
+        if not self.asking:
             return None
         settings = judge_settings(self.project, self.config)
+        for juror in jurors_of(self.asking):
+            if juror.judge is not None:
+                juror.judge.ready()
+        if not settings and not model and (own := own_judge(self.asking)):
+            return own.model_copy(update={"cache": cache})
         if not settings and not model:
             raise SpecError(self.place.problem(f"{NO_JUDGE}; `waza list judges` names the kinds"))
         place = settings_place(self.project, self.config, self.place, self.folder)
         judge = chosen_judge(settings, place, self.folder, model=model, cache=cache)
-        asking = [g for task in self.tasks for g in self.graders[task.id] if g.asks() is not None]
-        if judge.needs_model and not judge.model and any(not getattr(g, "model", "x") for g in asking):
+        if judge.needs_model and not judge.model and any(not model for model in models_asked(self.asking)):
             raise SpecError(place.problem("the judge has no model; name one in judge.model, or with --judge-model"))
         return judge
 
@@ -112,7 +128,9 @@ class EvalSpec:
         except ValidationError as error:
             locate = lambda path: self.place.at("config", *path)  # noqa: E731
             raise SpecError(problems_of(error, cls, own, locate)) from None
-        if unfit := list(refused(chosen, engine, self.tasks, self.place)):
+        asking = {task.id: self.graders[task.id] for task in self.tasks}
+        unfit = list(refused(chosen, engine, self.tasks, self.place))
+        if unfit := unfit + list(session_problems(chosen, asking, self.place, is_run=True)):
             raise SpecError(unfit)
         try:
             engine.ready(self.tasks)
@@ -127,7 +145,7 @@ class EvalSpec:
         return self.place.at(*problem.path.split(".")).problem(problem.message, problem.severity)
 
     def select(self, names: Iterable[str] = (), tags: Iterable[str] = ()) -> EvalSpec:
-        """Return the suite with the tasks that fit any of the globs `names` (id or name) and any of `tags`.
+        """Return the suite with the tasks that fit any of the globs `names` (id or name) and any of `tags`, alone.
 
         Raises UsageError when that leaves none.
         """
@@ -141,7 +159,7 @@ class EvalSpec:
         if not tasks:
             asked = ", ".join([*names, *(f"tag {tag}" for tag in tags)])
             raise UsageError(f"no task fits {asked}; tasks: {_some(task.id for task in self.tasks)}")
-        return replace(self, tasks=tasks)
+        return replace(self, tasks=tasks, triggers=None if names or tags else self.triggers)
 
     def with_config(self, **changes: Any) -> EvalSpec:
         """Return the suite with some of its `config:` replaced."""
@@ -157,17 +175,18 @@ class EvalSpec:
             "config": self.config.model_dump(mode="json", exclude_defaults=False)
             | self.engine_options
             | self._skill_content(),
-            "tasks": [_task_as_data(task) for task in self.tasks],
+            "tasks": [_task_as_data(task) | self._delivered(task) for task in self.tasks],
             "graders": self._graders_as_data(),
             "metrics": [metric.model_dump(exclude_none=True) for metric in self.metrics if metric.enabled],
             "hooks": self.hooks.model_dump(exclude_defaults=True),
             "places": self._places_as_data(),
-        }
+        } | ({"triggers": self.triggers.as_data()} if self.triggers else {})
 
     def _graders_as_data(self) -> dict[str, JSON]:
         """Return, by task id, its graders; those of the suite are written out once and shared."""
         known: dict[int, JSON] = {}
-        graders = {task.id: self.graders[task.id] for task in self.tasks}
+        asked = self.triggers.tasks if self.triggers else []
+        graders = {task.id: self.graders[task.id] for task in (*self.tasks, *asked)}
         for grader in (grader for each in graders.values() for grader in each):
             if id(grader) not in known:
                 known[id(grader)] = grader_as_data(grader)
@@ -184,16 +203,25 @@ class EvalSpec:
         return {task_id: {"file": files[place.file], "line": place.line} for task_id, place in places.items()}
 
     def _skill_content(self) -> dict[str, JSON]:
-        """Return a hash of each part of a skill, so that results made with another skill are not taken for these."""
+        """Return a hash of each part of a skill and of each instruction file, so that a changed one is noticed."""
+        files = self.engine_options.get("instruction_files") or []
+        return self._contents(self.config.skill_directories, files, self.skill_folder)
+
+    def _delivered(self, task: Task) -> dict[str, JSON]:
+        """Return the same for what a task names itself."""
+        return self._contents(task.skill_directories or [], task.instruction_files, None)
+
+    def _contents(self, folders: Iterable[str], files: Iterable[str], also: Path | None) -> dict[str, JSON]:
         try:
-            found = find_skills(self.config.skill_directories, self.folder, self.skill_folder)
+            found = find_skills(folders, self.folder, also, self.engine_options.get("disabled_skills") or ())
+            texts = [f"{name} sha256:{_content(self.folder.find(name))}" for name in files]
         except ValueError:
             return {}  # an engine that needs them refuses to start
         held = {
             name: [f"{part.name} sha256:{_content(part)}" for part in parts_of(path, self.folder.base)]
             for name, path in found.items()
         }
-        return {"skill_content": held} if held else {}
+        return ({"skill_content": held} if held else {}) | ({"instruction_content": texts} if texts else {})
 
 
 def _task_as_data(task: Task) -> dict[str, JSON]:

@@ -20,6 +20,7 @@ from waza.spec.mocks import as_data, call_graders, plain, read_commands
 from waza.spec.places import Place, parse, what
 from waza.spec.project import read_file, shown
 from waza.spec.shapes import ConfigShape, EvalShape, TaskShape
+from waza.spec.skills import delivery_problems
 from waza.spec.templates import fill, names_in
 
 MAX_TASKS = 100_000
@@ -44,6 +45,7 @@ class Suite(NamedTuple):
     forced: Mapping[str, Any]
     servers: list[McpMock] = []
     commands: list[CommandMock] = []
+    needs_tasks: bool = True
 
 
 class Found(NamedTuple):
@@ -68,7 +70,7 @@ def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], dict[
     """Return every enabled task; by task id its graders, and where it is written; and all problems."""
     problems: list[Problem] = []
     found = list(_find(suite, problems))
-    mocks = _mock_file(suite.folder, problems)
+    mocks = read_mocks(suite.folder, problems)
     tasks: dict[str, Task] = {}
     graders: dict[str, list[Grader]] = {}
     places: dict[str, Place] = {}
@@ -87,7 +89,7 @@ def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], dict[
             continue
         tasks[made.task.id], graders[made.task.id] = made.task, made.graders
         places[made.task.id] = item.place.at("id")
-    if not tasks and not any(problem.severity == "error" for problem in problems):
+    if not tasks and suite.needs_tasks and not any(problem.severity == "error" for problem in problems):
         problems.append(suite.place.at("tasks").problem("a suite needs at least one enabled task"))
     return list(tasks.values()), graders, places, problems
 
@@ -164,7 +166,7 @@ def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
         yield Found(row.fields, row.place, suite.folder.base, row.values, "")
 
 
-def _mock_file(folder: SpecFolder, problems: list[Problem]) -> MockFile | None:
+def read_mocks(folder: SpecFolder, problems: list[Problem]) -> MockFile | None:
     """Return the scripts in `mock.yaml` beside the eval file, if there are any."""
     file = folder.base / MOCK_FILE
     if not file.is_file():
@@ -190,9 +192,7 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
         return Made(None, [], problems + graders_wrong[1])
     if not shape.enabled:
         return Made(None, [], problems)
-    for key in ("instruction_files", "skill_directories"):
-        if getattr(shape, key):
-            problems.append(found.place.at(key).warning("no engine of this version reads this key"))
+    problems += delivery_problems(shape, found.place, suite.folder)
     identity = shape.id or shape.name or found.default_id
     graders, wrong = _task_graders(data, found.place, suite, identity)
     prompts = 1 + len(shape.inputs.follow_up_prompts)
@@ -226,6 +226,8 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
         workdir=_workdir(shape.inputs.workdir, found.place, problems),
         mock=script.model_dump(mode="json", exclude_unset=True) if script else None,
         mocks=as_data(suite.servers, commands),
+        skill_directories=shape.skill_directories,
+        instruction_files=shape.instruction_files,
     )
     if not graders and not wrong and not suite.shape.graders:
         problems.append(found.place.problem(f"task '{identity}' has no grader and no expectation: it could not fail"))

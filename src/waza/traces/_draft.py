@@ -242,6 +242,10 @@ class Draft:
         totals: dict[str, Any] = {**self.tokens}
         return Usage(**totals, turns=turns, llm_calls=self.llm_calls, cost_usd=self.cost_usd)
 
+    def _since_begin(self, at_ms: float | None) -> float | None:
+        begin = self._times[0] if self._times else None
+        return round(at_ms - begin, 3) if at_ms and begin is not None and at_ms >= begin else None
+
     def _thread(self, name: str) -> _Thread:
         return self._threads.setdefault(name, _Thread())
 
@@ -254,6 +258,7 @@ class Draft:
             turn=call.turn,
             sequence=number,
             tool_call_id=call.identity,
+            start_ms=self._since_begin(call.at_ms),
             duration_ms=call.duration_ms,
             error=call.error,
             extra=call.extra,

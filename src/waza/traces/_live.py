@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from waza.errors import EngineError
 from waza.model import ToolEvent, Trace
+from waza.traces._draft import Call
 from waza.traces._reader import Item, Reader
 from waza.traces._source import decode_line
 
 _KEPT_CHARS = 2_000
+_AT_ONCE_MS = 5.0
+"""An agent whose calls and results all come within this time prints them at its end."""
 _UNFINISHED = "unfinished: this call had not come back when the agent ended"
 
 
@@ -30,6 +34,7 @@ class Live:
         self._deadline = time.monotonic() + time_s
         self._late = bytearray()
         self._words = ""
+        self._heard = _Heard()
 
     def take(self, chunk: bytes) -> None:
         """Take the next piece of output; raise EngineError when there is more than may be kept."""
@@ -43,6 +48,7 @@ class Live:
             self._take(chunk)
 
     def _take(self, chunk: bytes) -> None:
+        self._heard.look_at_the_clock()
         before, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             self._line += rest
@@ -66,7 +72,7 @@ class Live:
             event if call.is_settled else _unfinished(event)
             for event, call in zip(trace.tool_events or [], calls, strict=True)
         ]
-        return replace(trace, tool_events=events)
+        return replace(trace, tool_events=self._heard.timed(events))
 
     @property
     def words(self) -> str:
@@ -89,14 +95,57 @@ class Live:
             self._words = (self._words + line.decode("utf-8", "replace") + "\n")[-_KEPT_CHARS:]
             return
         if isinstance(value, dict):
-            self.feed(value)
+            self._feed(value)
 
     def feed(self, item: Item) -> None:
         """Take one event, from wherever the agent told it."""
+        self._heard.look_at_the_clock()
+        self._feed(item)
+
+    def _feed(self, item: Item) -> None:
         try:
             self.reader.feed(item)
         except Exception as error:  # noqa: BLE001  one event of an unheard-of shape must not end the reading
             self.reader.draft.notes.add(f"an event could not be read: {type(error).__name__}: {str(list(item))[:60]}")
+        self._heard.listen(self.reader.draft.calls)
+
+
+class _Heard:
+    """When each call was told of, and its end: the times of agents that print their events without any."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._now = 0.0
+        self._starts: list[float] = []
+        self._ends: dict[int, float] = {}
+        self._open: list[int] = []
+
+    def look_at_the_clock(self) -> None:
+        """Let what is heard next count as heard now: all that comes in one piece is of one moment."""
+        self._now = (time.monotonic() - self._began) * 1000
+
+    def listen(self, calls: Sequence[Call]) -> None:
+        """Take note of the calls that are new, and of those that came back."""
+        now = self._now
+        if len(calls) < len(self._starts):  # another recording began
+            self._starts, self._ends, self._open = [], {}, []
+        self._open += range(len(self._starts), len(calls))
+        self._starts += [now] * (len(calls) - len(self._starts))
+        self._ends |= {place: now for place in self._open if calls[place].is_settled}
+        self._open = [place for place in self._open if not calls[place].is_settled]
+
+    def timed(self, events: list[ToolEvent]) -> list[ToolEvent]:
+        """Return calls with the times they do not have themselves; none where all was printed at once."""
+        if not self._ends or max(self._ends.values()) - self._starts[0] < _AT_ONCE_MS:
+            return events
+        return [self._with_times(place, event) for place, event in enumerate(events)]
+
+    def _with_times(self, place: int, event: ToolEvent) -> ToolEvent:
+        if event.start_ms is not None or place >= len(self._starts):
+            return event
+        start, end = self._starts[place], self._ends.get(place)
+        took = event.duration_ms if event.duration_ms is not None or end is None else round(end - start, 3)
+        return replace(event, start_ms=round(start, 3), duration_ms=took)
 
 
 def _unfinished(event: ToolEvent) -> ToolEvent:

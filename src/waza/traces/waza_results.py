@@ -65,7 +65,7 @@ def _trial(run: Item, task_id: str, config: Item) -> Trace:
         session_id=name(digest.get("session_id")),
         model=name(run.get("model")) or name(config.get("model_id")),
         engine=engine,
-        outcome=mapping(run.get("outcome")),
+        outcome=_outcome(run),
         events=events if isinstance(run.get("transcript"), list) else None,
         tool_events=_tool_events(run, digest),
         usage=_usage(mapping(run.get("usage")) or mapping(digest.get("usage"))),
@@ -75,6 +75,19 @@ def _trial(run: Item, task_id: str, config: Item) -> Trace:
         baseline_output=name(run.get("baseline_output")),
         extra={"task_id": task_id} if task_id else {},
     )
+
+
+def _outcome(run: Item) -> dict[str, JSON]:
+    """Return the free state, with the calls of mocked programs where the file tells of them elsewhere."""
+    outcome = mapping(run.get("outcome"))
+    if "mocks" in outcome or not isinstance(run.get("command_invocations"), list):
+        return outcome
+    calls = [
+        {"command": text(call.get("command") or call.get("name")), "args": call.get("args") or [], "answer": None}
+        | {key: call[key] for key in ("exit_code", "error") if key in call}
+        for call in mappings(run["command_invocations"])
+    ]
+    return outcome | {"mocks": {"calls": calls}}
 
 
 def _status(run: Item) -> TraceStatus:

@@ -6,6 +6,7 @@ from results_made import a_grade, a_result, a_run
 from waza.model import Trace, Usage
 from waza.results.stats.gates import gates
 from waza.results.stats.needs import Needs, exit_code
+from waza.results.stats.suite import statistics_of
 
 
 def a_suite(statuses, cost=None, tags=(), golden=(), name="run"):
@@ -52,6 +53,17 @@ def test_a_tag_has_a_gate_of_its_own_and_one_that_no_task_has_is_undecided():
     assert the_gate(run, tag_pass_rates={"security": 0.9}).status == "failed"
     assert the_gate(run, tag_pass_rates={"other": 0.9}).status == "error"
     assert the_gate(run, tag_scores={"security": 0.4}).status == "passed"
+
+
+@pytest.mark.parametrize(("rule", "passed"), [("any", 1), ("all", 0), (0.6, 1)])
+def test_a_single_task_counts_as_one_by_its_pass_rule_not_by_its_trials(rule, passed):
+    results = [a_result("t", number, status) for number, status in enumerate(("passed", "passed", "failed"), 1)]
+    config = {"trials_per_task": 3, "pass_rule": rule}
+    run = a_run(results, tasks=[{"id": "t", "tags": ["only"]}], config=config)
+    rates = [the_gate(run, pass_rate=1.0), the_gate(run, tag_pass_rates={"only": 1.0})]
+    assert [gate.value for gate in rates] == [passed, passed]
+    (part,) = statistics_of(run).by_tag
+    assert (part.tasks, part.passed, part.pass_rate) == (1, passed, passed)
 
 
 def test_golden_tasks_must_pass_and_none_may_disappear():

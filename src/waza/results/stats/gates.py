@@ -15,6 +15,7 @@ from waza.results.stats.needs import Gate, Needs
 from waza.results.stats.suite import Part, part_of
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks
+from waza.results.triggers import trigger_metric
 
 
 def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None) -> list[Gate]:
@@ -88,9 +89,11 @@ def _decided(
 
 
 def _trigger(summary: Summary, needed: float) -> Gate:
-    metric = next((metric for metric in summary.metrics if metric.name == "trigger_accuracy"), None)
-    if metric is None or metric.low is None or metric.high is None:
+    if summary.triggers is None:
         return Gate(name="trigger accuracy", status="error", needed=needed, reason="the run has no trigger tests")
+    metric = trigger_metric(summary.triggers)
+    if metric.low is None or metric.high is None:
+        return Gate(name="trigger accuracy", status="error", needed=needed, reason=metric.reason)
     return _reached("trigger accuracy", (metric.low, metric.high), (metric.low, metric.high), needed, False)
 
 

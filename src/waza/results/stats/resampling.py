@@ -1,7 +1,7 @@
-"""The bootstrap: where a mean over tasks lies, whatever the distribution of its numbers.
+"""The bootstrap: where a mean lies, over tasks or over the trials of one task, whatever its numbers' distribution.
 
-Whole tasks are drawn, never single trials: trials of one task are alike, and counting them as independent would make
-every interval too narrow. The seed is fixed, and the order of tasks has no effect. The percentiles are widened as
+Over tasks whole ones are drawn, never single trials: trials of one task are alike, and counting them as independent
+would make every interval too narrow. The seed is fixed, and the order has no effect. The percentiles are widened as
 Student's t is wider than the normal distribution (Hesterberg 2015, "expanded percentile"): plain ones are too narrow
 for few tasks. With many tasks nothing is drawn: the resamples' percentiles are then known from the first three moments
 (Hall 1992, "The Bootstrap and Edgeworth Expansion"), and a run need not load a library to end.
@@ -10,10 +10,13 @@ for few tasks. With many tasks nothing is drawn: the resamples' percentiles are 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from random import Random
 from statistics import NormalDist
+from typing import Any
 
 from msgspec import Struct
 
@@ -42,7 +45,7 @@ class Bootstrap(Struct, frozen=True, kw_only=True):
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Bootstrap | None:
-    """Return the 95 % interval of the mean of one number per task; None without any."""
+    """Return the 95 % interval of the mean of one number per task, or per trial of one task; None without any."""
     return _bootstrap(tuple(sorted(values)), seed) if values else None
 
 
@@ -63,10 +66,21 @@ def _bootstrap(values: tuple[float, ...], seed: int) -> Bootstrap:
 
 def _drawn(values: tuple[float, ...], seed: int) -> tuple[float, float]:
     """Return the percentiles of the means of resamples."""
-    random, count = Random(seed), len(values)
-    means = sorted(math.fsum(random.choices(values, k=count)) / count for _ in range(RESAMPLES))
+    count = len(values)
+    means: list[float] = []
+    for drawn, times in _resamples(count, seed):
+        means += [math.fsum(drawn(values)) / count] * times
+    means.sort()
     tail = NormalDist().cdf(-_widened(count))
     return _quantile(means, tail), _quantile(means, 1 - tail)
+
+
+@lru_cache(maxsize=8)
+def _resamples(count: int, seed: int) -> list[tuple[itemgetter[Any], int]]:
+    """Return which of so many numbers each resample draws, and how often: few differ where the numbers are few."""
+    random = Random(seed)
+    drawn = Counter(tuple(sorted(random.choices(range(count), k=count))) for _ in range(RESAMPLES))
+    return [(itemgetter(*places), times) for places, times in drawn.items()]
 
 
 def _computed(values: tuple[float, ...], middle: float) -> tuple[float, float]:

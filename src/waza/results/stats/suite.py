@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from msgspec import Struct
 
@@ -72,22 +71,22 @@ def statistics_of(run: Run, tasks: Sequence[TaskSummary] | None = None) -> RunSt
         pass_hat_k=pass_hat_curve(tallies),
         flaky_tasks=sum(task.is_flaky for task in graded),
         flakiness=mean([share for tally in tallies if (share := flakiness(*tally)) is not None]),
-        by_tag=groups(run, graded, "tags"),
+        by_tag=_by_tag(graded),
     )
 
 
-def groups(run: Run, tasks: Sequence[TaskSummary], by: Literal["model", "tags", "task"]) -> list[Part]:
-    """Return the tasks by tag, by model or one by one, each group in numbers."""
+def _by_tag(tasks: Sequence[TaskSummary]) -> list[Part]:
     found: dict[str, list[TaskSummary]] = {}
     for task in tasks:
-        for name in {"model": [run.model], "tags": task.tags, "task": [task.id]}[by]:
-            found.setdefault(name, []).append(task)
-    return [part_of(name, members) for name, members in sorted(found.items())]
+        for tag in task.tags:
+            found.setdefault(tag, []).append(task)
+    return [part_of(tag, members) for tag, members in sorted(found.items())]
 
 
 def part_of(name: str, tasks: Sequence[TaskSummary]) -> Part:
-    """Return some tasks in numbers; with one task, its trials are what is counted."""
-    passed, undecided, total = _counts(tasks)
+    """Return some tasks in numbers."""
+    statuses, total = [task.status for task in tasks], len(tasks)
+    passed, undecided = statuses.count("passed"), statuses.count("error")
     score = mean_score([task.score for task in tasks])
     weighted = [task.score.weighted for task in tasks if task.score.weighted is not None]
     return Part(
@@ -105,15 +104,6 @@ def part_of(name: str, tasks: Sequence[TaskSummary]) -> Part:
         score_low=score.low,
         score_high=score.high,
     )
-
-
-def _counts(tasks: Sequence[TaskSummary]) -> tuple[int, int, int]:
-    """Return how many passed, are undecided, and are there: of tasks, or of the trials of a single one."""
-    if len(tasks) == 1:
-        task = tasks[0]
-        return task.passed, task.errors, task.passed + task.failed + task.errors
-    statuses = [task.status for task in tasks]
-    return statuses.count("passed"), statuses.count("error"), len(tasks)
 
 
 def per_trial(outcomes: Sequence[Outcome]) -> PerTrial:

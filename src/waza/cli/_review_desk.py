@@ -1,0 +1,49 @@
+"""What `waza serve --review` puts on the review page: the same outputs as `waza review`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from waza.dashboard.desk import Pile
+from waza.results.folder import JOURNAL
+from waza.results.store import open_run
+from waza.runner.regrade import eval_of
+from waza.runner.reviewing import reviewable, settle, verdicts_file
+from waza.spec.load import load_spec
+from waza.spec.suite import EvalSpec
+
+KEPT = 4
+"""Runs whose outputs are remembered: naming the evidence of each reads every file that was left."""
+
+
+class ReviewDesk:
+    """Outputs of stored runs by the suites they were made from."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[object, ...], Pile] = OrderedDict()
+
+    def pile(self, folder: Path, graders: Sequence[str]) -> Pile:
+        """Return what `human` graders ask, or what the named graders have judged."""
+        file = eval_of(open_run(folder), folder)
+        key = (folder, tuple(graders), *_stamp(file), *_stamp(folder / JOURNAL))
+        if key not in self._kept:
+            spec = load_spec(file)
+            self._kept[key] = Pile(reviewable(open_run(folder), spec, graders), verdicts_file(spec))
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[key]
+
+    def settle(self, folder: Path) -> int:
+        """Grade again what waits for people, and return how many results changed."""
+        return settle(folder, _suite(folder))
+
+
+def _suite(folder: Path) -> EvalSpec:
+    return load_spec(eval_of(open_run(folder), folder))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    seen = file.stat()
+    return seen.st_mtime_ns, seen.st_size

@@ -1,0 +1,98 @@
+"""`waza trigger`: the prompts of trigger_tests.yaml by themselves, or those of a whole catalogue of skills."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waza.cli._otel import otel_option, traces_url
+from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
+from waza.cli._screen import show_problems
+from waza.cli.run import command as run
+from waza.cli.run import dry_run, one_model
+from waza.errors import UsageError
+from waza.spec.load import load_spec
+from waza.spec.suite import EvalSpec
+from waza.spec.trigger_suite import catalogued, suite_without_tasks
+from waza.spec.triggers import FILE, with_time
+
+
+@click.command(
+    epilog="Example:  waza trigger examples/catalogue --catalogue examples/catalogue/skills  ·  waza trigger --trials 5"
+)
+@click.argument("path", type=click.Path(path_type=Path), default=Path())
+@click.option(
+    "--catalogue",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Give the agent every skill in DIR, run the trigger tests of all, and show which are taken for which.",
+)
+@click.option("--engine", help="The engine, instead of the suite's; `waza list engines` names them.")
+@click.option("--model", help="The agent's model.")
+@click.option("--trials", type=click.IntRange(1), help="How often each prompt is tried.")
+@click.option("--workers", type=click.IntRange(1), help="How many trials run at once.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per prompt, instead of the suite's.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="newest",
+    metavar="[RUN]",
+    help="Go on with a stored run: the newest of these trigger tests, or RUN.",
+)
+@click.option("--rerun-changed", is_flag=True, help="With --resume: run prompts again that changed.")
+@click.option("--rerun-errors", is_flag=True, help="With --resume: run trials again whose agent could not run.")
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(0, min_open=True),
+    help="Start no further trial once this many dollars are spent.",
+)
+@click.option("--dry-run", is_flag=True, help="Check everything and say what would run.")
+@click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are.")
+@reporter_options
+@otel_option
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
+@click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every prompt, not only those answered wrongly.")
+@click.option("-q", "--quiet", is_flag=True, help="Show the numbers only.")
+def command(path: Path, **options: Any) -> int:
+    """See for which prompts the agent uses a skill: PATH is a folder with trigger_tests.yaml, or an eval file there.
+
+    Every run has controls: a prompt that names the skill outright, and one that has nothing to do with it. Exit code
+    0: the gate `metrics: trigger_accuracy` is met, or without one every answer was right; 1: it is not; 2: a file or
+    the call is wrong; 3: the run is INVALID, because the control that names the skill did not register, or answers
+    are missing that could decide it.
+    """
+    if options["output"] and options["output"].is_dir():
+        raise UsageError(f"{options['output']} is a folder; -o names a file")
+    options = _options_of_run() | options | {"models": [options["model"]] if options["model"] else []}
+    options["reports"] = wanted_reports(options["reporters"], options["base"], as_json=options["as_json"])
+    options["suffixes"] = model_suffixes(options["models"])
+    if options["otel"] is not None:
+        traces_url(options["otel"])
+    spec = _prepared(path, options)
+    if not options["quiet"] and not options["as_json"]:
+        show_problems(problem for problem in spec.notes if problem.severity == "warning")
+    if options["dry_run"]:
+        return dry_run(spec, options["engine"], options["trials"], None)
+    return one_model(spec, spec, options["engine"], options["model"], options)[0]
+
+
+def _options_of_run() -> dict[str, Any]:
+    """Return what `waza run` takes when nothing is said; its options mean nothing here, but its machinery is ours."""
+    return dict(run.make_context("run", [], resilient_parsing=True).params)
+
+
+def _prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
+    """Return the suite with its trigger tests alone."""
+    spec = suite_without_tasks(path) or load_spec(path, needs_tasks=False)
+    if options["catalogue"]:
+        spec = catalogued(spec, options["catalogue"].resolve())
+    if spec.triggers is None:
+        raise UsageError(f"no {FILE} stands beside {spec.file.name}; --catalogue DIR runs those of many skills")
+    if options["timeout"]:
+        spec = replace(spec, triggers=with_time(spec.triggers, options["timeout"]))
+    spec = spec.with_config(trials_per_task=1) if spec.config.trials_per_task == "auto" else spec
+    return replace(spec, tasks=[])

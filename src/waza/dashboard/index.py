@@ -1,0 +1,219 @@
+"""The index: every run in one SQLite file, so that thousands can be listed at once. Derived: delete it, it comes again.
+
+A run is looked at again when one of its files changed; its results are read when somebody opens it, and only what
+the journal grew by. The journal stays the authority: the index holds numbers and places, no text of an agent's but
+names, and a file that cannot be used is thrown away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from waza.dashboard.database import opened
+from waza.dashboard.listed import (
+    Listed,
+    SeenMark,
+    TrialMarks,
+    file_stamp,
+    folders_in,
+    inode_of,
+    listed_run,
+    size_of,
+    stamp_of,
+)
+from waza.dashboard.tail import read_on
+from waza.errors import StoreError
+from waza.model import Run
+from waza.results.folder import JOURNAL, RUN
+from waza.results.outcomes import Outcome, outcome_of, shown_names
+from waza.results.plain import whole_text
+from waza.results.seen import SeenResult
+from waza.results.store import in_order, trigger_order
+from waza.results.stored import Found, StoredResults
+
+__all__ = ["Index", "Listed", "SeenMark", "TrialMarks"]
+
+LOOK_S = 1.0
+"""How old the picture of the disk may be."""
+WALK_SHARE = 0.02
+"""How much of the time may go into looking for folders that hold runs."""
+_BATCH = 500
+
+_ABOUT = msgspec.json.Decoder(Listed)
+_OUTCOME = msgspec.msgpack.Decoder(Outcome)
+_MARKS = msgspec.msgpack.Decoder(list[SeenMark])
+_PACK = msgspec.msgpack.Encoder()
+
+
+class Index:
+    """Every run below some folders; safe to ask from several threads."""
+
+    def __init__(self, parents: Callable[[], Iterable[Path]], file: Path | None = None) -> None:
+        self._parents = parents
+        self._looking, self._reading = threading.RLock(), threading.Lock()
+        self._turn = threading.RLock()
+        """Held for one statement or one change; whoever needs several of the three takes them in this order."""
+        self._looked = self._walk_at = -1e9
+        self._folders: list[Path] = []
+        self._is_closed = False
+        self._db = opened(file)
+
+    def close(self) -> None:
+        """Give back the file, once nobody looks any more."""
+        self._is_closed = True
+        with self._looking, self._reading, self._turn:
+            self._db.close()
+
+    def look(self, *, now: bool = False) -> None:
+        """Bring the list up to date with the disk, at most once a second unless `now`."""
+        with self._looking:
+            at = time.monotonic()
+            if self._is_closed or (not now and at - self._looked < LOOK_S):
+                return
+            if now or at >= self._walk_at:
+                self._folders = list(self._parents())
+                self._walk_at = time.monotonic() + (time.monotonic() - at) / WALK_SHARE
+            known = dict(self._rows("SELECT folder, stamp || CASE is_live WHEN 1 THEN 'live' ELSE '' END FROM runs"))
+            here = {str(folder): folder for parent in self._folders for folder in folders_in(parent)}
+            if gone := [(name,) for name in known.keys() - here.keys()]:
+                with self._changing() as db:
+                    db.executemany("DELETE FROM runs WHERE folder = ?", gone)
+                    db.execute("DELETE FROM results WHERE run NOT IN (SELECT id FROM runs)")
+            for name, folder in here.items():
+                stamp = stamp_of(folder)
+                if self._is_closed:
+                    return
+                if known.get(name) != stamp:
+                    self._take(folder, stamp)
+            self._looked = time.monotonic()
+
+    def select(self, where: str = "1", values: Sequence[object] = (), order: str = "", most: int = -1, skip: int = 0
+               ) -> list[Listed]:  # fmt: skip
+        """Return the runs that fit conditions of ours; values of others go in as parameters only."""
+        query = f"SELECT about FROM runs WHERE about IS NOT NULL AND {where} {order} LIMIT ? OFFSET ?"
+        return [_ABOUT.decode(row[0]) for row in self._rows(query, (*values, most, skip))]
+
+    def table(self, query: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """Return the rows of a query of ours."""
+        return self._rows(query, values)
+
+    def find(self, key: str) -> Listed | None:
+        """Return a run by its name in addresses."""
+        found = self.select("key = ?", (key,))
+        return found[0] if found else None
+
+    def filled(self, listed: Listed, run: Run) -> Run:
+        """Return a run with its results, in the spec's order; each is read from the journal when it is asked for."""
+        self._read_results(listed.key, Path(listed.folder), run)
+        rows = self._rows(
+            "SELECT place, length, outcome FROM results WHERE run = (SELECT id FROM runs WHERE key = ?)", (listed.key,)
+        )
+        found = [Found(place, length, _OUTCOME.decode(blob)) for place, length, blob in rows]
+        latest = {(one.outcome.task_id, one.outcome.trial): one for one in found}
+        journal = Path(listed.folder) / JOURNAL
+        triggers = [latest.pop(key) for key in trigger_order(run, latest)]
+        results = [latest[key] for key in in_order(run, latest)[0]]
+        return replace(run, results=StoredResults(journal, results), triggers=StoredResults(journal, triggers))
+
+    def marks(self, key: str, tasks: Sequence[str]) -> list[TrialMarks]:
+        """Return the grades of every trial of some tasks."""
+        query = "SELECT task, trial, grades FROM results WHERE run = (SELECT id FROM runs WHERE key = ?) AND task = ?"
+        rows = [(task, row) for task in tasks for row in self._rows(query, (key, whole_text(task)))]
+        return [TrialMarks(task, row[1], _MARKS.decode(row[2])) for task, row in rows]
+
+    def damaged(self, key: str) -> int:
+        """Return how many places of a run's journal could not be read."""
+        return int(next(iter(self._rows("SELECT damaged FROM runs WHERE key = ?", (key,))), (0,))[0])
+
+    def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
+        with self._turn:
+            return self._db.execute(query, tuple(values)).fetchall()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._turn, self._db:
+            yield self._db
+
+    def _take(self, folder: Path, stamp: str) -> None:
+        """Look at one run and write down what a list shows of it."""
+        name = str(folder)
+        with self._changing() as db:
+            key = self._key(folder)
+            db.execute("INSERT OR IGNORE INTO runs (key, folder, stamp) VALUES (?, ?, '')", (key, name))
+        listed = listed_run(Listed(key=key, folder=name, stamp=stamp), self.filled)
+        summary = listed.summary
+        usage = summary.usage if summary else None
+        columns = {
+            "stamp": stamp, "about": msgspec.json.encode(listed), "suite": listed.suite, "engine": listed.engine,
+            "model": listed.model, "tags": "\x1f".join(["", *listed.tags, ""]), "started": listed.started,
+            "verdict": listed.verdict, "is_live": listed.is_live, "is_complete": listed.is_complete,
+            "tasks": summary.total_tests if summary else None, "passed": summary.succeeded if summary else None,
+            "rate": summary.success_rate if summary else None, "score": summary.weighted_score if summary else None,
+            "cost": usage.cost_usd if usage else None, "tokens": usage.total_tokens if usage else None,
+            "duration_ms": summary.duration_ms if summary else None,
+        }  # fmt: skip
+        with self._changing() as db:
+            sets = ", ".join(f"{column} = ?" for column in columns)
+            db.execute(f"UPDATE runs SET {sets} WHERE folder = ?", (*columns.values(), name))
+
+    def _key(self, folder: Path) -> str:
+        """Return a run's name in addresses: its folder's, and a mark where another run has the same."""
+        name = whole_text(folder.name)
+        taken = self._rows("SELECT 1 FROM runs WHERE key = ? AND folder <> ?", (name, str(folder)))
+        return name if not taken else f"{name}~{hashlib.sha256(os.fsencode(folder.parent)).hexdigest()[:8]}"
+
+    def _read_results(self, key: str, folder: Path, run: Run) -> None:
+        """Read what the journal holds beyond what was read before; from its start where the run was made anew."""
+        journal = folder / JOURNAL
+        fits: dict[str, str] = run.spec.get("fingerprints") or {}
+        with self._reading:
+            made_from = f"{file_stamp(folder / RUN)} {inode_of(journal)}"
+            found = self._rows("SELECT id, made_from, read_to FROM runs WHERE key = ?", (key,))
+            if not found:
+                raise StoreError(f"{folder}: was removed")
+            row, before, read_to = found[0]
+            if before != made_from or read_to > size_of(journal):
+                read_to = 0
+                with self._changing() as db:
+                    db.execute("DELETE FROM results WHERE run = ?", (row,))
+                    db.execute("UPDATE runs SET made_from = ?, read_to = 0, damaged = 0 WHERE id = ?", (made_from, row))
+            if read_to >= size_of(journal):
+                return
+            batch: list[tuple[object, ...]] = []
+            damaged = 0
+            for entry in read_on(journal, read_to):
+                read_to = entry.end
+                damaged += entry.record is None
+                if isinstance(result := entry.record, SeenResult) and _fits(result, fits):
+                    batch.append(_packed(row, entry.offset, entry.length, result))
+                if len(batch) >= _BATCH:
+                    self._keep(row, batch, read_to, damaged)
+                    batch, damaged = [], 0
+            self._keep(row, batch, read_to, damaged)
+
+    def _keep(self, row: int, batch: list[tuple[object, ...]], read_to: int, damaged: int) -> None:
+        with self._changing() as db:
+            db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", batch)
+            db.execute("UPDATE runs SET read_to = ?, damaged = damaged + ? WHERE id = ?", (read_to, damaged, row))
+
+
+def _fits(result: SeenResult, fits: dict[str, str]) -> bool:
+    """Say whether a result was made from what the run is made from now."""
+    return result.fingerprint in ("", fits.get(result.task_id, result.fingerprint))
+
+
+def _packed(row: int, place: int, length: int, result: SeenResult) -> tuple[object, ...]:
+    names = shown_names(result)
+    marks = [SeenMark(n, g.status, g.score, g.weight) for n, g in zip(names, result.grades, strict=True)]
+    task = whole_text(result.task_id)
+    return row, task, result.trial, place, length, _PACK.encode(outcome_of(result)), _PACK.encode(marks)

@@ -1,0 +1,160 @@
+"""A run as a list shows it: from its journal's last record where it has ended, and why not where it cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from waza.errors import StoreError
+from waza.model import Run
+from waza.results.folder import JOURNAL, RUN, read_run_json
+from waza.results.journal import read_end
+from waza.results.kept import TAGS, is_going_on, started, tags_of
+from waza.results.plain import whole_text
+from waza.results.store import StoredRun, run_folders
+from waza.results.summary import Summary, summarize
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """A run as the index lists it."""
+
+    key: str
+    """Its name in addresses."""
+    folder: str
+    stamp: str
+    suite: str = ""
+    engine: str = ""
+    model: str = ""
+    skill: str = ""
+    started_at: str = ""
+    started: float = 0.0
+    verdict: str = "unreadable"
+    """passed, failed, error (undecided), running or unreadable."""
+    is_live: bool = False
+    is_complete: bool = False
+    done: int | None = None
+    """Trials that have a result, where the run goes on."""
+    planned: int | None = None
+    tags: list[str] = field(default_factory=list)
+    problem: str = ""
+    summary: Summary | None = None
+
+    @property
+    def journal_size(self) -> int:
+        """How long the journal was when the run was looked at."""
+        size = self.stamp.partition(".")[0]
+        return int(size) if size.isdigit() else 0
+
+
+class SeenMark(Struct, frozen=True, array_like=True, gc=False):
+    """One grade of one trial, as a matrix shows it."""
+
+    name: str
+    status: str
+    score: float
+    weight: float
+
+
+class TrialMarks(Struct, frozen=True):
+    """The grades of one trial."""
+
+    task_id: str
+    trial: int
+    marks: list[SeenMark]
+
+
+def listed_run(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
+    """Return what a list shows of a run of which key, folder and stamp are known; `fill` gives it its results."""
+    known = replace(known, tags=[whole_text(tag) for tag in tags_of(known.folder)], started=_started(known))
+    try:
+        return _read(known, fill)
+    except StoreError as error:
+        return replace(known, problem=whole_text(str(error)))
+    except Exception as error:  # noqa: BLE001  what one run's files hold must not hide all the others
+        return replace(known, problem=whole_text(f"{known.folder}: cannot be read: {type(error).__name__}: {error}"))
+
+
+def _read(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
+    folder = Path(known.folder)
+    run = read_run_json(folder)
+    end = read_end(folder / JOURNAL)
+    # A writer holds the lock before it changes the file, so asking after a change disturbs nobody.
+    is_live = not (end and end.complete) and bool(size_of(folder / JOURNAL)) and is_going_on(folder)
+    done = None
+    if end is None or is_live:
+        filled = fill(known, run)
+        done, summary = len(filled.results) + len(filled.triggers), summarize(filled)
+    else:
+        summary = end.summary
+    return replace(
+        known,
+        suite=whole_text(run.name),
+        engine=whole_text(run.engine),
+        model=whole_text(run.model),
+        skill=whole_text(run.skill),
+        started_at=whole_text(run.started_at),
+        started=_started(known, run),
+        verdict="running" if is_live else {0: "passed", 1: "failed"}.get(summary.exit_code, "error"),
+        is_live=is_live,
+        is_complete=bool(end and end.complete and not is_live),
+        done=done,
+        planned=_planned(run),
+        summary=summary,
+    )
+
+
+def _planned(run: Run) -> int | None:
+    """Return how many trials there are to be; None where that is decided on the way."""
+    tasks = len(run.spec.get("tasks") or []) + len((run.spec.get("triggers") or {}).get("tasks") or [])
+    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
+    return None if "auto_trials" in run.spec else tasks * trials
+
+
+def _started(known: Listed, run: Run | None = None) -> float:
+    """Return when a run began; by its folder's age where it does not say, 0 where that is gone too."""
+    nobody = Run(id="", name="", started_at="", engine="")
+    try:
+        return started(StoredRun(folder=known.folder, run=run or nobody)).timestamp()
+    except (OSError, OverflowError, ValueError):
+        return 0.0
+
+
+def folders_in(parent: Path) -> list[Path]:
+    """Return the run folders of a parent; links are left out, wherever they lead."""
+    try:
+        return [folder for folder in run_folders(parent) if not folder.is_symlink()]
+    except StoreError:
+        return []
+
+
+def stamp_of(folder: Path) -> str:
+    """Return what changes with a run's files: the journal's size stands first."""
+    return " ".join(file_stamp(folder / name) for name in (JOURNAL, RUN, TAGS))
+
+
+def file_stamp(path: Path) -> str:
+    """Return a file's size and time; a dash where it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return "-"
+    return f"{found.st_size}.{found.st_mtime_ns}"
+
+
+def size_of(path: Path) -> int:
+    """Return a file's size; 0 where it is not there."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def inode_of(path: Path) -> int:
+    """Return which file stands at a path; 0 where there is none."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0

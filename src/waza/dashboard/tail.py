@@ -1,0 +1,40 @@
+"""A journal read on from where somebody stopped: what the index and the live view share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from waza.errors import StoreError
+from waza.results.disk import why
+from waza.results.frames import pieces
+from waza.results.records import End, Header, Note, read_seen
+from waza.results.seen import SeenResult
+
+
+class Entry(NamedTuple):
+    """A record with its place in the file; None where the bytes hold none that can be read."""
+
+    offset: int
+    length: int
+    record: Header | SeenResult | Note | End | None
+
+    @property
+    def end(self) -> int:
+        """Where the next record begins."""
+        return self.offset + self.length
+
+
+def read_on(journal: Path, start: int = 0) -> Iterator[Entry]:
+    """Yield every record from an offset on, up to one that is still being written. Raises StoreError."""
+    try:
+        with journal.open("rb") as file:
+            file.seek(start)
+            for piece in pieces(file):
+                if piece.is_torn:
+                    return
+                record = None if piece.payload is None else read_seen(piece.payload)
+                yield Entry(start + piece.offset, len(piece.raw), record)
+    except OSError as error:
+        raise StoreError(f"{journal}: cannot be read: {why(error)}") from error

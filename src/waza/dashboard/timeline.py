@@ -1,0 +1,254 @@
+"""Tool calls on a time axis: a row a tool, a bar a call, side by side where they went on at once.
+
+Where the trace tells when a call began, the axis is time. What has no time of its own is placed by its order, drawn
+hollow and said so; where no call has one, the axis is the order alone. A failed call has a cross and an edge, so that
+no colour is needed. Everything drawn stands in the transcript too, so the drawing itself is not read out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from waza.dashboard.markup import Element, Node, el, short
+from waza.dashboard.parts import soft
+from waza.model import ToolEvent
+from waza.reports._text import plural, seconds
+
+MOST_ROWS = 12
+"""Tools with a row of their own; the others share one."""
+MOST_LANES = 6
+BINS = 160
+"""Pieces of the strip that shows a long trial as a whole."""
+LANE = 16
+"""The height of a bar with the space below it."""
+_THINNEST = 0.35
+_TICKS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
+_MOST_MS = 10 * 365 * 86_400_000.0
+
+
+class Placed(NamedTuple):
+    """A call with its place on the axis."""
+
+    number: int
+    event: ToolEvent
+    start: float
+    end: float
+    is_timed: bool
+    """Whether the trace tells when it began."""
+
+
+class Placing(NamedTuple):
+    """All calls of a trial on one axis."""
+
+    calls: list[Placed]
+    end: float
+    is_time: bool
+    """Whether the axis is in milliseconds; else it counts calls."""
+    untimed: int
+    at_once: int
+    """How many calls went on at once at most; 0 where that cannot be told."""
+
+
+def placed(events: Sequence[ToolEvent], duration_ms: float | None) -> Placing:
+    """Return calls on a time axis; on one that counts them where no call tells when it began."""
+    if not any(_amount(event.start_ms) is not None for event in events):
+        calls = [Placed(n + 1, event, n, n + 1, False) for n, event in enumerate(events)]
+        return Placing(calls, float(len(calls)), False, len(calls), 0)
+    found: list[Placed] = []
+    before = 0.0
+    for number, event in enumerate(events, 1):
+        start = _amount(event.start_ms)
+        begin = before if start is None else start
+        end = begin + (_amount(event.duration_ms) or 0.0)
+        before = end if start is None else max(before, end)
+        found.append(Placed(number, event, begin, end, start is not None))
+    last = max(call.end for call in found)
+    end = max(last, _amount(duration_ms) or 0.0) or 1.0
+    return Placing(found, end, True, sum(not call.is_timed for call in found), _at_once(found))
+
+
+def _amount(value: float | None) -> float | None:
+    return float(value) if value is not None and 0 <= value <= _MOST_MS else None
+
+
+def _at_once(calls: Sequence[Placed]) -> int:
+    moments = [(call.start, 1) for call in calls if call.is_timed and call.end > call.start]
+    moments += [(call.end, -1) for call in calls if call.is_timed and call.end > call.start]
+    most = now = 0
+    for _, change in sorted(moments):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def timeline(placing: Placing, first: int, last: int, address: str) -> Node:
+    """Return the calls from `first` to `last` as a timeline; with more of them, a strip of the whole above it."""
+    shown = [call for call in placing.calls if first <= call.number <= last]
+    if not shown:
+        return None
+    is_part = len(shown) < len(placing.calls)
+    start = min(call.start for call in shown) if is_part else 0.0
+    end = max(max(call.end for call in shown), start + placing.end / 10_000) if is_part else placing.end
+    rows = [_axis(start, end, placing.is_time), _turns(shown, start, end)]
+    rows += [_row(name, calls, start, end) for name, calls in _by_tool(shown)]
+    whole = _strip(placing, start, end, address) if is_part else None
+    parts: list[Node] = [whole, el("div", *rows, class_="timeline", aria_hidden="true"), _legend(placing)]
+    return [soft(*_summary(placing)), *parts]
+
+
+def _summary(placing: Placing) -> list[Node]:
+    calls = placing.calls
+    failed = sum(not call.event.success for call in calls)
+    told = [plural(len(calls), "call")]
+    if placing.is_time:
+        told.append(f"over {seconds(placing.end)}")
+    if placing.at_once > 1:
+        told.append(f"up to {placing.at_once} at once")
+    told.append(f"{failed} failed" if failed else "none failed")
+    timed = [call for call in calls if _amount(call.event.duration_ms) is not None]
+    if timed:
+        longest = max(timed, key=lambda call: _amount(call.event.duration_ms) or 0.0)
+        told.append(f"the longest {short(longest.event.tool_name, 40)} ({seconds(longest.event.duration_ms)})")
+    return [" · ".join(told)]
+
+
+def _legend(placing: Placing) -> Element | None:
+    if not placing.is_time:
+        return soft("When calls began was not recorded: they stand by their order, each as wide as the other.")
+    if placing.untimed:
+        told = f"{plural(placing.untimed, 'call')} of {len(placing.calls)}"
+        return soft(f"When {told} began was not recorded: drawn hollow, after the call before.")
+    return None
+
+
+def _by_tool(calls: Sequence[Placed]) -> list[tuple[str, list[Placed]]]:
+    """Return calls by tool, in the order of their first calls; tools beyond the rows there are share one."""
+    found: dict[str, list[Placed]] = {}
+    for call in calls:
+        found.setdefault(call.event.tool_name, []).append(call)
+    rows = list(found.items())
+    if len(rows) <= MOST_ROWS:
+        return rows
+    rest = sorted((call for _, some in rows[MOST_ROWS - 1 :] for call in some), key=lambda call: call.number)
+    return [*rows[: MOST_ROWS - 1], (f"{len(rows) - MOST_ROWS + 1} other tools", rest)]
+
+
+def _row(name: str, calls: Sequence[Placed], start: float, end: float) -> Element:
+    lanes = _lanes(calls)
+    height = LANE * (max(lanes, default=0) + 1)
+    bars = [_bar(call, lane, start, end) for call, lane in zip(calls, lanes, strict=True)]
+    failed = sum(not call.event.success for call in calls)
+    told = f"×{len(calls)}" + (f" · ✗ {failed}" if failed else "")
+    label = el("span", el("b", short(name, 40)), " ", el("span", told, class_="soft"), class_="tool")
+    return el("div", label, el("svg", *bars, height=height, width="100%"), class_="track-row")
+
+
+def _lanes(calls: Sequence[Placed]) -> list[int]:
+    """Return for each call a lane that is free while it goes on; the last lane takes what is left."""
+    ends: list[float] = []
+    lanes: list[int] = []
+    for call in calls:
+        free = next((lane for lane, end in enumerate(ends) if end <= call.start), len(ends))
+        lane = min(free, MOST_LANES - 1)
+        if lane == len(ends):
+            ends.append(call.end)
+        else:
+            ends[lane] = max(ends[lane], call.end)
+        lanes.append(lane)
+    return lanes
+
+
+def _bar(call: Placed, lane: int, start: float, end: float) -> Element:
+    left, width = (
+        _share(call.start, start, end),
+        max(_THINNEST, _share(call.end, start, end) - _share(call.start, start, end)),
+    )
+    left = min(left, 100 - _THINNEST)
+    event = call.event
+    kind = "call" if event.success else "call bad"
+    kind += "" if call.is_timed else " hollow"
+    took = f" · {seconds(event.duration_ms)}" if event.duration_ms is not None else ""
+    at = f" · at {seconds(call.start)}" if call.is_timed else ""
+    told = f"{call.number}. {short(event.tool_name, 60)}{at}{took}{'' if event.success else ' · failed'}"
+    top = LANE * lane + 2
+    bar = el("rect", x=f"{left:.2f}%", y=top, width=f"{width:.2f}%", height=LANE - 4, rx=2, class_=kind)
+    cross = (
+        el("text", "✗", x=f"{min(left + width / 2, 99):.2f}%", y=top + 10, class_="cross")
+        if not event.success
+        else None
+    )
+    return el("a", el("title", told), bar, cross, href=f"#call-{call.number}", tabindex="-1")
+
+
+def _share(moment: float, start: float, end: float) -> float:
+    return 100 * max(0.0, min(1.0, (moment - start) / (end - start))) if end > start else 0.0
+
+
+def _axis(start: float, end: float, is_time: bool) -> Element:
+    """Return the ticks: moments, or numbers of calls."""
+    ticks = _ticks(start, end, 1000.0 if is_time else 1.0)
+    marks: list[Node] = []
+    for tick in ticks:
+        x = _share(tick, start, end)
+        told = seconds(tick) if is_time else f"{tick + 1:.0f}"
+        anchor = "start" if x < 3 else "end" if x > 94 else "middle"
+        marks.append(el("text", told, x=f"{x:.2f}%", y=12, text_anchor=anchor, class_="tick-label"))
+        marks.append(el("line", x1=f"{x:.2f}%", x2=f"{x:.2f}%", y1=15, y2=20, class_="tick-line"))
+    label = el("span", "time" if is_time else "order", class_="soft tool")
+    return el("div", label, el("svg", *marks, height=20, width="100%"), class_="track-row")
+
+
+def _ticks(start: float, end: float, unit: float) -> list[float]:
+    """Return at most seven round moments between two."""
+    span = (end - start) / unit
+    steps = [step / 1000 for step in _TICKS[:9] if unit > 1] + [step / 1000 * 50 for step in (1, 2, 4, 10) if unit > 1]
+    steps += list(_TICKS) + [86400 * 10**n for n in range(1, 6)]
+    step = next((step for step in sorted(steps) if span / step <= 6), span or 1.0) * unit
+    first = int(start // step) + (1 if start % step else 0)
+    return [step * n for n in range(first, first + 8) if step * n <= end]
+
+
+def _turns(calls: Sequence[Placed], start: float, end: float) -> Element:
+    """Return a row that says in which turn of the agent calls were made."""
+    bands: list[Node] = []
+    begins: list[tuple[int, float]] = []
+    for call in calls:
+        if not begins or begins[-1][0] != call.event.turn:
+            begins.append((call.event.turn, call.start))
+    many = len(begins)
+    for place, (turn, begin) in enumerate(begins[:60]):
+        until = begins[place + 1][1] if place + 1 < many else end
+        left, right = _share(begin, start, end), _share(max(begin, until), start, end)
+        kind = "turn odd" if turn % 2 else "turn"
+        bands.append(el("rect", x=f"{left:.2f}%", y=1, width=f"{max(right - left, 0.1):.2f}%", height=14, class_=kind))
+        if right - left > 4:
+            bands.append(el("text", str(turn), x=f"{(left + right) / 2:.2f}%", y=12, class_="turn-label"))
+    label = el("span", "turn", class_="soft tool")
+    return el("div", label, el("svg", *bands, height=16, width="100%"), class_="track-row")
+
+
+def _strip(placing: Placing, start: float, end: float, address: str) -> Element:
+    """Return the whole trial as a strip of pieces, each as high as calls began in it; a click leads there."""
+    bins: dict[int, list[Placed]] = {}
+    for call in placing.calls:
+        bins.setdefault(min(BINS - 1, int(BINS * call.start / placing.end)), []).append(call)
+    most = max(len(some) for some in bins.values())
+    bars: list[Node] = []
+    left, right = _share(start, 0, placing.end), _share(end, 0, placing.end)
+    bars.append(el("rect", x=f"{left:.2f}%", y=0, width=f"{max(0.5, right - left):.2f}%", height=40, class_="window"))
+    for place, some in sorted(bins.items()):
+        high = 4 + 30 * len(some) / most
+        failed = sum(not call.event.success for call in some)
+        kind = "call bad" if failed else "call"
+        told = f"calls {some[0].number}–{some[-1].number}" + (f", {failed} failed" if failed else "")
+        x = 100 * place / BINS
+        bar = el(
+            "rect", x=f"{x:.2f}%", y=f"{38 - high:.1f}", width=f"{80 / BINS:.2f}%", height=f"{high:.1f}", class_=kind
+        )
+        bars.append(
+            el("a", el("title", told), bar, href=f"{address}call={some[0].number}#call-{some[0].number}", tabindex="-1")
+        )
+    label = el("span", "whole trial", class_="soft tool")
+    row = el("div", label, el("svg", *bars, height=40, width="100%"), class_="track-row")
+    return el("div", row, class_="timeline strip", aria_hidden="true")

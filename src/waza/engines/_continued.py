@@ -1,0 +1,112 @@
+"""A judge that is the agent itself: the question is one more prompt to a copy of its session.
+
+The agent that is asked works in a room of its own: copies of the files and of the session, read only, and one MCP
+server, whose tools are the verdict. What it was before stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import Any, ClassVar, NamedTuple
+
+from msgspec.structs import replace
+
+from waza.engines._base import Engine
+from waza.errors import EngineError, JudgeError
+from waza.judges._base import Call, Reply, Request
+from waza.mocks.desk import Desk
+from waza.mocks.place import mocked
+from waza.mocks.shapes import McpAnswer, McpMock, Mocks, MockTool
+from waza.model import Task, Trace, Trial
+from waza.sandbox.copies import copy_workspace
+from waza.sandbox.room import Room, make_room
+from waza.sandbox.workspace import Workspace
+
+SERVER = "waza_verdict"
+_NOW = f"""\
+The work of this session is over. From here on you are its judge, as if somebody else had done it: change nothing, look
+at files where you need to, and give your verdict with the tools of the MCP server {SERVER}."""
+
+
+class Session(NamedTuple):
+    """What an agent leaves when its trial is over."""
+
+    engine: Engine
+    trial: Trial
+    trace: Trace
+    room: Room
+    """Where it worked; nothing in it is changed."""
+
+
+class AgentSession:
+    """Asks the agent that did the work, in a copy of its session."""
+
+    continues: ClassVar[bool] = True
+    is_remembered: ClassVar[bool] = False
+    """Whether its verdicts may be taken from the cache."""
+    cache: ClassVar[None] = None
+
+    def __init__(self, session: Session, begin: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._session = session
+        self._begin = begin
+        self.model = session.trial.model
+        self._loop = asyncio.get_running_loop()
+
+    def about(self) -> dict[str, Any]:
+        """Return which session was gone on with."""
+        trace = self._session.trace
+        return {"engine": trace.engine, "session_id": trace.session_id}
+
+    async def ask(self, request: Request) -> Reply:
+        """Return the agent's reply; raise JudgeError when there is none. The agent runs where its trial did."""
+        asking = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
+        return await asyncio.wrap_future(asking)
+
+    async def _ask(self, request: Request) -> Reply:
+        if self._begin is not None:
+            await self._begin()
+        text = "\n\n".join([_NOW, *(message.content for message in request.messages)])
+        own = self._session.trial.task
+        task = replace(own, prompt=text, follow_up_prompts=[], files=[], mocks=_verdict(request), until_skill="")
+        try:
+            with ExitStack() as stack:
+                rooms = self._session.room.home.parent.parent
+                room = stack.enter_context(make_room(Task(id=task.id, prompt=""), parent=rooms))
+                trace, desk = await self._work(task, room, request.model)
+                await asyncio.to_thread(stack.close)
+        except (EngineError, OSError) as error:
+            raise JudgeError(f"the agent's session cannot be gone on with: {error}") from None
+        if trace.status in ("error", "timeout"):
+            raise JudgeError(f"the agent's session gave no verdict: {trace.error or trace.status}")
+        calls = tuple(Call(str(call["tool"]), call["args"]) for call in desk.calls)
+        used = trace.usage
+        return Reply(
+            tool_calls=calls,
+            text=trace.output,
+            model=trace.model,
+            input_tokens=used.input_tokens if used else None,
+            output_tokens=used.output_tokens if used else None,
+            cost_usd=used.cost_usd if used else None,
+        )
+
+    async def _work(self, task: Task, room: Room, model: str) -> tuple[Trace, Desk]:
+        """Let the agent answer in a copy of what it left."""
+        engine, trial, before, left = self._session
+        await asyncio.to_thread(copy_workspace, Workspace(left.workspace), room.workspace)
+        workdir = room.workspace / left.workdir.relative_to(left.workspace)
+        workdir.mkdir(parents=True, exist_ok=True)
+        async with mocked(task, room._replace(workdir=workdir)) as (furnished, desk):
+            asked = replace(trial, task=task, model=model or trial.model)
+            return await engine.go_on(asked, before, left, furnished), desk
+
+
+def _verdict(request: Request) -> dict[str, Any]:
+    """Return the server whose tools are the verdict, as a task carries it."""
+    noted = McpAnswer.model_validate({"return": "noted"})
+    tools = {
+        tool.name: MockTool(description=tool.description, input_schema=tool.parameters, responses=[noted])
+        for tool in request.tools
+    }
+    return Mocks(servers=[McpMock(name=SERVER, tools=tools)]).model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -1,0 +1,162 @@
+"""A jury at work: its members are asked until the verdict is settled, and every one's verdict is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from waza.errors import StoreError
+from waza.graders._base import Finding
+from waza.judges._jurors import Juror
+from waza.judges._jury import EQUAL, OPEN, Rule, Vote, Worth, how_many_next, settled, worth
+from waza.model import JSON, Check, GradeStatus
+from waza.results.calibrations import Calibration, read_calibration
+
+ASKINGS = ("judge", "judge_swapped")
+"""Where a finding holds what an asking took."""
+
+
+class Jury(NamedTuple):
+    """The members of a jury and how their votes count."""
+
+    jurors: Sequence[Juror]
+    rule: Rule
+    pass_at: float
+    """The lowest mean that passes."""
+    asks_everyone: bool = False
+    """Whether jurors are asked though the verdict is settled."""
+    worths: Sequence[Worth] = ()
+    """What the votes count for by measured error; empty: all the same."""
+
+
+def measured(jurors: Sequence[Juror], root: Path, grader: str, rubric: str) -> list[Worth]:
+    """Return what each juror's votes count for; none where the error of one of them was never measured.
+
+    Raises ValueError when a calibration cannot be read.
+    """
+    try:
+        known = [read_calibration(root, grader=grader, rubric=rubric, model=juror.model) for juror in jurors]
+    except StoreError as error:
+        raise ValueError(str(error)) from None
+    found = [_worth(calibration) for calibration in known if calibration is not None]
+    return [one for one in found if one is not None] if len(found) == len(jurors) and None not in found else []
+
+
+def _worth(calibration: Calibration) -> Worth | None:
+    """Return what a juror's votes count for; a mistake and a success are added, since few items prove little."""
+    counts = calibration.counts
+    if calibration.sensitivity is None or calibration.specificity is None:
+        return None
+    good, bad = counts.true_pass + counts.false_fail, counts.false_pass + counts.true_fail
+    return worth((counts.true_pass + 1) / (good + 2), (counts.true_fail + 1) / (bad + 2))
+
+
+async def decided(jury: Jury, ask: Callable[[Juror], Awaitable[Finding]]) -> Finding:
+    """Return what the jury comes to; `ask` brings the finding of one juror."""
+    worths = jury.worths or [EQUAL] * len(jury.jurors)
+    votes, said = [OPEN] * len(jury.jurors), dict[int, Finding]()
+    while jury.asks_everyone or settled(jury.rule, votes, worths, jury.pass_at) is None:
+        waiting = [place for place in range(len(votes)) if place not in said]
+        some = waiting if jury.asks_everyone else waiting[: how_many_next(jury.rule, votes, worths, waiting)]
+        if not some:
+            break
+        for place, finding in zip(some, await asyncio.gather(*(ask(jury.jurors[one]) for one in some)), strict=True):
+            said[place] = finding
+            votes[place] = _vote(finding)
+    return _finding(jury, votes, said, settled(jury.rule, votes, worths, jury.pass_at))
+
+
+def _vote(finding: Finding) -> Vote:
+    return OPEN if finding.status == "error" else Vote(finding.status == "passed", finding.score)
+
+
+def _finding(jury: Jury, votes: Sequence[Vote], said: dict[int, Finding], verdict: bool | None) -> Finding:
+    status: GradeStatus = "error" if verdict is None else "passed" if verdict else "failed"
+    told = _told(jury, said)
+    claim = f"the jury passes it ({jury.rule} of {len(jury.jurors)})"
+    does = {"error": "cannot decide", "passed": "passes it", "failed": "fails it"}[status]
+    feedback = f"the jury {does} ({jury.rule} of {len(jury.jurors)}): {told}"
+    check = Check(verdict, claim, "" if verdict else feedback)
+    return Finding(status, _score(jury.rule, votes, verdict), feedback, [check], _details(jury, votes, said, verdict))
+
+
+def _score(rule: Rule, votes: Sequence[Vote], verdict: bool | None) -> float:
+    """Return the mean score: of all for a mean, else of those who voted as the jury decided, whoever else was asked."""
+    if verdict is None:
+        return 0.0
+    counted = [vote.score for vote in votes if vote.passes is not None and (rule == "mean" or vote.passes is verdict)]
+    return sum(counted) / len(counted) if counted else 0.0
+
+
+def _told(jury: Jury, said: dict[int, Finding]) -> str:
+    """Return who said what, with the reasons of those who did not pass it."""
+    passing = [jury.jurors[place].name for place, finding in said.items() if finding.status == "passed"]
+    parts = [f"{', '.join(passing)} {'passes' if len(passing) == 1 else 'pass'}"] if passing else []
+    for status, word in (("failed", "fails"), ("error", "gave no verdict")):
+        for place, finding in said.items():
+            if finding.status == status:
+                parts.append(f"{jury.jurors[place].name} {word}: {finding.feedback}")
+    if left := [juror.name for place, juror in enumerate(jury.jurors) if place not in said]:
+        parts.append(f"not asked: {', '.join(left)}")
+    return "; ".join(parts)
+
+
+def _details(jury: Jury, votes: Sequence[Vote], said: dict[int, Finding], verdict: bool | None) -> dict[str, JSON]:
+    given = [vote.passes for vote in votes if vote.passes is not None]
+    kept: dict[str, JSON] = {
+        "rule": jury.rule,
+        "passes": given.count(True),
+        "fails": given.count(False),
+        "undecided": len(said) - len(given),
+        "is_unanimous": len(set(given)) < 2,
+        "weighted_by": "measured error" if jury.worths else None,
+        "votes": [_kept(jury, place, finding) for place, finding in sorted(said.items())],
+        "not_asked": [juror.name for place, juror in enumerate(jury.jurors) if place not in said],
+    }
+    askings = [asking for finding in said.values() if isinstance(asking := finding.details, dict)]
+    told = {"jury": kept, "judge": _spent(jury, [one[key] for one in askings for key in ASKINGS if key in one])}
+    rubric = next((one["rubric"] for one in askings if "rubric" in one), None)
+    pairwise = _pairwise(votes, said, verdict)
+    return told | ({"rubric": rubric} if rubric else {}) | pairwise
+
+
+def _kept(jury: Jury, place: int, finding: Finding) -> dict[str, JSON]:
+    kept: dict[str, JSON] = {"juror": jury.jurors[place].name, "status": finding.status, "score": finding.score}
+    kept |= {"feedback": finding.feedback, "details": {k: v for k, v in finding.details.items() if k != "rubric"}}
+    return kept | ({"worth": jury.worths[place]._asdict()} if jury.worths else {})
+
+
+def _spent(jury: Jury, askings: list[dict[str, JSON]]) -> dict[str, JSON]:
+    """Return `details.judge` of a jury: what all askings took together, as far as it is known."""
+
+    def total(values: list[JSON]) -> JSON:
+        known = [value for value in values if isinstance(value, (int, float))]
+        return sum(known) if known else None
+
+    tokens = {kind: total([asking["tokens"][kind] for asking in askings]) for kind in ("input", "output")}
+    return {
+        "type": "jury",
+        "model": ", ".join(juror.name for juror in jury.jurors),
+        "answered_by": None,
+        "tokens": tokens,
+        "cost_usd": total([asking["cost_usd"] for asking in askings]),
+        "cached": bool(askings) and all(asking["cached"] for asking in askings),
+        "seconds": total([asking["seconds"] for asking in askings]) or 0.0,
+        "reminders": total([asking["reminders"] for asking in askings]) or 0,
+    }
+
+
+def _pairwise(votes: Sequence[Vote], said: dict[int, Finding], verdict: bool | None) -> dict[str, JSON]:
+    """Return the winner of a comparison, as a single judge would be told: the one most of the deciding side named."""
+    named = [
+        finding.details["pairwise"]["winner"]
+        for place, finding in said.items()
+        if "pairwise" in finding.details and votes[place].passes is verdict and verdict is not None
+    ]
+    if not any("pairwise" in finding.details for finding in said.values()):
+        return {}
+    wins, ties = named.count("candidate"), named.count("tie")
+    winner = None if verdict is None else "baseline" if not verdict else "candidate" if wins > ties else "tie"
+    return {"mode": "pairwise", "pairwise": {"winner": winner, "position_consistent": verdict is not None}}

@@ -1,0 +1,92 @@
+"""The `human` grader: a person looks at the agent's work, now or later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+from msgspec.structs import replace
+from pydantic import model_validator
+
+from waza.errors import StoreError, Undecidable
+from waza.graders._base import Finding, Grader
+from waza.graders._fields import Least, Text
+from waza.model import JSON, Check, Trace
+from waza.results.verdicts import VERDICTS, Verdict, evidence_of, question_of, standing_in
+
+WAITING = "no person has given a verdict yet; give one with `waza review`"
+_EVIDENCE = "human_evidence"
+"""Where the trace holds the name of the evidence while it is graded."""
+
+
+class HumanGrader(Grader):
+    """Let people decide: undecided until somebody gives a verdict with `waza review`, then graded again for free.
+
+    A verdict counts for every trial with the same input, output, tool calls and files, as long as the question stays
+    the same. Everybody who looked must pass it: the score is the share of people who do, and one fail decides.
+
+    ```yaml
+    - type: human
+      name: sendable
+      config:
+        instructions: Would you send this answer to a customer as it is?
+        criteria:
+          - it is polite
+          - it promises nothing that the policy does not
+    ```
+    """
+
+    all_held: ClassVar[str] = "Everybody who looked passes it"
+    needs_one_of: ClassVar[tuple[str, ...]] = ("instructions", "criteria")
+
+    instructions: str = ""
+    """What the person is asked."""
+    criteria: list[Text] = []
+    """What the person looks at, shown as a list."""
+    min_reviewers: Least = 1
+    """How many people must have given their verdict."""
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if not "".join([self.instructions, *self.criteria]).strip():
+            raise ValueError("the instructions are blank; say what the person is to look at")
+        return self
+
+    @property
+    def question(self) -> str:
+        """The name of what is asked: verdicts on another question do not count."""
+        return question_of(self.instructions.strip(), *self.criteria)
+
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return what people say about the evidence, which is named once: files may be large."""
+        return super().look(replace(trace, extra=trace.extra | {_EVIDENCE: evidence_of(trace)}), judge)
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check for each person who gave a verdict, and one where more are needed."""
+        given = self._given(trace)
+        for verdict in given:
+            who, held = verdict.reviewer or "a person", verdict.verdict == "pass"
+            yield Check(held, f"{who} passes it", "" if held else f"{who} fails it: {verdict.reason or 'no reason'}")
+        if (lacking := self.min_reviewers - len(given)) > 0:
+            fact = f"{lacking} more to give a verdict with `waza review`" if given else WAITING
+            yield Check(None, "enough people have looked at it", fact)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return `human`: what is asked about what, and who said what."""
+        said = [
+            {"reviewer": one.reviewer, "verdict": one.verdict, "reason": one.reason, "at": one.at}
+            for one in self._given(trace)
+        ]
+        asked: dict[str, JSON] = {"evidence": trace.extra[_EVIDENCE], "question": self.question}
+        asked |= {"instructions": self.instructions, "criteria": list(self.criteria)}
+        return {"human": asked | {"verdicts": said}}
+
+    def _given(self, trace: Trace) -> list[Verdict]:
+        """Return each person's verdict on this evidence; raise Undecidable where the file cannot be read."""
+        try:
+            found = standing_in(self.folder.base / VERDICTS).get(
+                (self.name or self.type_name(), trace.extra[_EVIDENCE]), []
+            )
+        except StoreError as error:
+            raise Undecidable(str(error)) from None
+        return [verdict for verdict in found if verdict.question == self.question]

@@ -1,0 +1,95 @@
+"""The `human_calibration` grader: does another grader agree with people?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from waza.errors import StoreError, Undecidable
+from waza.graders._base import Grader
+from waza.graders._fields import Least, Text
+from waza.model import JSON, Check, Trace
+from waza.results.stats.agreement import Confusion, confusion
+from waza.results.verdicts import VERDICTS, Verdict, label_of, standing_in
+
+
+class HumanCalibrationGrader(Grader):
+    """Check that a named grader agrees with the verdicts of people on the same outputs.
+
+    People give their verdicts with `waza review --grader NAME`; each is kept beside what the grader said. What most
+    people say about an output counts; an even division counts for nothing. Only verdicts of the judge that was
+    reviewed last are compared: another rubric or model is another judge. With fewer than `min_items` outputs nobody
+    can tell. The grade is about the grader, so it is the same for every trial.
+
+    ```yaml
+    - type: human_calibration
+      name: judge_can_be_believed
+      config:
+        grader: polite
+        min_kappa: 0.6
+        min_agreement: 0.8
+        min_items: 30
+    ```
+    """
+
+    all_held: ClassVar[str] = "The grader agrees with people"
+    needs_one_of: ClassVar[tuple[str, ...]] = ("min_kappa", "min_agreement")
+
+    grader: Text
+    """The name of the grader whose verdicts are compared with people's."""
+    min_kappa: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+    """The lowest Cohen's kappa that passes: agreement beyond chance, 0 for none, 1 for all."""
+    min_agreement: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+    """The lowest share of equal verdicts that passes; see the base rate beside it."""
+    min_items: Least = 20
+    """How many outputs both must have judged before anything is said."""
+
+    def checks(self, trace: Trace) -> Iterator[Check]:
+        """Yield one check for each bound."""
+        counts = self._counts()
+        claims = [("agreement", self.min_agreement, counts.accuracy), ("kappa", self.min_kappa, counts.kappa)]
+        for what, least, found in claims:
+            if least is None:
+                continue
+            claim = f"{what} of {self.grader} with people is at least {least:g}"
+            if counts.n < self.min_items:
+                fact = f"people and {self.grader} have both judged {counts.n} of {self.min_items} outputs needed"
+                yield Check(None, claim, f"{fact}; go on with `waza review --grader {self.grader}`")
+            elif found is None:
+                yield Check(None, claim, f"{what} cannot be told: all verdicts are the same; review outputs that fail")
+            else:
+                beside = f"always the same answer would agree on {counts.constant_accuracy:.0%}"
+                fact = f"{what} is {found:.2f} on {counts.n} outputs, needed is {least:g} ({beside})"
+                yield Check(found >= least - 1e-12, claim, fact, least, found)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return `calibration`: the numbers the bounds are held against."""
+        counts = self._counts()
+        table = {"both_pass": counts.true_pass, "false_pass": counts.false_pass}
+        table |= {"false_fail": counts.false_fail, "both_fail": counts.true_fail}
+        numbers: dict[str, JSON] = {"grader": self.grader, "n": counts.n, "agreement": counts.accuracy}
+        numbers |= {"kappa": counts.kappa, "base_rate": counts.base_rate, "best_constant": counts.constant_accuracy}
+        return {"calibration": numbers | {"confusion": table}}
+
+    def _counts(self) -> Confusion:
+        """Return the grader's verdicts against people's; raise Undecidable where the file cannot be read."""
+        try:
+            found = [
+                said for (name, _), said in standing_in(self.folder.base / VERDICTS).items() if name == self.grader
+            ]
+        except StoreError as error:
+            raise Undecidable(str(error)) from None
+        judged = [[one for one in said if one.said is not None] for said in found]
+        if not (last := max((one for said in judged for one in said), key=lambda one: one.at, default=None)):
+            return Confusion()
+        same = [[one for one in said if (one.model, one.rubric) == (last.model, last.rubric)] for said in judged]
+        return confusion(_pairs(same))
+
+
+def _pairs(items: list[list[Verdict]]) -> Iterator[tuple[bool, bool]]:
+    """Yield what people say and what the grader says, of each output that people do not divide evenly on."""
+    for said in items:
+        if said and (label := label_of(said)) is not None:
+            yield label, max(said, key=lambda one: one.at).said == "pass"

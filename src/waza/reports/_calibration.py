@@ -1,0 +1,163 @@
+"""What was measured about judges, in words: a whole calibration for the screen, and one sentence for other reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from waza.errors import StoreError
+from waza.model import JSON, Run
+from waza.reports._text import clipped, percent, plural, visible
+from waza.results.calibrations import Calibration, read_calibrations
+from waza.results.measured import Alpha, Measured, Output
+from waza.results.scores import Interval
+from waza.sandbox.folders import project_root
+
+MOST_DIFFERENCES = 20
+REASON_WIDTH = 80
+RULE = "in the order of a hash: any beginning of the list is a fair sample, outputs picked by eye would be none"
+
+
+def sentence(calibration: Calibration) -> str:
+    """Return what is known about a judge, in one sentence."""
+    if calibration.accuracy is None:
+        return "no output was judged by people and by this judge"
+    kappa = "kappa says nothing here" if calibration.kappa is None else f"kappa {calibration.kappa:.2f}"
+    same = percent(calibration.constant_accuracy)
+    outputs = plural(calibration.n, "output")
+    return (
+        f"agrees with people on {percent(calibration.accuracy)} of {outputs} "
+        f"({kappa}; the same answer every time would agree on {same})"
+    )
+
+
+def believed(run: Run) -> list[str]:
+    """Return a sentence for each judge of a run that was measured against people."""
+    if not run.spec.get("judged"):
+        return []
+    every_grader = [entry for each in (run.spec.get("graders") or {}).values() for entry in each]
+    graders = {str(entry.get("name")): entry for entry in every_grader if isinstance(entry, dict)}
+    hashes = {one for task in (run.spec.get("judged") or {}).values() for one in task}
+    usual = (run.spec.get("judge") or {}).get("model") or ""
+    try:
+        every = read_calibrations(_root(run))
+    except (StoreError, OSError):
+        return []
+    return [
+        f"{visible(one.grader)} by {visible(one.model) or 'its judge'} {sentence(one)}"
+        for one in every
+        if one.grader in graders and one.model in _models(graders[one.grader], usual) and one.rubric in {"", *hashes}
+    ]
+
+
+def _models(grader: dict[str, JSON], usual: str) -> list[str]:
+    """Return the models a grader asks: its own, those of its jury, else the suite's."""
+    config = grader.get("config") or {}
+    jury = [one if isinstance(one, str) else str(one.get("model", "")) for one in config.get("judges") or ()]
+    return jury or [config.get("model") or usual]
+
+
+def _root(run: Run) -> Path:
+    """Return the root of the project a run was made in."""
+    return project_root((Path(run.folder).resolve().parent / str(run.spec.get("file", ""))).resolve().parent)
+
+
+def judge_lines(found: Measured) -> Iterator[str]:
+    """Yield a judge's measurement, line by line; texts of agents and people are made visible."""
+    rubric = f" · rubric {found.rubric_name} {found.rubric[:8]}" if found.rubric else ""
+    yield visible(f"{found.grader} · judge {found.model or 'without a model name'}{rubric}")
+    yield from _sample(found)
+    if found.counts.n:
+        yield ""
+        yield from _agreement(found)
+        yield ""
+        yield from _table(found)
+    yield ""
+    yield from _score(found)
+    if found.differ:
+        yield ""
+        yield from _differences(found)
+    if found.label_next:
+        yield ""
+        yield from _next(found)
+
+
+def _sample(found: Measured) -> Iterator[str]:
+    people = ", ".join(visible(name) or "no name" for name in found.people) or "nobody"
+    yield f"{plural(found.outputs, 'output')} judged, {found.counts.n} of them by people too ({people})"
+    if found.divided:
+        yield f"{plural(found.divided, 'output')} left out: people are evenly divided"
+    if found.not_asked:
+        yield f"the jury settled {found.not_asked} more without asking it: this is no fair sample"
+    if found.tasks < found.outputs:
+        yield f"they belong to {plural(found.tasks, 'task')}; intervals count that outputs of one task are alike"
+
+
+def _agreement(found: Measured) -> Iterator[str]:
+    yield f"agreement       {_interval(found.agreement)}"
+    kappa = found.kappa
+    told = "says nothing: all verdicts are the same" if kappa is None else f"{kappa.mean:.2f}"
+    yield f"Cohen's kappa   {told}" + (f"   ({kappa.lower:.2f} to {kappa.upper:.2f})" if kappa else "")
+    yield f"base rate       people pass {percent(found.base_rate)}"
+    constant = f'always "{found.constant_answer}" would agree on {percent(found.constant_agreement)}'
+    yield f"best constant   {constant}"
+    yield f'"fail"          precision {percent(found.fail_precision)}, recall {percent(found.fail_recall)}'
+
+
+def _table(found: Measured) -> Iterator[str]:
+    counts = found.counts
+    yield f"{'':16}{'judge: pass':>12}{'judge: fail':>13}"
+    yield f"{'people: pass':16}{counts.true_pass:>12}{counts.false_fail:>13}"
+    yield f"{'people: fail':16}{counts.false_pass:>12}{counts.true_fail:>13}"
+
+
+def _score(found: Measured) -> Iterator[str]:
+    score = found.score
+    yield f"pass rate       by the judge, as it is              {_interval(score.raw)}"
+    yield f"                corrected, prediction-powered       {_interval(score.prediction_powered)}"
+    yield f"                corrected, Rogan-Gladen             {_interval(score.rogan_gladen)}"
+    yield f"                by people, labelled outputs alone   {_interval(score.people)}"
+
+
+def _differences(found: Measured) -> Iterator[str]:
+    yield f"they differ on {plural(len(found.differ), 'output')}"
+    for one in found.differ[:MOST_DIFFERENCES]:
+        yield f"  {_place(one.output)}: people {one.people}, judge {one.judge}"
+        for who, reason in (("people", one.people_reason), ("judge", one.judge_reason)):
+            if reason:
+                yield f"      {who}: {clipped(visible(reason), REASON_WIDTH)}"
+    if (more := len(found.differ) - MOST_DIFFERENCES) > 0:
+        yield f"  … and {more} more"
+
+
+def _next(found: Measured) -> Iterator[str]:
+    wide = f"±{found.half_width * 100:g} points"
+    if found.counts.n < 2:
+        yield "label next, some thirty to begin with:"
+    elif found.labels_needed is None:
+        yield f"label next; for {wide} these outputs are too few, whoever labels them:"
+    elif (more := found.labels_needed - found.counts.n) > 0:
+        yield f"label next; about {more} more bring the corrected pass rate to {wide}:"
+    else:
+        yield f"label next, though the corrected pass rate is within {wide} already:"
+    yield "  " + ", ".join(_place(output) for output in found.label_next)
+    yield f"  ({RULE})"
+    yield f"  waza review {found.label_next[0].run} --grader {visible(found.grader)}"
+
+
+def alpha_lines(alphas: Sequence[Alpha], who: str) -> Iterator[str]:
+    """Yield how far several judges, or several people, agree."""
+    for one in alphas:
+        told = "says nothing: all verdicts are the same" if one.alpha is None else f"{one.alpha:.2f}"
+        names = ", ".join(visible(name) or "no name" for name in one.raters)
+        yield f"Krippendorff's alpha between {who}: {told} on {plural(one.outputs, 'output')} ({names})"
+
+
+def _interval(found: Interval | None) -> str:
+    if found is None:
+        return "–"
+    return f"{percent(found.mean):>5}   (95 % interval {percent(found.lower)} to {percent(found.upper)})"
+
+
+def _place(output: Output) -> str:
+    return f"{visible(output.task)} #{output.trial}"

@@ -1,0 +1,53 @@
+"""What is known about the verdicts of a run's judges, a line each: canaries, cards, calibrations, split juries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from waza.model import Grade, Run
+from waza.reports._calibration import believed
+from waza.results.canaries import canaries_of, canary_line
+
+MOST_TASKS = 3
+
+
+def judging_lines(run: Run) -> Iterator[str]:
+    """Yield what a reader of this run's verdicts should know about who gave them."""
+    if line := canary_line(canaries_of(run)):
+        yield line
+    for entry in run.spec.get("judge_cards") or ():
+        if isinstance(entry, dict) and isinstance(entry.get("line"), str):
+            yield f"judge card: {entry['line']}"
+    yield from believed(run)
+    yield from _juries(run)
+
+
+def _juries(run: Run) -> Iterator[str]:
+    """Yield how often the jury of each grader was not of one mind."""
+    if not any(_has_jury(entry) for entries in (run.spec.get("graders") or {}).values() for entry in entries):
+        return
+    given: Counter[str] = Counter()
+    split: dict[str, list[str]] = {}
+    for result in run.results:
+        for grade in result.grades:
+            if isinstance(jury := grade.details.get("jury"), dict):
+                given[grade.name] += 1
+                if jury.get("is_unanimous") is False:
+                    split.setdefault(grade.name, []).append(result.task_id)
+    for name, count in given.items():
+        tasks = list(dict.fromkeys(split.get(name, ())))
+        more = f" and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
+        where = f" ({', '.join(tasks[:MOST_TASKS])}{more})" if tasks else ""
+        yield f"jury {name}: {len(split.get(name, ()))} of {count} verdicts not of one mind{where}"
+
+
+def _has_jury(entry: object) -> bool:
+    config = entry.get("config") if isinstance(entry, dict) else None
+    return isinstance(config, dict) and ("judges" in config or isinstance(config.get("grader"), dict))
+
+
+def split_jury(grade: Grade) -> str:
+    """Return who said what in a jury that was not of one mind; empty where it was, or there is none."""
+    jury = grade.details.get("jury")
+    return grade.feedback if isinstance(jury, dict) and jury.get("is_unanimous") is False else ""

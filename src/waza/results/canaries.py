@@ -1,0 +1,92 @@
+"""Canaries: known goldens judged in every run, kept with it. A verdict on one that changes is a judge that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from waza.model import JSON, Run
+
+KEY = "canaries"
+"""Where `run.spec` holds them."""
+MOST_NAMED = 5
+
+
+class Canary(Struct, frozen=True, kw_only=True):
+    """What a judge said about one golden during a run."""
+
+    rubric: str
+    rubric_hash: str
+    golden: str
+    judge: str
+    """The judge's type."""
+    model: str
+    expected: str | int
+    said: str | int | None
+    """`pass`, `fail` or a score; None where the judge gave no verdict."""
+    passes: bool | None
+    agrees: bool | None
+    """Whether that is the expected verdict; None where nobody can tell."""
+    answered_by: str | None = None
+    """The model that answered, by its own account."""
+    cost_usd: float | None = None
+    reason: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What makes two canaries of different runs the same question to the same judge."""
+        return self.rubric_hash, self.golden, self.judge, self.model
+
+
+def canaries_of(run: Run) -> list[Canary]:
+    """Return the canaries of a stored run; none where it has none, or has them in a shape nobody knows."""
+    try:
+        return msgspec.convert(run.spec.get(KEY) or [], list[Canary])
+    except msgspec.ValidationError:
+        return []
+
+
+def canaries_as_data(canaries: list[Canary]) -> list[JSON]:
+    """Return canaries as a run stores them."""
+    found: list[JSON] = msgspec.to_builtins(canaries)
+    return found
+
+
+def canary_line(canaries: list[Canary]) -> str:
+    """Return how the canaries of a run came out, in one line; empty where there are none."""
+    if not canaries:
+        return ""
+    agreed, silent = (sum(one.agrees is what for one in canaries) for what in (True, None))
+    costs = [one.cost_usd for one in canaries]
+    known = [cost for cost in costs if cost is not None]
+    told = f"canaries: {agreed} of {len(canaries)} as expected"
+    told += f", {silent} without a verdict" if silent else ""
+    told += f"; ${sum(known):.4f}" if len(known) == len(costs) else "; cost not known"
+    wrong = [f"{one.rubric}/{one.golden}: {one.said}" for one in canaries if one.agrees is False]
+    return told + (f" ({', '.join(wrong[:MOST_NAMED])})" if wrong else "")
+
+
+def drift(before: Run, after: Run) -> Iterator[str]:
+    """Yield what changed about the judge between two runs: verdicts on the same canaries, and who answered."""
+    earlier = {canary.key: canary for canary in canaries_of(before)}
+    pairs = [(earlier[canary.key], canary) for canary in canaries_of(after) if canary.key in earlier]
+    decided = [(one, other) for one, other in pairs if one.said is not None and other.said is not None]
+    changed = [(one, other) for one, other in decided if _differs(one, other)]
+    if changed:
+        named = ", ".join(f"{one.rubric}/{one.golden} {one.said} → {other.said}" for one, other in changed[:MOST_NAMED])
+        more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+        yield (
+            f"the judge drifted: {len(changed)} of {len(decided)} canaries came out differently ({named}{more}); "
+            "part of the change may be the judge's"
+        )
+    names = {(one.answered_by, other.answered_by) for one, other in pairs if one.answered_by and other.answered_by}
+    for was, now in sorted((was, now) for was, now in names if was != now):
+        yield f"the judge's model called itself {was} before and {now} after"
+
+
+def _differs(one: Canary, other: Canary) -> bool:
+    if one.passes != other.passes:
+        return True
+    return isinstance(one.said, int) and isinstance(other.said, int) and abs(one.said - other.said) > 1

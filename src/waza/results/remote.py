@@ -1,0 +1,251 @@
+"""Runs in an object store (`s3://`, `gs://`, `az://`): push, pull, list, read.
+
+A run is always written to a local folder first, because a journal is appended and synced record by record and object
+stores can do neither. The whole folder is sent afterwards, its journal last: a run is there when its journal is. What
+is read is copied into a cache. Nothing here ever removes a run, on either side.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+from msgspec.structs import replace as changed
+
+from waza.errors import StoreError, UsageError, did_you_mean
+from waza.model import Run
+from waza.results._remote_cache import (
+    Listed,
+    cache_of,
+    journals_last,
+    odd_name,
+    read_listing,
+    take,
+    write_listing,
+)
+from waza.results._remote_store import Object, Store, checked_url, is_plain, is_url, require
+from waza.results.disk import why
+from waza.results.folder import ARTIFACTS, JOURNAL, RUN
+from waza.results.journal import read_end
+from waza.results.kept import TAGS, is_going_on
+from waza.results.store import StoredRun, summary_of
+
+__all__ = ["checked_url", "is_url", "list_remote", "local_copy", "pull", "push", "require"]
+
+_TAIL = 1 << 16
+_AT_ONCE = 100
+
+
+class Pushed(Struct, frozen=True, kw_only=True):
+    """What was sent."""
+
+    url: str
+    """The run's own address."""
+    sent: int
+    """How many files."""
+    left_out: list[str]
+    """Files whose names waza does not give."""
+
+
+def push(folder: Path, url: str, *, replace: bool = False) -> Pushed:
+    """Send a run's folder to the folder at `url` and return what was sent; artifacts that are there are not sent again.
+
+    Raises UsageError when the run goes on, and StoreError when it cannot be sent or something else is there that
+    would be lost (unless `replace`). The local folder stays as it is, whatever happens.
+    """
+    folder = folder.resolve()
+    if is_going_on(folder):
+        raise UsageError(f"{folder.name}: goes on at this moment; push it when it has ended")
+    if not is_plain(folder.name):
+        raise UsageError(f"{folder}: could not be read again by that name; give the folder one of letters and digits")
+    store = Store(url)
+    there = store.objects(folder.name)
+    if JOURNAL in there and not replace:
+        _refuse_to_lose(store, folder, there[JOURNAL])
+    every = sorted(_files(folder))
+    known = [name for name in every if all(map(is_plain, name.split("/")))]
+    lacking = [name for name in journals_last(known) if not _is_there(folder, name, there)]
+    for some in ([name for name in lacking if name != JOURNAL], [JOURNAL]):
+        store.put([folder / name for name in some], [f"{folder.name}/{name}" for name in some])
+    left_out = [name for name in every if name not in known]
+    return Pushed(url=f"{store.url}/{folder.name}", sent=len(lacking), left_out=left_out)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Yield the names of a run's files; links are left out, wherever they lead, and what is only half written."""
+    if not (folder / JOURNAL).is_file():
+        raise UsageError(f"{folder}: is no run that could be sent: it has no {JOURNAL}")
+    for path in folder.rglob("*"):
+        if stat.S_ISREG(path.lstat().st_mode) and not path.name.startswith("."):
+            yield path.relative_to(folder).as_posix()
+
+
+def _is_there(folder: Path, name: str, there: dict[str, Object]) -> bool:
+    """Say whether the store has a file that is named after its content."""
+    is_named_so = ARTIFACTS in name.split("/")[:-1]
+    return is_named_so and name in there and there[name].size == (folder / name).stat().st_size
+
+
+def _refuse_to_lose(store: Store, folder: Path, journal: Object) -> None:
+    """Raise StoreError unless the local journal begins with all that the store's holds."""
+    size = (folder / JOURNAL).stat().st_size
+    common = min(size, journal.size)
+    start = max(0, common - _TAIL)
+    with (folder / JOURNAL).open("rb") as file:
+        file.seek(start)
+        here = file.read(common - start)
+    place = f"{store.url}/{folder.name}"
+    if here != store.ranges([(f"{folder.name}/{JOURNAL}", start, common)])[0]:
+        raise StoreError(f"{place}: holds other results than {folder}; `waza runs push --replace` overwrites them")
+    if journal.size > size:
+        raise StoreError(f"{place}: holds more results than {folder}; fetch them with: waza runs pull {place}")
+
+
+def pull(url: str, parent: Path) -> Path:
+    """Copy a run out of a store into a folder of its own under `parent` and return it; raise StoreError if it is there.
+
+    A run that is there already is brought up to date where the store's journal goes on from it.
+    """
+    copy = local_copy(url)
+    target = parent / copy.name
+    try:
+        if target.exists():
+            _refuse_to_overwrite(copy, target)
+            _copy(copy, target)
+            return target
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=parent, prefix=".") as temp:
+            _copy(copy, Path(temp) / copy.name)
+            (Path(temp) / copy.name).rename(target)
+    except OSError as error:
+        raise StoreError(f"{target}: cannot be written: {why(error)}") from error
+    return target
+
+
+def _refuse_to_overwrite(copy: Path, target: Path) -> None:
+    if is_going_on(target):
+        raise UsageError(f"{target}: goes on at this moment; pull it when it has ended")
+    here, there = ((folder / JOURNAL).read_bytes() if folder.is_dir() else b"" for folder in (target, copy))
+    if not there.startswith(here):
+        raise StoreError(f"{target}: holds results that the store does not; push it, or pull --to another folder")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a run's files, the journal last."""
+    for name in journals_last(list(_files(source))):
+        (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temp = (target / name).with_name(f".{Path(name).name}.tmp")
+        shutil.copyfile(source / name, temp)
+        temp.chmod(0o600)
+        temp.replace(target / name)
+    (target / ARTIFACTS).mkdir(mode=0o700, exist_ok=True)
+
+
+def local_copy(url: str) -> Path:
+    """Return a folder with a copy of the run at `url`; its last part may be the start of an id, or `latest`.
+
+    To be read only: what is written there is seen by nobody. Raises UsageError when there is no such run.
+    """
+    parent, _, ref = checked_url(url).rpartition("/")
+    if parent.endswith("/"):
+        raise UsageError(f"{url}: names a bucket, not a run in it")
+    store = Store(parent)
+    objects = store.objects(ref)
+    if not {RUN, JOURNAL} <= objects.keys():
+        ref = _meant(store, ref)
+        objects = store.objects(ref)
+    missing = next((name for name in (RUN, JOURNAL) if name not in objects), None)
+    if missing:
+        raise StoreError(f"{store.url}/{ref}: has no {missing}: it was not sent to its end; push it again")
+    take(store, {f"{ref}/{name}": object for name, object in objects.items()}, cache_of(store.url))
+    return cache_of(store.url) / ref
+
+
+def _meant(store: Store, ref: str) -> str:
+    """Return the name of the run that a word means."""
+    names = [name for name in store.names() if is_plain(name)]
+    if not names:
+        raise UsageError(f"there are no runs at {store.url}")
+    fitting = [name for name in names if name == ref] or [name for name in names if name.startswith(ref)]
+    if ref == "latest":
+        return names[-1]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UsageError(f"'{ref}' is the start of {len(fitting)} runs: {', '.join(fitting[:5])}; give more of it")
+    raise UsageError(f"no run '{ref}' at {store.url}; {did_you_mean(ref, names[-5:])}")
+
+
+def list_remote(url: str) -> list[StoredRun]:
+    """Return every run below an address, the newest first; those that cannot be read are among them.
+
+    Of a journal only its end is fetched, and only if it has changed since the last listing.
+    """
+    store = Store(url)
+    runs: dict[str, dict[str, Object]] = {}
+    for name, object in store.objects().items():
+        run, slash, rest = name.partition("/")
+        if slash:
+            runs.setdefault(run, {})[rest] = object
+    cache = cache_of(store.url)
+    known = read_listing(cache)
+    whole = {run: found for run, found in runs.items() if is_plain(run) and {RUN, JOURNAL} <= found.keys()}
+    take(store, {f"{run}/{TAGS}": found[TAGS] for run, found in whole.items() if TAGS in found}, cache)
+    lacking = [run for run, found in whole.items() if not found[JOURNAL].tag or not _is_known(known, run, found)]
+    for start in range(0, len(lacking), _AT_ONCE):
+        some = {run: whole[run] for run in lacking[start : start + _AT_ONCE]}
+        known |= {run: Listed(some[run][JOURNAL], stored) for run, stored in _read(store, some, cache).items()}
+    if lacking:
+        write_listing(cache, {run: known[run] for run in whole})
+    told = [known[run].stored if run in whole else _unread(store, run, runs[run], cache) for run in runs]
+    return sorted(told, key=lambda stored: Path(stored.folder).name, reverse=True)
+
+
+def _is_known(known: dict[str, Listed], run: str, found: dict[str, Object]) -> bool:
+    return run in known and known[run].journal == found[JOURNAL]
+
+
+def _read(store: Store, runs: dict[str, dict[str, Object]], cache: Path) -> dict[str, StoredRun]:
+    """Return runs as a listing shows them: from the ends of their journals, or whole where that does not tell."""
+    sizes = {run: found[JOURNAL].size for run, found in runs.items()}
+    ends = store.ranges([(f"{run}/{JOURNAL}", max(0, size - _TAIL), size) for run, size in sizes.items()])
+    told = {run: _from_end(cache / run, end) for run, end in zip(runs, ends, strict=True)}
+    for run in [run for run, stored in told.items() if stored is None]:
+        try:
+            take(store, {f"{run}/{name}": runs[run][name] for name in (RUN, JOURNAL)}, cache)
+            told[run] = summary_of(cache / run)
+        except StoreError as error:
+            told[run] = _problem(cache / run, str(error))
+    return {run: stored for run, stored in told.items() if stored is not None}
+
+
+def _from_end(folder: Path, end: bytes) -> StoredRun | None:
+    """Return a run by the end of its journal; None when it has not ended, or the end is longer than that."""
+    with TemporaryDirectory() as temp:
+        journal = Path(temp) / JOURNAL
+        journal.write_bytes(end)
+        try:
+            found = read_end(journal)
+        except StoreError as error:
+            return _problem(folder, str(error).removeprefix(f"{journal}: "))
+    if found is None:
+        return None
+    run = changed(found.run, folder=str(folder), complete=found.complete)
+    return StoredRun(folder=str(folder), run=run, summary=found.summary, is_complete=found.complete)
+
+
+def _unread(store: Store, run: str, found: dict[str, Object], cache: Path) -> StoredRun:
+    """Return what a listing says of a folder that holds no whole run; an odd name never becomes a path."""
+    if is_plain(run):
+        missing = next(name for name in (RUN, JOURNAL) if name not in found)
+        return _problem(cache / run, f"{store.url}/{run}: has no {missing}: it was not sent to its end")
+    return _problem(cache / "-", odd_name(store.url, run))
+
+
+def _problem(folder: Path, problem: str) -> StoredRun:
+    unknown = Run(id=folder.name, name="", started_at="", engine="", complete=False, folder=str(folder))
+    return StoredRun(folder=str(folder), run=unknown, problem=problem)

@@ -1,0 +1,255 @@
+"""Trigger tests in numbers: for which prompts the agent used the skill, and whether that can be believed.
+
+An answer nobody can tell (the agent could not run, its use of skills is not recorded, it never had the skill) counts
+as a wrong one in `all`, and not at all in `decided`. What an answer is, and what a run stores: `trigger_answers.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, field
+
+from waza.model import Run
+from waza.results.metrics import Metric
+from waza.results.scores import Interval, wilson
+from waza.results.trigger_answers import WEIGHTS, Answer, TriggerPrompt, answers_of, prompts_of
+
+RUNGS = ("explicit", "keyword", "generic", "indirect")
+"""The wording ladder, from a prompt that names the skill to one that only hints at its need."""
+METRIC = "trigger_accuracy"
+
+
+class TriggerNumbers(Struct, frozen=True, kw_only=True):
+    """Answers counted whole, and the four measures over their weights."""
+
+    true_positives: int = 0
+    false_positives: int = 0
+    true_negatives: int = 0
+    false_negatives: int = 0
+    errors: int = 0
+    """Answers nobody can tell; in `all` they are among the wrong ones too."""
+    precision: float = 0.0
+    recall: float = 0.0
+    f1: float = 0.0
+    accuracy: float = 0.0
+    weighted: dict[str, float] = field(default_factory=dict)
+    """The four counts again, as sums of weights."""
+
+
+class Rung(Struct, frozen=True, kw_only=True):
+    """How often the skill was used for should-trigger prompts of one wording."""
+
+    phrasing: str
+    used: int
+    decided: int
+    errors: int
+    rate: float | None
+    rate_ci: Interval | None
+
+
+class SkillNumbers(Struct, frozen=True, kw_only=True):
+    """One skill of a catalogue."""
+
+    skill: str
+    all: TriggerNumbers
+    decided: TriggerNumbers | None
+
+
+class TriggerSummary(Struct, frozen=True, kw_only=True):
+    """The trigger tests of a run; `results.json` holds it as `trigger_metrics`, flat, with `all` first."""
+
+    prompts: int
+    answers: int
+    is_valid: bool
+    """False when the controls show that use of the skill could not be seen: no number means anything then."""
+    reasons: list[str]
+    """Why it is not valid."""
+    warnings: list[str]
+    all: TriggerNumbers
+    """Every answer, errors counted as wrong ones."""
+    decided: TriggerNumbers | None
+    """Only the answers that somebody can tell; None when there is none."""
+    accuracy_high: float
+    """The accuracy if every error had been a right answer."""
+    heuristic: TriggerNumbers | None = None
+    """What the `trigger` grader makes of the same prompts, from the words of the SKILL.md alone."""
+    recall_ci: Interval | None = None
+    """The Wilson interval of the mean, unweighted, over should-trigger prompts of the share of decided trials in which
+    the skill was used. Prompts count, not trials: those of one prompt are alike."""
+    by_reading: bool = False
+    """Whether use of skills was told from SKILL.md files that were read, not from a tool that loads skills."""
+    rungs: list[Rung] = field(default_factory=list)
+    skills: list[SkillNumbers] = field(default_factory=list)
+    """Each skill by itself, where several are tested."""
+
+
+def trigger_numbers(answers: Iterable[Answer], *, decided_only: bool = False) -> TriggerNumbers | None:
+    """Return counts and measures; None of nothing. An error is a wrong answer, or left out with `decided_only`."""
+    counts = dict.fromkeys(("true_positives", "false_positives", "true_negatives", "false_negatives"), 0)
+    weights = dict.fromkeys(counts, 0.0)
+    errors = seen = 0
+    for answer in answers:
+        if answer.did_trigger is None and decided_only:
+            continue
+        seen += 1
+        errors += answer.did_trigger is None
+        should = answer.prompt.should_trigger
+        did = (not should) if answer.did_trigger is None else answer.did_trigger
+        name = ("true" if did is should else "false") + ("_positives" if did else "_negatives")
+        counts[name] += 1
+        weights[name] += WEIGHTS[answer.prompt.confidence]
+    if not seen:
+        return None
+    return TriggerNumbers(**counts, errors=errors, **_measures(weights), weighted=weights)  # type: ignore[arg-type]
+
+
+def _measures(weights: dict[str, float]) -> dict[str, float]:
+    """Return precision, recall, F1 and accuracy; 0 where there is nothing to divide by."""
+    tp, fp, tn, fn = weights.values()
+    precision, recall = _share(tp, tp + fp), _share(tp, tp + fn)
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1": _share(2 * precision * recall, precision + recall),
+        "accuracy": _share(tp + tn, tp + fp + tn + fn),
+    }
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def summarize_triggers(run: Run) -> TriggerSummary | None:
+    """Return the trigger tests of a run in numbers; None where it has none. A prompt nobody ran is an error."""
+    prompts = prompts_of(run)
+    if not prompts:
+        return None
+    answers = [*answers_of(run), *_not_run(run, prompts)]
+    counted = [answer for answer in answers if not answer.prompt.control]
+    whole = trigger_numbers(counted) or TriggerNumbers()
+    reasons, warnings = _validity(answers)
+    total = sum(whole.weighted.values())
+    unknown = sum(WEIGHTS[answer.prompt.confidence] for answer in counted if answer.did_trigger is None)
+    skills = list(dict.fromkeys(answer.prompt.skill for answer in counted))
+    return TriggerSummary(
+        prompts=sum(not prompt.control for prompt in prompts.values()),
+        answers=len(counted),
+        is_valid=not reasons,
+        reasons=reasons,
+        warnings=warnings,
+        all=whole,
+        decided=trigger_numbers(counted, decided_only=True),
+        accuracy_high=min(1.0, whole.accuracy + _share(unknown, total)),
+        heuristic=_heuristic(run, prompts),
+        recall_ci=recall_interval(counted),
+        by_reading=any(answer.by_reading for answer in answers),
+        rungs=[_rung(name, counted) for name in RUNGS if any(_is_on(name, a) for a in counted)],
+        skills=[_skill(name, counted) for name in skills] if len(skills) > 1 else [],
+    )
+
+
+def _not_run(run: Run, prompts: dict[str, TriggerPrompt]) -> list[Answer]:
+    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
+    done = {(result.task_id, result.trial) for result in run.triggers}
+    return [
+        Answer(prompt=prompt, trial=number, did_trigger=None, error="not run")
+        for prompt in prompts.values()
+        for number in range(1, trials + 1)
+        if (prompt.id, number) not in done
+    ]
+
+
+def _heuristic(run: Run, prompts: dict[str, TriggerPrompt]) -> TriggerNumbers | None:
+    about = run.spec["triggers"]
+    relevance, threshold = about.get("heuristic") or {}, float(about.get("threshold") or 0.6)
+    guessed = [
+        Answer(prompt=prompt, trial=1, did_trigger=relevance[prompt.id][prompt.skill] >= threshold)
+        for prompt in prompts.values()
+        if prompt.skill in relevance.get(prompt.id, {})
+    ]
+    return trigger_numbers(guessed)
+
+
+def _validity(answers: Sequence[Answer]) -> tuple[list[str], list[str]]:
+    """Return why the numbers mean nothing, and what else the controls say.
+
+    A detector is believed once it was seen to say yes (to a prompt that names the skill outright) and to say no.
+    """
+    reasons: list[str] = []
+    warnings: list[str] = []
+    skills = dict.fromkeys(answer.prompt.skill for answer in answers if answer.prompt.skill)
+    for skill in skills:
+        reason, warning = _explicit(
+            skill, [a for a in answers if a.prompt.control == "explicit" and a.prompt.skill == skill]
+        )
+        reasons += [reason] if reason else []
+        warnings += [warning] if warning else []
+    fired = [a for a in answers if a.prompt.control == "unrelated" and a.did_trigger]
+    if fired:
+        fact = f"the control that has nothing to do with the skill used it ({', '.join(fired[0].skills or [])})"
+        if any(answer.did_trigger is False for answer in answers):
+            warnings.append(f"{fact}: it may be used for anything")
+        else:
+            reasons.append(f"{fact}, and so did every prompt: nothing shows that silence would be seen")
+    return reasons, warnings
+
+
+def _explicit(skill: str, controls: Sequence[Answer]) -> tuple[str, str]:
+    """Return why the control that names a skill outright did not register, or how often it did not."""
+    used = sum(answer.did_trigger is True for answer in controls)
+    if used == len(controls) and controls:
+        return "", ""
+    if used:
+        return "", f"the control that names '{skill}' outright registered in {used} of {len(controls)} trials"
+    head = f"the control that names '{skill}' outright did not register"
+    errors = [answer.error for answer in controls if answer.error]
+    if errors:
+        return f"{head}: {errors[0]}", ""
+    others = [name for answer in controls for name in answer.skills or []]
+    if others:
+        return f"{head}: '{others[0]}' was seen instead", ""
+    late = " within its time" if any(answer.timed_out for answer in controls) else ""
+    return f"{head}: no skill use was seen{late}", ""
+
+
+def recall_interval(answers: Iterable[Answer]) -> Interval | None:
+    """Return the interval of the share of use over decided should-trigger prompts."""
+    by_prompt: dict[str, list[bool]] = {}
+    for answer in answers:
+        if answer.prompt.should_trigger and answer.did_trigger is not None:
+            by_prompt.setdefault(answer.prompt.id, []).append(answer.did_trigger)
+    return wilson(math.fsum(sum(uses) / len(uses) for uses in by_prompt.values()), len(by_prompt))
+
+
+def _is_on(rung: str, answer: Answer) -> bool:
+    return answer.prompt.phrasing == rung and answer.prompt.should_trigger
+
+
+def _rung(name: str, answers: Sequence[Answer]) -> Rung:
+    own = [answer for answer in answers if _is_on(name, answer)]
+    decided = [a for a in own if a.did_trigger is not None]
+    used = sum(a.did_trigger is True for a in decided)
+    rate = used / len(decided) if decided else None
+    return Rung(
+        phrasing=name,
+        used=used,
+        decided=len(decided),
+        errors=len(own) - len(decided),
+        rate=rate,
+        rate_ci=recall_interval(decided),
+    )
+
+
+def _skill(name: str, answers: Sequence[Answer]) -> SkillNumbers:
+    own = [answer for answer in answers if answer.prompt.skill == name]
+    numbers = trigger_numbers(own) or TriggerNumbers()
+    return SkillNumbers(skill=name, all=numbers, decided=trigger_numbers(own, decided_only=True))
+
+
+def trigger_metric(summary: TriggerSummary) -> Metric:
+    """Return the accuracy as a metric: undecided where the run is not valid, or where errors could change a gate."""
+    if not summary.is_valid:
+        return Metric(name=METRIC, status="error", reason=f"INVALID: {summary.reasons[0]}")
+    return Metric(name=METRIC, value=summary.all.accuracy, low=summary.all.accuracy, high=summary.accuracy_high)

@@ -1,0 +1,191 @@
+"""A baseline run: every task with and without the skill, trial by trial in turn, so that drift hits both arms.
+
+Each arm is a run of its own, with its own journal, fingerprints and results: everything that reads runs reads both,
+and `--resume` goes on with both. The control arm's folder stands inside the other's (`control/`): whoever lists,
+compares, moves or removes runs meets one, and never takes the arm without the skill for a run of the suite. A field
+`arm` on every trial would have made each reader of a journal responsible for not mixing them.
+
+A worker takes a pair of trials, one of each arm. Which comes first alternates from pair to pair, so that a steady drift
+cancels out; where a judge compares the outputs the control arm is first, because its output is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+from msgspec.structs import replace as changed
+
+from waza.model import Result, Run, Trial
+from waza.results.memory import rare_collections
+from waza.results.redact import Redactor
+from waza.results.stats.impact_records import CONTROL
+from waza.results.store import RunFolder
+from waza.runner.baseline_arms import Outputs, control_folder, control_order, outputs_of, why_not_with, why_not_without
+from waza.runner.finish import finish
+from waza.runner.hooks import run_hooks
+from waza.runner.keeper import Keeper
+from waza.runner.order import Order, redactor_for
+from waza.runner.plan import concurrency
+from waza.runner.run import Purse, folder_for, leave_rooms, until_done_or_stopped
+from waza.runner.suite import Listeners, end_suite, with_hooks
+from waza.runner.trial import Setting
+from waza.runner.waiting import wait_for
+from waza.sandbox.room import rooms_for
+from waza.spec.suite import EvalSpec
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of a baseline run."""
+
+    order: Order
+    folder: RunFolder
+    setting: Setting
+    keeper: Keeper
+    shown_as: str = ""
+    """What listeners are told behind a task's name."""
+
+    @property
+    def done(self) -> frozenset[tuple[str, int]]:
+        """Trials that are not run again."""
+        return self.order.resume.done if self.order.resume else frozenset()
+
+
+Pair = list[tuple[Arm, Trial]]
+
+
+@rare_collections()
+def conduct_baseline(
+    order: Order, listeners: Listeners, *, rerun_changed: bool = False, rerun_errors: bool = False
+) -> Run:
+    """Run both arms and return the one with the skill; the other is in its folder (`stored_impact` reads both)."""
+    skill = order.spec.skill
+    redactor, warnings = redactor_for(order.spec)
+    for warning in warnings:
+        listeners.on_remark(warning)
+    outputs: Outputs = {}
+    heard = replace(listeners, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
+    with ExitStack() as stack:
+        folder = stack.enter_context(folder_for(order, redactor))
+        control = control_order(order, folder, rerun_changed=rerun_changed, rerun_errors=rerun_errors)
+        outputs |= outputs_of(control)
+        other = stack.enter_context(control_folder(control, redactor))
+        settings = (
+            _setting(control, other, redactor, heard)._replace(vet=partial(why_not_without, skill=skill)),
+            _setting(order, folder, redactor, heard)._replace(
+                vet=partial(why_not_with, skill=skill), baselines=outputs
+            ),
+        )
+        try:
+            working = _both(order, (control, order), (other, folder), settings, outputs, heard, redactor)
+            wait_for(until_done_or_stopped(working, heard))
+        finally:
+            for setting in settings:
+                leave_rooms(setting, listeners.on_remark)
+        finish(other, listeners.stop.reason, listeners.on_remark)
+        return finish(folder, listeners.stop.reason, listeners.on_remark)
+
+
+def pairs(control: Arm, skill: Arm, *, control_first: bool) -> Iterator[Pair]:
+    """Yield the trials of both arms, pair by pair, those that are done left out."""
+    known = {task.id for task in control.order.spec.tasks}
+    for place, trial in enumerate(skill.order.planned()):
+        pair: Pair = [(control, trial), (skill, trial)] if trial.task.id in known else [(skill, trial)]
+        if place % 2 and not control_first:
+            pair.reverse()
+        if left := [(arm, trial) for arm, _ in pair if (trial.task.id, trial.number) not in arm.done]:
+            yield left
+
+
+async def _both(
+    order: Order,
+    orders: tuple[Order, Order],
+    folders: tuple[RunFolder, RunFolder],
+    settings: tuple[Setting, Setting],
+    outputs: Outputs,
+    listeners: Listeners,
+    redactor: Redactor,
+) -> None:
+    """Run both arms under one limit of trials at once."""
+    spec, width = order.spec, concurrency(order.spec, order.workers)
+    told = (f" without {spec.skill}", "")
+    arms = [
+        Arm(one, folder, setting, _keeper(folder, listeners, redactor, width, shown_as), shown_as)
+        for one, folder, setting, shown_as in zip(orders, folders, settings, told, strict=True)
+    ]
+    purse = Purse(order.max_cost_usd, [result for one in orders if one.resume for result in one.resume.run.results])
+    is_compared = any(_is_pairwise(spec, task.id) for task in spec.tasks)
+    trials = pairs(*arms, control_first=is_compared)
+    if (first := next(trials, None)) is None:
+        return
+    trials = chain([first], trials)
+    environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}
+    try:
+        for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment):
+            listeners.on_remark(remark)
+        for arm in arms:
+            await arm.setting.engine.start(width)
+        async with asyncio.TaskGroup() as group:
+            watches = [group.create_task(arm.keeper.trouble()) for arm in arms]
+            await asyncio.wait([group.create_task(_worker(trials, purse, outputs, listeners)) for _ in range(width)])
+            for watch in watches:
+                watch.cancel()
+    finally:
+        for arm in arms:
+            await arm.keeper.close()
+        await end_suite(spec, [arm.setting.engine for arm in arms], listeners, environment)
+
+
+async def _worker(trials: Iterator[Pair], purse: Purse, outputs: Outputs, listeners: Listeners) -> None:
+    """Take the next pair until there is none, or the run is to stop; a result is safe before the next trial starts."""
+    for pair in trials:
+        for arm, trial in pair:
+            if listeners.stop.reason:
+                return
+            named = changed(trial, task=changed(trial.task, id=trial.task.id + arm.shown_as))
+            listeners.on_start(named if arm.shown_as else trial)
+            result = await with_hooks(arm.order.spec, trial, arm.setting, listeners)
+            if arm.shown_as and result.trace.status == "success":
+                outputs[result.task_id, result.trial] = result.trace.output
+            listeners.on_done(result)
+            if purse.spend(result):
+                listeners.stop(f"${purse.spent:.4f} spent, the limit is ${purse.limit:.4f}")
+            await arm.keeper.keep(result)
+
+
+def _keeper(folder: RunFolder, listeners: Listeners, redactor: Redactor, width: int, shown_as: str) -> Keeper:
+    def store(*results: Result) -> list[Result]:
+        kept = [redactor.tree(result) for result in results]
+        folder.append(*kept)
+        return kept
+
+    def on_result(result: Result) -> None:
+        listeners.on_result(changed(result, task_id=result.task_id + shown_as) if shown_as else result)
+
+    return Keeper(store, on_result, width)
+
+
+def _setting(order: Order, folder: RunFolder, redactor: Redactor, listeners: Listeners) -> Setting:
+    name = folder.path.name if folder.path.name != CONTROL else f"{folder.path.parent.name}-{CONTROL}"
+    return Setting(
+        engine=order.spec.engine(order.engine or None),
+        engine_name=order.engine,
+        artifacts=folder.artifacts,
+        keep_workspace=order.keep_workspace,
+        skip_graders=order.skip_graders,
+        max_attempts=order.spec.config.max_attempts,
+        clean=redactor.raw if redactor else None,
+        rooms=rooms_for(name),
+        fingerprints=folder.run.spec.get("fingerprints", {}),
+        on_remark=listeners.on_remark,
+        judge=order.judge,
+    )
+
+
+def _is_pairwise(spec: EvalSpec, task_id: str) -> bool:
+    return any(getattr(grader, "mode", "") == "pairwise" for grader in spec.graders[task_id])

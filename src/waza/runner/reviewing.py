@@ -1,0 +1,193 @@
+"""What people are to look at in a stored run, and how their verdicts become grades of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from waza.errors import Undecidable, UsageError, did_you_mean
+from waza.graders._base import Grader
+from waza.graders._turn import AfterTurnGrader
+from waza.graders.human import HumanGrader
+from waza.graders.human_calibration import HumanCalibrationGrader
+from waza.model import JSON, Grade, Result, Run, Trace
+from waza.results.store import RunFolder, open_run
+from waza.results.verdicts import VERDICTS, Answer, Verdict, evidence_of, question_of
+from waza.runner.finish import finish
+from waza.runner.grading import status_of
+from waza.runner.order import redactor_for
+from waza.sandbox.snapshot import SnapshotFiles
+from waza.spec.suite import EvalSpec
+
+
+class Judged(NamedTuple):
+    """What a grader said about an output, and by which judge."""
+
+    said: Answer | None = None
+    """None where it decided nothing."""
+    model: str = ""
+    rubric: str = ""
+    """The rubric's hash."""
+
+
+class Item(NamedTuple):
+    """One output that a person may give a verdict on."""
+
+    place: int
+    """Where its result stands in the run."""
+    run: str
+    task: str
+    trial: int
+    grader: str
+    asked: str
+    """What the person is asked."""
+    question: str
+    evidence: str
+    judged: Judged = Judged()
+    """Not to be shown before the person has answered."""
+    checkpoint: AfterTurnGrader | None = None
+    """Which part of a conversation is meant, where it is not all of it."""
+
+    def verdict(self, answer: Answer, reason: str = "", reviewer: str = "") -> Verdict:
+        """Return a person's answer as it is recorded."""
+        return Verdict(
+            grader=self.grader,
+            evidence=self.evidence,
+            verdict=answer,
+            reason=reason,
+            reviewer=reviewer,
+            question=self.question,
+            said=self.judged.said,
+            model=self.judged.model,
+            rubric=self.judged.rubric,
+            run=self.run,
+            task=self.task,
+            trial=self.trial,
+        )
+
+
+def verdicts_file(spec: EvalSpec) -> Path:
+    """Return where the verdicts on a suite stand: beside its eval file."""
+    return spec.folder.base / VERDICTS
+
+
+def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[Item]:
+    """Return what people may look at: what `human` graders ask, or what the named graders have judged.
+
+    Outputs stand in the order of a hash of them, so that any beginning of the list is a fair sample; the same evidence
+    is listed once. Raises UsageError where a grader is not known.
+    """
+    known = {name_of(grader) for each in spec.graders.values() for grader in each}
+    for name in graders:
+        if name not in known:
+            raise UsageError(f"no grader '{name}' in this suite; {did_you_mean(name, sorted(known))}")
+    found: dict[tuple[str, str, str], Item] = {}
+    for place, result in enumerate(run.results):
+        if result.trace.status == "error" or result.task_id not in spec.graders:
+            continue
+        for item in _items(run, place, result, spec.graders[result.task_id], graders):
+            found.setdefault((item.grader, item.evidence, item.question), item)
+    return sorted(found.values(), key=lambda item: (item.evidence, item.grader))
+
+
+def _items(run: Run, place: int, result: Result, graders: list[Grader], names: Collection[str]) -> Iterator[Item]:
+    trace = with_files(run, result)
+    for index, grader in enumerate(graders):
+        name, inner = name_of(grader), _inner(grader)
+        where = (place, run.id, result.task_id, result.trial)
+        part = grader if isinstance(grader, AfterTurnGrader) else None
+        if isinstance(inner, HumanGrader) and (not names or name in names):
+            if (told := grader.grade(trace).details.get("human")) is not None:
+                asked = "\n".join([inner.instructions.strip(), *(f"- {one}" for one in inner.criteria)]).strip()
+                yield Item(*where, name_of(inner), asked, inner.question, told["evidence"], checkpoint=part)
+        elif name in names:
+            grade = result.grades[index] if len(result.grades) == len(graders) else None
+            asked = str(getattr(inner, "criteria", "")) or f"Does this pass '{name}' ({inner.type_name()})?"
+            judged = judged_by(grade) if grade else Judged()
+            yield Item(*where, name, asked, question_of(asked), evidence_of(trace), judged, part)
+
+
+def judged_by(grade: Grade) -> Judged:
+    """Return what a grade says and who says so."""
+    if grade.status == "error":
+        return Judged()
+    judge, rubric = (_mapping(grade.details.get(key)) for key in ("judge", "rubric"))
+    who = [value if isinstance(value, str) else "" for value in (judge.get("model"), rubric.get("hash"))]
+    return Judged("pass" if grade.passed else "fail", *who)
+
+
+def _mapping(value: JSON) -> dict[str, JSON]:
+    return value if isinstance(value, dict) else {}
+
+
+def with_files(run: Run, result: Result) -> Trace:
+    """Return a stored trace with the files the agent left, where they were kept."""
+    if not result.snapshot:
+        return result.trace
+    artifacts = Path(run.folder) / "artifacts"
+    return replace(result.trace, files=SnapshotFiles(artifacts, result.snapshot, result.turn_snapshots))
+
+
+def looked_at(run: Run, item: Item) -> tuple[Result, Trace]:
+    """Return the result an item is about, and the part of its trace that a person is to look at."""
+    result = run.results[item.place]
+    trace = with_files(run, result)
+    try:
+        part = item.checkpoint.part(trace) if item.checkpoint else trace
+    except Undecidable:
+        return result, trace
+    return result, part if isinstance(part, Trace) else trace
+
+
+def name_of(grader: Grader) -> str:
+    """Return how a grader's grades are called."""
+    return grader.name or grader.type_name()
+
+
+def _inner(grader: Grader) -> Grader:
+    return grader.grader if isinstance(grader, AfterTurnGrader) else grader
+
+
+def settle(folder: Path, spec: EvalSpec, on_remark: Callable[[str], None] = lambda text: None) -> int:
+    """Grade again, in the run's own journal, what waits for people, and return how many results changed.
+
+    Everything else stays as it is; no agent and no judge is asked. Raises UsageError when graders changed since the
+    run, StoreError when another process writes to it.
+    """
+    redactor, changed = redactor_for(spec)[0], 0
+    with RunFolder.open(folder) as kept:
+        stored = open_run(folder)
+        for result in stored.results:
+            graders = spec.graders.get(result.task_id, [])
+            fresh = _settled(stored, result, graders)
+            if fresh is not result:
+                kept.append(redactor.tree(fresh))
+                changed += 1
+        if changed:
+            finish(kept, "", on_remark)
+    return changed
+
+
+def _settled(run: Run, result: Result, graders: list[Grader]) -> Result:
+    """Return a result with what people say now; the same one where nothing changed."""
+    places = [i for i, one in enumerate(graders) if isinstance(_inner(one), HumanGrader | HumanCalibrationGrader)]
+    if not places or not result.grades:
+        return result
+    if len(result.grades) != len(graders):
+        raise UsageError(f"the graders changed since run {run.id}; grade it again with:  waza grade {run.id}")
+    trace, grades = with_files(run, result), list(result.grades)
+    for place in places:
+        fresh = graders[place].grade(trace)
+        if _told(fresh) != _told(grades[place]):
+            grades[place] = fresh
+    if all(one is other for one, other in zip(grades, result.grades, strict=True)):
+        return result
+    status, reason = status_of(result.trace, grades)
+    return replace(result, grades=grades, status=status, reason=reason)
+
+
+def _told(grade: Grade) -> tuple[object, ...]:
+    return grade.name, grade.status, grade.score, grade.feedback, grade.details

@@ -1,0 +1,64 @@
+"""Suites that consist of trigger tests: without an eval file, or with all skills of a catalogue."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from waza.errors import Problem, SpecError
+from waza.sandbox.folders import SpecFolder
+from waza.spec.load import project_defaults, suite_in
+from waza.spec.places import Place
+from waza.spec.project import read_project
+from waza.spec.shapes import ConfigShape
+from waza.spec.suite import EvalSpec
+from waza.spec.tasks import read_mocks
+from waza.spec.triggers import FILE, Around, beside, build_triggers, catalogue_files
+
+
+def suite_without_tasks(path: Path) -> EvalSpec | None:
+    """Return a suite for the trigger tests at `path` where no eval file stands with them; None where one does."""
+    file = path if path.name == FILE else path / FILE
+    if not file.is_file() or suite_in(file.parent):
+        return None
+    file = file.resolve()
+    project, problems = read_project(file.parent)
+    folder = SpecFolder(file.parent)
+    config = ConfigShape.model_validate(project_defaults(project))
+    mocks = read_mocks(folder, problems)
+    tests, wrong = beside(folder, Around(folder, config, mocks), set(), project.paths.skills)
+    problems += wrong
+    if tests is None or any(problem.severity == "error" for problem in problems):
+        raise SpecError([problem for problem in problems if problem.severity == "error"] or [Problem("no prompts")])
+    return EvalSpec(
+        file=file,
+        folder=folder,
+        name=tests.skills[0],
+        config=config,
+        tasks=[],
+        graders=tests.graders,
+        skill=tests.skills[0],
+        project=project,
+        place=Place(str(file.name)),
+        triggers=tests,
+    )
+
+
+def catalogued(spec: EvalSpec, folder: Path) -> EvalSpec:
+    """Return the suite with the trigger tests of every skill in a folder, and all those skills for its agent.
+
+    Raises SpecError for every mistake in those tests, UsageError when there are none.
+    """
+    named = spec.folder.naming(folder)
+    files, folders = catalogue_files(folder, named, spec.folder.base / FILE)
+    stand_ins = spec.triggers.tasks[0].mocks if spec.triggers else None
+    around = Around(named, spec.config, read_mocks(spec.folder, []), folders, stand_ins)
+    tests = build_triggers(files, around, is_catalogue=True)
+    here = Path(os.path.relpath(folder, spec.folder.base)).as_posix()
+    given = [*spec.engine_options.get("skill_directories", spec.config.skill_directories), here]
+    config = spec.config.model_copy(update={"skill_directories": given})
+    kept = {key: value for key, value in spec.engine_options.items() if key != "inject_skill_body"}
+    options = kept | {"skill_directories": given}
+    graders = spec.graders | tests.graders
+    return replace(spec, folder=named, config=config, engine_options=options, graders=graders, triggers=tests, skill="")

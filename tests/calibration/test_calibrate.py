@@ -1,0 +1,244 @@
+"""`waza calibrate`: a judge's verdicts against people's, from recorded verdicts and from files of labels."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waza.errors import StoreError
+from waza.model import Grade, Result, Run, Trace
+from waza.results.calibrations import FOLDER, Calibration, read_calibration, read_calibrations, write_calibration
+from waza.results.stats.agreement import Confusion
+from waza.runner.calibrating import calibrate, gather
+from waza.runner.reviewing import judged_by
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "judges.md"
+
+# What people and the judge say of the labelled outputs, and what the judge says of the others: the guide's example.
+LABELLED = [("pass", "pass")] * 16 + [("pass", "fail")] * 4 + [("fail", "pass")] * 2 + [("fail", "fail")] * 7
+REST = ["pass"] * 21 + ["fail"] * 10
+
+
+def verdict(word, place):
+    call = {"name": f"set_waza_grade_{word}", "arguments": {"reason": f"the judge's {word}"}}
+    return {"when": f"answer {place:02}", "tool_calls": [call]}
+
+
+def suite(said, name="polite", **grader):
+    judge = {
+        "type": "scripted",
+        "model": "gpt-4o-mini",
+        "replies": [verdict(word, place) for place, word in enumerate(said)],
+    }
+    return {
+        "name": "calibrated",
+        "config": {"executor": "mock", "judge": judge},
+        "tasks": [
+            {"id": f"t{place:02}", "prompt": f"question {place}", "mock": {"output": f"answer {place:02}"}}
+            for place in range(len(said))
+        ],
+        "graders": [{"type": "prompt", "name": name, "prompt": "Is it polite?"} | grader],
+    }
+
+
+@pytest.fixture
+def ran(waza, tmp_path):
+    def run(written):
+        (tmp_path / ".waza.yaml").touch()
+        (tmp_path / "eval.yaml").write_text(json.dumps(written))
+        assert waza("run", "-q").code in (0, 1)
+        return tmp_path
+
+    return run
+
+
+@pytest.fixture
+def example(ran):
+    """The guide's example: sixty outputs, twenty-nine of them labelled in a file."""
+    folder = ran(suite([said for _, said in LABELLED] + REST))
+    rows = [f"t{place:02},{people},{'ana' if place % 3 else 'ben'},seen" for place, (people, _) in enumerate(LABELLED)]
+    (folder / "labels.csv").write_text("\n".join(["task,verdict,reviewer,reason", *rows]) + "\n")
+    return folder
+
+
+def test_it_prints_what_the_guide_shows(example, waza):
+    done = waza("calibrate", "--grader", "polite", "--labels", "labels.csv")
+    assert done.code == 0, done.err
+    block = re.search(r"\$ waza calibrate --grader polite\n(.*?)```", GUIDE.read_text(), re.S)[1]
+    assert done.out.startswith(block.rstrip() + "\n")
+    assert "they differ on 6 outputs" in done.out
+    assert "t16 #1: people pass, judge fail\n      people: seen\n      judge: the judge's fail" in done.out
+    assert "Krippendorff's alpha between people" not in done.out or "on 0 outputs" in done.out
+
+
+def test_json_has_every_number(example, waza):
+    found = json.loads(waza("calibrate", "--labels", "labels.csv", "--json").out)
+    (judge,) = found["judges"]
+    assert judge["counts"] == {"true_pass": 16, "false_fail": 4, "false_pass": 2, "true_fail": 7}
+    assert (judge["constant_answer"], judge["outputs"], judge["tasks"]) == ("pass", 60, 60)
+    assert judge["agreement"]["mean"] == pytest.approx(23 / 29)
+    # sklearn.metrics.cohen_kappa_score of the table: 0.5445026178010471
+    assert judge["kappa"]["mean"] == pytest.approx(0.5445026178010471)
+    assert (judge["fail_precision"], judge["fail_recall"]) == pytest.approx((7 / 11, 7 / 9))
+    assert set(judge["score"]) == {"raw", "people", "prediction_powered", "rogan_gladen"}
+    assert len(judge["differ"]) == 6 and len(judge["label_next"]) == 10
+    labelled = {f"t{place:02}" for place in range(29)}
+    assert not labelled & {output["task"] for output in judge["label_next"]}
+
+
+def test_what_was_measured_is_kept_in_the_project_for_juries_and_reports(example, waza):
+    assert "kept: .waza/calibration/" in waza("calibrate", "--labels", "labels.csv").out
+    kept = read_calibration(example, grader="polite", model="gpt-4o-mini")
+    assert (kept.n, kept.sensitivity, kept.specificity) == (29, 0.8, pytest.approx(7 / 9))
+    assert kept.reviewers == ["ana", "ben"] and kept.when.endswith("Z")
+    assert read_calibration(example, grader="polite", model="another") is None
+    shown = waza("show").out
+    assert "polite by gpt-4o-mini agrees with people on 79 % of 29 outputs (kappa 0.54" in shown
+
+
+def test_nothing_is_kept_where_that_is_not_wanted(example, waza):
+    assert waza("calibrate", "--labels", "labels.csv", "--no-keep").code == 0
+    assert read_calibrations(example) == []
+
+
+def test_recorded_verdicts_are_compared_without_a_file(ran, waza):
+    ran(suite(["pass", "fail", "pass", "pass"]))
+    waza("review", "--grader", "polite", "--reviewer", "ana", typed="p\n\np\n\nf\n\np\n\n")
+    waza("review", "--grader", "polite", "--reviewer", "ben", typed="p\n\nf\n\nf\n\nq\n")
+    found = json.loads(waza("calibrate", "--json").out)
+    (judge,), (people,) = found["judges"], found["between_people"]
+    assert (sum(judge["counts"].values()), judge["divided"], judge["people"]) == (3, 1, ["ana", "ben"])
+    assert (people["raters"], people["outputs"]) == (["ana", "ben"], 3)
+
+
+def test_people_may_have_answered_another_grader(ran, waza):
+    written = suite(["pass", "fail"])
+    written["graders"].append({"type": "human", "name": "asked", "instructions": "Is it polite?"})
+    ran(written)
+    waza("review", typed="p\n\np\n\n")
+    assert waza("calibrate").code == 3, "nobody has judged what the judge was asked"
+    found = json.loads(waza("calibrate", "--people", "asked", "--json").out)
+    assert found["judges"][0]["counts"] == {"true_pass": 1, "false_fail": 1, "false_pass": 0, "true_fail": 0}
+
+
+def test_judges_of_the_same_outputs_are_compared_with_each_other(ran, waza):
+    written = suite(["pass", "fail", "pass", "fail"])
+    folder = ran(written)
+    other = suite(["pass", "fail", "fail", "fail"])
+    other["config"]["judge"]["model"] = "another"
+    (folder / "eval.yaml").write_text(json.dumps(other))
+    waza("grade", "latest", "-q")
+    runs = sorted(path.name for path in (folder / "runs").iterdir() if path.is_dir() and path.name[0] != ".")
+    found = json.loads(waza("calibrate", *runs, "--json").out)
+    (alpha,) = found["between_judges"]
+    assert [judge["model"] for judge in found["judges"]] == ["gpt-4o-mini", "another"]
+    # krippendorff.alpha(reliability_data=[[1, 0, 1, 0], [1, 0, 0, 0]], level_of_measurement="nominal")
+    assert (alpha["alpha"], alpha["outputs"]) == (pytest.approx(0.5333333333333333), 4)
+
+
+def test_the_same_output_counts_once_whoever_produced_it(ran, waza):
+    written = suite(["pass"])
+    written["config"]["trials_per_task"] = 3
+    ran(written)
+    found = json.loads(waza("calibrate", "--json").out)
+    assert found["judges"][0]["outputs"] == 1
+
+
+def test_a_juror_that_was_asked_here_and_there_is_shown_and_not_kept(ran, waza):
+    def juror(model, said):
+        return {
+            "type": "scripted",
+            "model": model,
+            "replies": [verdict(word, place) for place, word in enumerate(said)],
+        }
+
+    votes = {"first": ["pass"] * 4, "second": ["pass", "pass", "fail", "fail"], "third": ["pass"] * 4}
+    folder = ran(suite(["pass"] * 4, judges=[juror(*one) for one in votes.items()]))
+    rows = [{"task": f"t{place:02}", "label": label} for place, label in enumerate([1, "fail", "pass", False])]
+    (folder / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = waza("calibrate", "--labels", "labels.jsonl")
+    assert "the jury settled 2 more without asking it: this is no fair sample" in done.out
+    assert "polite · third: not kept, since the jury asked it only about what others had not settled" in done.err
+    assert [one.model for one in read_calibrations(folder)] == ["first", "second"]
+    assert "Krippendorff's alpha between judges" in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("task,verdict\nt00,maybe\n", "labels.csv:2: the verdict is pass or fail, found 'maybe'"),
+        ("task,verdict\nt0,pass\n", "labels.csv:2: no output of task 't0' in these runs; did you mean"),
+        ("task,verdict,trial\nt00,pass,2\n", "labels.csv:2: task 't00' has no trial 2"),
+        ("task,verdict,trial\nt00,pass,x\n", "labels.csv:2: a trial is a whole number, found 'x'"),
+        ("task,verdikt\nt00,pass\n", "labels.csv:2: unknown column 'verdikt'; did you mean 'verdict'?"),
+        ("task,verdict\nt00,pass,more\n", "labels.csv:2: has more fields than the header"),
+        ('task,verdict\n"t00,pass\n', "is no CSV"),
+    ],
+)
+def test_a_label_that_is_wrong_is_named(ran, waza, text, fact):
+    folder = ran(suite(["pass", "fail"]))
+    (folder / "labels.csv").write_text(text)
+    done = waza("calibrate", "--labels", "labels.csv")
+    assert done.code == 2 and fact in done.err
+
+
+def test_a_run_without_a_judge_says_what_to_do(ran, waza):
+    written = suite(["pass"])
+    written["graders"] = [{"type": "text", "name": "greets", "contains": ["answer"]}]
+    folder = ran(written)
+    assert "no grader of these runs asks a judge; name another one with --grader" in waza("calibrate").err
+    assert "no grade of 'greet' in these runs; did you mean 'greets'?" in waza("calibrate", "--grader", "greet").err
+    (folder / "labels.csv").write_text("task,verdict\nt00,fail\n")
+    found = json.loads(waza("calibrate", "--grader", "greets", "--labels", "labels.csv", "--json").out)
+    assert found["judges"][0]["counts"]["false_pass"] == 1, "any grader that decides can be compared with people"
+
+
+def test_hostile_reasons_are_shown_and_never_obeyed(ran, waza):
+    folder = ran(suite(["pass", "fail"]))
+    (folder / "labels.csv").write_text("task,verdict,reason\nt00,fail,\x1b[31mred\nt01,fail,\n")
+    out = waza("calibrate", "--labels", "labels.csv").out
+    assert "\x1b" not in out and "\\e[31mred" in out
+
+
+def test_a_rubric_and_a_model_name_a_judge_and_no_name_becomes_a_path(tmp_path):
+    counts = Confusion(true_pass=3, true_fail=1)
+    for grader, rubric, model in [
+        ("../../x", "", "a/b"),
+        ("g", "hash", "a/b"),
+        ("other", "hash", "a/b"),
+        ("g", "", ""),
+    ]:
+        path = write_calibration(tmp_path, Calibration(grader=grader, rubric=rubric, model=model, counts=counts))
+        assert path.parent == tmp_path / FOLDER
+    assert len(read_calibrations(tmp_path)) == 3, (
+        "the same rubric and model are the same judge, whatever the grader's name"
+    )
+    assert read_calibration(tmp_path, rubric="hash", model="a/b").grader == "other"
+    assert read_calibration(tmp_path, grader="../../x", model="a/b").n == 4
+    assert read_calibration(tmp_path, grader="g", rubric="another", model="a/b") is None
+
+
+def test_a_damaged_calibration_is_named(tmp_path):
+    path = write_calibration(tmp_path, Calibration(grader="g"))
+    path.write_text("{")
+    with pytest.raises(StoreError, match="is no calibration"):
+        read_calibration(tmp_path, grader="g")
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["votes", "model", "status"]), inner),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["judge", "rubric", "jury", "human"]), ODD))
+def test_a_run_folder_from_anywhere_breaks_nothing(details):
+    grade = Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details=details)
+    result = Result(task_id="t", trial=1, status="passed", trace=Trace(input="a", output="b"), grades=[grade])
+    run = Run(id="r", name="n", started_at="", engine="mock", results=[result])
+    found = calibrate(gather([run], ["g"]), [])
+    assert all(judge.counts.n == 0 for judge in found.judges)
+    assert judged_by(grade).said == "pass"

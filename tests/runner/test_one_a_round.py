@@ -1,0 +1,31 @@
+"""One is let through in each round of the event loop, in the order they came."""
+
+import asyncio
+
+from waza.runner.turns import Turns
+
+
+def test_those_who_come_at_once_go_one_a_round_and_nobody_is_forgotten():
+    async def scenario():
+        turns, went, rounds = Turns(), [], [0]
+
+        def count():
+            rounds[0] += 1
+            asyncio.get_running_loop().call_soon(count)
+
+        async def one(number):
+            await turns.wait()
+            went.append((number, rounds[0]))
+
+        count()
+        tasks = [asyncio.ensure_future(one(number)) for number in range(20)]
+        await asyncio.sleep(0)
+        tasks[7].cancel()
+        await asyncio.wait(tasks)
+        await one("later")
+        return went
+
+    went = asyncio.run(scenario())
+    assert [number for number, _ in went] == [*(n for n in range(20) if n != 7), "later"]
+    in_one_round = [number for _, number in went[:-1]]
+    assert len(set(in_one_round)) == len(in_one_round)

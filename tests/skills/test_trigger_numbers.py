@@ -1,0 +1,207 @@
+"""Trigger tests in numbers: counts, weights and measures, errors, and when the controls make them worthless."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waza.model import Result, Run, SkillInvocation, Trace
+from waza.results.summary import summarize
+from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of
+from waza.results.triggers import recall_interval, summarize_triggers, trigger_numbers
+
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parent.parent / "data/conformance/helpers_triggers.jsonl").read_text().splitlines()
+]
+COUNTS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+MEASURES = ("precision", "recall", "f1", "accuracy")
+
+
+def answer(should, did, confidence="high", number=1, phrasing=""):
+    prompt = TriggerPrompt(id=f"p{number}", prompt="x", skill="s", should_trigger=should, confidence=confidence)
+    return Answer(prompt=prompt, trial=1, did_trigger=did)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_conformance(case):
+    found = trigger_numbers(answer(c["should_trigger"], c["did_trigger"], c["confidence"]) for c in case["input"])
+    if case["expected"] is None:
+        assert found is None
+    else:
+        got = {name: getattr(found, name) for name in case["expected"]}
+        assert got == pytest.approx(case["expected"], abs=1e-4)
+
+
+ANSWERS = st.lists(
+    st.builds(answer, st.booleans(), st.sampled_from([True, False, None]), st.sampled_from(["high", "medium"])),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(ANSWERS)
+def test_counts_are_whole_and_add_up_and_measures_are_shares(answers):
+    found = trigger_numbers(answers)
+    assert sum(getattr(found, name) for name in COUNTS) == len(answers)
+    assert found.errors == sum(a.did_trigger is None for a in answers)
+    assert all(0.0 <= getattr(found, name) <= 1.0 for name in MEASURES)
+    total = sum(1.0 if a.prompt.confidence == "high" else 0.5 for a in answers)
+    assert sum(found.weighted.values()) == pytest.approx(total)
+
+
+@given(ANSWERS)
+def test_an_error_counts_as_a_wrong_answer_in_all_and_not_at_all_among_the_decided(answers):
+    wrong = [answer(a.prompt.should_trigger, not a.prompt.should_trigger, a.prompt.confidence) for a in answers]
+    worst = [w if a.did_trigger is None else a for a, w in zip(answers, wrong, strict=True)]
+    whole, stated = trigger_numbers(answers), trigger_numbers(worst)
+    assert [getattr(whole, name) for name in (*COUNTS, *MEASURES)] == [
+        getattr(stated, name) for name in (*COUNTS, *MEASURES)
+    ]
+    decided = [a for a in answers if a.did_trigger is not None]
+    assert trigger_numbers(answers, decided_only=True) == trigger_numbers(decided)
+
+
+def run_of(used, *, trials=1, prompts=None, metrics=(), **trace):
+    """A stored run: `used` maps a prompt's id to the skills used for it in each trial (None: not recorded)."""
+    prompts = prompts or [
+        {"id": "c", "prompt": "Use s", "skill": "s", "control": "explicit"},
+        {"id": "u", "prompt": "2+2", "should_trigger": False, "control": "unrelated"},
+        {"id": "yes", "prompt": "a", "skill": "s", "phrasing": "keyword"},
+        {"id": "no", "prompt": "b", "skill": "s", "should_trigger": False},
+    ]
+    results = [
+        Result(task_id=identity, trial=number, status="passed", trace=_trace(skills, **trace))
+        for identity, each in used.items()
+        for number, skills in enumerate(each, 1)
+    ]
+    spec = {
+        "config": {"trials_per_task": trials},
+        "triggers": {"prompts": prompts, "skills": ["s"]},
+        "metrics": [{"name": "trigger_accuracy", "threshold": needed} for needed in metrics],
+    }
+    return Run(id="r", name="n", started_at="", engine="mock", spec=spec, triggers=results)
+
+
+def _trace(skills, **more):
+    if isinstance(skills, str):
+        return Trace(input="", output="", status="error", error=skills)
+    used = None if skills is None else [SkillInvocation(name=name) for name in skills]
+    return Trace(input="", output="", skill_invocations=used, **more)
+
+
+RIGHT = {"c": [["s"]], "u": [[]], "yes": [["s"]], "no": [[]]}
+
+
+def test_a_run_with_every_answer_right_is_valid_and_passes():
+    summary = summarize(run_of(RIGHT))
+    assert summary.triggers.is_valid
+    assert (summary.triggers.all.accuracy, summary.exit_code) == (1.0, 0)
+
+
+def test_controls_count_in_no_number():
+    found = summarize_triggers(run_of(RIGHT))
+    assert (found.prompts, found.answers, found.all.true_positives, found.all.true_negatives) == (2, 2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (None, "skill use was not recorded"),
+        ([], "no skill use was seen"),
+        (["other"], "'other' was seen instead"),
+        ("the key was refused", "the key was refused"),
+    ],
+)
+def test_a_run_whose_explicit_control_did_not_register_is_invalid_whatever_else_it_shows(seen, reason):
+    summary = summarize(run_of(RIGHT | {"c": [seen]}, metrics=[0.1]))
+    assert not summary.triggers.is_valid
+    assert reason in summary.triggers.reasons[0]
+    assert summary.exit_code == 3
+    assert summary.metrics[0].value is None
+    assert summary.metrics[0].reason.startswith("INVALID")
+
+
+def test_a_control_that_registers_in_some_trials_is_told_of_and_the_run_is_valid():
+    used = {"c": [["s"], []], "u": [[], []], "yes": [["s"], ["s"]], "no": [[], []]}
+    found = summarize_triggers(run_of(used, trials=2))
+    assert found.is_valid
+    assert "registered in 1 of 2 trials" in found.warnings[0]
+
+
+def test_a_detector_that_never_says_no_is_not_believed():
+    always = {"c": [["s"]], "u": [["s"]], "yes": [["s"]], "no": [["s"]]}
+    assert not summarize_triggers(run_of(always)).is_valid
+    eager = summarize_triggers(run_of(always | {"no": [[]]}))
+    assert eager.is_valid
+    assert "nothing to do with the skill" in eager.warnings[0]
+
+
+def test_a_gate_that_is_missed_only_because_of_errors_is_undecided_and_one_missed_anyway_fails():
+    unsure = run_of(RIGHT | {"yes": ["outage"]}, metrics=[0.9])
+    assert summarize(unsure).exit_code == 3
+    assert summarize(unsure).triggers.all.accuracy == 0.5
+    assert summarize(unsure).triggers.decided.accuracy == 1.0
+    missed = run_of(RIGHT | {"yes": ["outage"], "no": [["s"]]}, metrics=[0.9])
+    assert summarize(missed).exit_code == 1
+    met = run_of(RIGHT | {"yes": ["outage"]}, metrics=[0.5])
+    assert summarize(met).exit_code == 0
+
+
+def test_without_a_gate_trigger_tests_alone_need_every_answer_right():
+    assert summarize(run_of(RIGHT | {"yes": [[]]})).exit_code == 1
+    assert summarize(run_of(RIGHT | {"yes": ["outage"]})).exit_code == 3
+
+
+def test_a_prompt_nobody_ran_is_an_error():
+    found = summarize_triggers(run_of({key: value for key, value in RIGHT.items() if key != "yes"}))
+    assert (found.all.errors, found.all.false_negatives) == (1, 1)
+
+
+def test_silence_of_an_agent_that_never_had_the_skill_says_nothing():
+    answers = answers_of(run_of(RIGHT | {"yes": [[]]}, available_skills=["another"]))
+    by_id = {a.prompt.id: a for a in answers}
+    assert by_id["yes"].did_trigger is None
+    assert "did not have the skill 's'" in by_id["yes"].error
+
+
+def test_an_agent_out_of_time_is_judged_on_what_it_did():
+    found = {a.prompt.id: a for a in answers_of(run_of(RIGHT | {"yes": [[]]}, status="timeout"))}
+    assert (found["yes"].did_trigger, found["no"].did_trigger) == (False, False)
+    assert found["yes"].timed_out
+
+
+def test_the_wording_ladder_counts_use_by_rung():
+    prompts = [
+        {"id": "c", "prompt": "Use s", "skill": "s", "control": "explicit"},
+        {"id": "k", "prompt": "a", "skill": "s", "phrasing": "keyword"},
+        {"id": "i", "prompt": "b", "skill": "s", "phrasing": "indirect"},
+        {"id": "n", "prompt": "b", "skill": "s", "phrasing": "generic", "should_trigger": False},
+    ]
+    used = {"c": [["s"]] * 4, "k": [["s"]] * 4, "i": [["s"], [], None, []], "n": [[]] * 4}
+    rungs = summarize_triggers(run_of(used, trials=4, prompts=prompts)).rungs
+    assert [(r.phrasing, r.used, r.decided, r.errors) for r in rungs] == [("keyword", 4, 4, 0), ("indirect", 1, 3, 1)]
+
+
+def test_trials_of_one_prompt_do_not_make_the_interval_narrower():
+    once = summarize_triggers(run_of(RIGHT))
+    often = summarize_triggers(run_of({key: value * 50 for key, value in RIGHT.items()}, trials=50))
+    assert often.recall_ci == once.recall_ci
+
+
+@pytest.mark.parametrize(("prompts", "trials", "spread"), [(40, 1, False), (12, 1, False), (20, 5, True)])
+def test_the_interval_of_recall_holds_the_true_rate_of_a_synthetic_agent(prompts, trials, spread):
+    """Seeds 0..999; with `spread` each prompt has a rate of its own, so its trials are alike."""
+    held = 0
+    for seed in range(1_000):
+        random = Random(seed)
+        rates = [random.betavariate(7, 3) if spread else 0.7 for _ in range(prompts)]
+        answers = [
+            answer(True, random.random() < rate, number=n) for n, rate in enumerate(rates) for _ in range(trials)
+        ]
+        interval = recall_interval(answers)
+        held += interval.lower <= 0.7 <= interval.upper
+    assert held >= 930

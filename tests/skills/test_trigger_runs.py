@@ -1,0 +1,279 @@
+"""`waza trigger` and `waza run` with trigger tests, on the mock engine: what is run, stored, shown and returned."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+import waza
+from waza.cli import run_command
+from waza.results.store import list_runs, open_run, read_run
+from waza.results.summary import summarize
+from waza.runner.order import order_for
+from waza.runner.run import conduct
+from waza.runner.suite import Listeners, Stop
+from waza.spec.load import load_spec
+
+SKILL = '---\nname: explainer\ndescription: "Explains. USE FOR: explain this code. DO NOT USE FOR: poems."\n---\n# E\n'
+RULES = {"triggers": [{"skill": "explainer", "when": "explain"}]}
+TESTS = {
+    "skill": "explainer",
+    "should_trigger_prompts": [
+        {"prompt": "Explain this code", "phrasing": "keyword", "reason": "direct"},
+        {"prompt": "What goes on here?", "confidence": "medium", "phrasing": "generic"},
+    ],
+    "should_not_trigger_prompts": [{"prompt": "Write a poem"}, {"prompt": "Explain nothing", "confidence": "medium"}],
+}
+
+
+def suite(folder, *, tests=TESTS, rules=RULES, needs=0.5, tasks=True, **config):
+    """Write a suite with trigger tests; three of four answers weigh 2 of 3."""
+    (folder / "skills/explainer").mkdir(parents=True, exist_ok=True)
+    (folder / "skills/explainer/SKILL.md").write_text(SKILL)
+    (folder / ".waza.yaml").write_text("defaults: {engine: mock}\n")
+    task = {"id": "t", "prompt": "hi", "expected": {"output_contains": ["hello"]}, "mock": {"output": "hello"}}
+    data = {
+        "name": "e",
+        "skill": "explainer",
+        "config": {"executor": "mock"} | config,
+        "tasks": [task] if tasks else [],
+    }
+    data["metrics"] = [{"name": "trigger_accuracy", "threshold": needs}] if needs is not None else []
+    (folder / "eval.yaml").write_text(json.dumps(data))
+    (folder / "trigger_tests.yaml").write_text(json.dumps(tests))
+    (folder / "mock.yaml").unlink(missing_ok=True)
+    if rules is not None:
+        (folder / "mock.yaml").write_text(json.dumps(rules))
+    return folder
+
+
+def stored(folder):
+    return read_run(list_runs(folder / "runs")[0].folder)
+
+
+def test_trigger_tests_run_alone_and_keep_whole_counts(tmp_path, capsys):
+    assert run_command(["trigger", str(suite(tmp_path)), "-o", str(tmp_path / "r.json")]) == 0
+    told = json.loads((tmp_path / "r.json").read_text())
+    metrics = told["trigger_metrics"]
+    counts = [metrics[f"{kind}"] for kind in ("true_positives", "false_positives", "true_negatives", "false_negatives")]
+    assert counts == [1, 1, 1, 1]
+    assert metrics["weighted"] == {
+        "true_positives": 1.0,
+        "false_positives": 0.5,
+        "true_negatives": 1.0,
+        "false_negatives": 0.5,
+    }
+    assert metrics["accuracy"] == metrics["decided"]["accuracy"] == pytest.approx(2 / 3)
+    assert (told["tasks"], told["metrics"]["trigger_accuracy"]["passed"]) == ([], True)
+    shown = capsys.readouterr().out
+    assert "(TP 1, FP 0.5, TN 1, FN 0.5)" in shown
+    assert "used by wording: keyword 1 of 1 · generic 0 of 1" in shown
+    assert "by the words of SKILL.md alone" in shown
+    assert "task" not in shown.splitlines()[0]
+
+
+def test_each_result_says_what_was_asked_and_what_came_of_it(tmp_path):
+    run_command(["trigger", str(suite(tmp_path)), "-q", "--trials", "2", "-o", str(tmp_path / "r.json")])
+    listed = json.loads((tmp_path / "r.json").read_text())["trigger_results"]
+    assert len(listed) == 2 * (4 + 2)
+    first = next(entry for entry in listed if entry["id"] == "trigger:should-1")
+    about = ("skill", "prompt", "should_trigger", "did_trigger", "status", "confidence", "phrasing", "reason", "trial")
+    assert [first[key] for key in about] == [
+        *("explainer", "Explain this code", True, True, "right", "high", "keyword", "direct", 1),
+    ]
+    assert first["skill_invocations"] == [{"name": "explainer"}]
+    assert [entry["control"] for entry in listed if "control" in entry] == ["explicit"] * 2 + ["unrelated"] * 2
+
+
+def test_trigger_tests_run_with_the_suite_and_gate_it(tmp_path, capsys):
+    assert run_command(["run", str(suite(tmp_path)), "-q"]) == 0
+    run = stored(tmp_path)
+    assert ([result.task_id for result in run.results], len(run.triggers), run.complete) == (["t"], 6, True)
+    assert run_command(["run", str(suite(tmp_path, needs=0.9)), "-q"]) == 1
+    assert "✗ trigger_accuracy 0.67 (needs 0.9)" in capsys.readouterr().out
+    assert run_command(["run", str(suite(tmp_path, needs=None)), "-q"]) == 0, "without a gate they only tell"
+    assert run_command(["trigger", str(tmp_path), "-q"]) == 1, "alone and without a gate every answer must be right"
+
+
+def test_a_stored_run_shows_and_gates_its_trigger_tests(tmp_path, capsys):
+    run_command(["run", str(suite(tmp_path)), "-q"])
+    folder = list_runs(tmp_path / "runs")[0].folder
+    assert list_runs(tmp_path / "runs")[0].summary.triggers == summarize(open_run(folder)).triggers
+    capsys.readouterr()
+    run_command(["show", folder])
+    shown = capsys.readouterr().out
+    assert "trigger tests · explainer · 4 prompts" in shown
+    assert "✗  should-2      What goes on here?" in shown
+    run_command(["show", folder, "--task", "trigger:should-2"])
+    assert "What goes on here?" in capsys.readouterr().out
+    assert run_command(["gate", folder, "--min-trigger-accuracy", "0.6"]) == 0
+    assert run_command(["gate", folder, "--min-trigger-accuracy", "0.9"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({}, {"tests": "2", "failures": "0", "errors": "0"}),
+        ({"needs": 0.9}, {"tests": "2", "failures": "1", "errors": "0"}),
+        ({"rules": None}, {"tests": "2", "failures": "0", "errors": "1"}),
+    ],
+)
+def test_junit_holds_the_trigger_tests_as_one_case_that_follows_their_gate(how, told, tmp_path):
+    file = tmp_path / "junit.xml"
+    run_command(["run", str(suite(tmp_path, **how)), "-q", "--reporter", f"junit:{file}"])
+    found = ElementTree.parse(file).getroot()
+    assert {name: found.get(name) for name in told} == told
+    assert [case.get("name") for case in found.iter("testcase")] == ["t", "trigger tests"]
+
+
+def test_a_job_on_github_is_told_why_the_trigger_tests_did_not_pass(tmp_path, capsys):
+    run_command(["trigger", str(suite(tmp_path, rules=None)), "-q", "--reporter", f"github:{tmp_path / 'c.md'}"])
+    assert "::warning title=trigger tests::INVALID: the control that names 'explainer'" in capsys.readouterr().err
+
+
+def test_markdown_tells_the_measures_or_why_there_are_none(tmp_path):
+    file = tmp_path / "report.md"
+    run_command(["trigger", str(suite(tmp_path)), "-q", "--reporter", f"markdown:{file}"])
+    assert "| all answers | 0.67 | 0.67 | 0.67 | 0.67 | 1 | 0.5 | 1 | 0.5 | 0 |" in file.read_text()
+    run_command(["trigger", str(suite(tmp_path, rules=None)), "-q", "--reporter", f"markdown:{file}"])
+    assert "**INVALID**" in file.read_text()
+    assert "recall" not in file.read_text()
+
+
+def test_grading_again_keeps_the_trigger_tests(tmp_path):
+    run_command(["run", str(suite(tmp_path)), "-q"])
+    before = summarize(stored(tmp_path)).triggers
+    run_command(["grade", list_runs(tmp_path / "runs")[0].folder, "-q"])
+    assert len(list_runs(tmp_path / "runs")) == 2
+    assert summarize(stored(tmp_path)).triggers == before
+
+
+def test_without_a_script_or_a_rule_the_mock_invents_nothing_and_the_run_is_invalid(tmp_path, capsys):
+    for rules in (None, {"default": {"output": "hello"}}, {"tasks": {"*": {"output": "hello"}}}):
+        assert run_command(["trigger", str(suite(tmp_path, rules=rules)), "-q"]) == 3
+        shown = capsys.readouterr().out
+        assert "INVALID" in shown
+        assert "recall" not in shown
+    told = json.loads((tmp_path / "runs").joinpath(stored(tmp_path).id, "results.json").read_text())
+    metrics = told["trigger_metrics"]
+    assert (metrics["valid"], metrics["recall"], metrics["accuracy"]) == (False, None, None)
+    assert "did not register" in metrics["invalid_reasons"][0]
+
+
+def test_the_mock_follows_scripts_by_prompt_and_trial_before_rules(tmp_path):
+    scripts = {"trigger:should-2": {"trials": [{"skill_invocations": ["explainer"]}, {"skill_invocations": []}]}}
+    run_command(["trigger", str(suite(tmp_path, rules=RULES | {"tasks": scripts})), "-q", "--trials", "2"])
+    used = [
+        [skill.name for skill in result.trace.skill_invocations]
+        for result in stored(tmp_path).triggers
+        if result.task_id == "trigger:should-2"
+    ]
+    assert used == [["explainer"], []]
+
+
+def test_a_trial_ends_at_the_first_skill_or_at_this_one(tmp_path):
+    rules = {"triggers": [{"skill": "router", "when": "."}, {"skill": "explainer", "when": "explain"}]}
+    assert run_command(["trigger", str(suite(tmp_path, rules=rules)), "-q"]) == 3
+    assert (
+        run_command(["trigger", str(suite(tmp_path, rules=rules, tests=TESTS | {"stop_at": "this_skill"})), "-q"]) == 0
+    )
+
+
+def test_chosen_tasks_are_run_without_trigger_tests(tmp_path):
+    run_command(["run", str(suite(tmp_path, needs=None)), "-q", "--task", "t"])
+    assert "triggers" not in stored(tmp_path).spec
+
+
+def test_a_wrong_answer_does_not_stop_a_run_that_stops_at_the_first_failed_task(tmp_path):
+    run_command(["run", str(suite(tmp_path)), "-q", "--fail-fast"])
+    assert stored(tmp_path).complete
+
+
+def test_an_interrupted_run_goes_on_with_the_prompts_that_are_left(tmp_path, capsys):
+    spec = load_spec(suite(tmp_path))
+    stop = Stop()
+    count = []
+
+    def on_result(result):
+        count.append(result.task_id)
+        if len(count) == 3:
+            stop("enough")
+
+    half = conduct(order_for(spec), Listeners(on_result=on_result, stop=stop))
+    assert not half.complete
+    assert summarize(half).triggers.all.errors > 0
+    assert run_command(["run", str(tmp_path), "-q", "--resume"]) == 0
+    assert len(list_runs(tmp_path / "runs")) == 1
+    assert len(stored(tmp_path).triggers) == 6
+    assert run_command(["trigger", str(tmp_path), "-q"]) == 0
+    assert run_command(["trigger", str(tmp_path), "-q", "--resume"]) == 0
+    assert "nothing was run" in capsys.readouterr().err
+    assert len(list_runs(tmp_path / "runs")) == 2
+
+
+def test_a_prompt_that_changed_is_not_mixed_with_its_old_answer(tmp_path, capsys):
+    run_command(["trigger", str(suite(tmp_path)), "-q"])
+    changed = TESTS | {"should_not_trigger_prompts": [{"prompt": "Sing"}, {"prompt": "Explain nothing"}]}
+    suite(tmp_path, tests=changed)
+    assert run_command(["trigger", str(tmp_path), "-q", "--resume"]) == 2
+    assert "trigger:should-not-1: prompt" in capsys.readouterr().err
+    run_command(["trigger", str(tmp_path), "-q", "--resume", "--rerun-changed"])
+    assert {result.trace.input for result in stored(tmp_path).triggers} >= {"Sing"}
+
+
+def test_python_gets_the_trigger_results_too(tmp_path):
+    run = waza.run(suite(tmp_path))
+    assert (len(run.results), len(run.triggers)) == (1, 6)
+
+
+def test_the_agent_has_the_suites_stand_ins_in_trigger_tests_too(tmp_path):
+    file = suite(tmp_path) / "eval.yaml"
+    gh = {"name": "gh", "responses": [{"args": ["pr"], "stdout": "none"}]}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"command_mocks": [gh]}))
+    spec = load_spec(tmp_path)
+    assert spec.tasks[0].mocks
+    assert {json.dumps(task.mocks) for task in spec.triggers.tasks} == {json.dumps(spec.tasks[0].mocks)}
+
+
+def test_a_folder_without_an_eval_file_is_enough(tmp_path):
+    suite(tmp_path)
+    (tmp_path / "eval.yaml").unlink()
+    assert run_command(["trigger", str(tmp_path), "-q", "--engine", "mock"]) == 1
+    assert stored(tmp_path).skill == "explainer"
+
+
+@pytest.mark.parametrize(
+    ("tests", "fact"),
+    [
+        ({"should_trigger_prompts": [{"prompt": "x"}]}, "'skill' is missing"),
+        ({"skill": "s"}, "no prompt"),
+        ({"skill": "s", "should_trigger_prompts": [{"prompt": "  "}]}, "the prompt is empty"),
+        ({"skill": "s", "should_trigger_prompts": [{"prompt": "x", "confidence": "low"}]}, "one of: high, medium"),
+        ({"skill": "s", "should_trigger_prompts": [{"prompt": "x", "phrasing": "vague"}]}, "one of: explicit"),
+        ({"skill": "s", "should_triger_prompts": [{"prompt": "x"}]}, "did you mean 'should_trigger_prompts'"),
+        ({"skill": "s", "should_trigger_prompts": ["x"]}, "a mapping of keys is needed"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_place(tests, fact, tmp_path, capsys):
+    for command in ("trigger", "check", "run"):
+        assert run_command([command, str(suite(tmp_path, tests=tests))]) in (1, 2)
+        told = "".join(capsys.readouterr())
+        assert fact in told
+        assert "trigger_tests.yaml:1:" in told
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_confidence_may_be_left_empty_as_in_the_original(tmp_path):
+    spec = load_spec(suite(tmp_path, tests=TESTS | {"should_trigger_prompts": [{"prompt": "x", "confidence": ""}]}))
+    assert {prompt.confidence for prompt in spec.triggers.prompts if prompt.prompt == "x"} == {"high"}
+
+
+def test_a_rule_of_the_mock_that_is_no_pattern_is_refused(tmp_path, capsys):
+    broken = {"triggers": [{"skill": "explainer", "when": "("}]}
+    assert run_command(["trigger", str(suite(tmp_path, rules=broken))]) == 2
+    assert "mock.yaml:1:" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_would_run(tmp_path, capsys):
+    assert run_command(["trigger", str(suite(tmp_path)), "--dry-run", "--trials", "3"]) == 0
+    assert "18 trials with engine mock; nothing was run" in capsys.readouterr().out
