@@ -17,6 +17,7 @@ from waza.cli._reporters import reporter_options, wanted_reports
 from waza.cli._runs import own_run, run_for, the_run
 from waza.cli._screen import console, remark
 from waza.cli._upload import sent, store_of
+from waza.cli._working import telling_options
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
 from waza.results.store import RUN
@@ -45,11 +46,8 @@ MOST_TROUBLES = 10
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @reporter_options
 @otel_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
-@click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
+@telling_options()
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every check, not only those that did not hold.")
-@click.option("-q", "--quiet", is_flag=True, help="Show the summary only.")
 def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...], **options: Any) -> int:
     """Grade stored traces or a stored run again; the agent is not called and nothing is paid twice.
 

@@ -19,6 +19,7 @@ from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
 from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
 from waza.cli._upload import sent, store_of
+from waza.cli._working import telling_options, working_options
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.judges._base import Judge
 from waza.model import Run
@@ -63,36 +64,16 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
 @click.option("--judge-model", help="The judge's model, where a grader names none.")
 @click.option("--no-judge-cache", is_flag=True, help="Ask the judge again, even what it was asked before.")
 @click.option("--against", metavar="RUN", help="A stored run whose outputs `pairwise` graders compare with.")
-@click.option("--workers", type=click.IntRange(1), help="How many trials run at once.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per task, instead of the suite's.")
 @click.option("--fail-fast", is_flag=True, help="Stop after the first task that does not pass.")
 @click.option("--skip-graders", is_flag=True, help="Only run the agent; `waza grade` grades later.")
-@click.option(
-    "--resume",
-    is_flag=False,
-    flag_value="newest",
-    metavar="[RUN]",
-    help="Go on with a stored run: the newest of this suite, or RUN.",
-)
-@click.option("--rerun-changed", is_flag=True, help="With --resume: run tasks again whose spec changed.")
-@click.option("--rerun-errors", is_flag=True, help="With --resume: run trials again whose agent could not run.")
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(0, min_open=True),
-    help="Start no further trial once this many dollars are spent.",
-)
-@click.option("--dry-run", is_flag=True, help="Check everything and say what would run.")
-@click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are.")
+@working_options("task", "this suite")
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
 @baseline_options
 @reporter_options
 @otel_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
-@click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
+@telling_options()
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every check, not only those that did not hold.")
-@click.option("-q", "--quiet", is_flag=True, help="Show the summary only.")
 def command(path: Path, **options: Any) -> int:
     """Run a suite: PATH is an eval file or a folder that holds eval.yaml (default: the current folder).
 

@@ -11,6 +11,7 @@ import click
 from waza.cli._otel import otel_option, traces_url
 from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
 from waza.cli._screen import show_problems
+from waza.cli._working import telling_options, working_options
 from waza.cli.run import command as run
 from waza.cli.run import dry_run, one_model
 from waza.errors import UsageError
@@ -33,30 +34,10 @@ from waza.spec.triggers import FILE, with_time
 @click.option("--engine", help="The engine, instead of the suite's; `waza list engines` names them.")
 @click.option("--model", help="The agent's model.")
 @click.option("--trials", type=click.IntRange(1), help="How often each prompt is tried.")
-@click.option("--workers", type=click.IntRange(1), help="How many trials run at once.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per prompt, instead of the suite's.")
-@click.option(
-    "--resume",
-    is_flag=False,
-    flag_value="newest",
-    metavar="[RUN]",
-    help="Go on with a stored run: the newest of these trigger tests, or RUN.",
-)
-@click.option("--rerun-changed", is_flag=True, help="With --resume: run prompts again that changed.")
-@click.option("--rerun-errors", is_flag=True, help="With --resume: run trials again whose agent could not run.")
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(0, min_open=True),
-    help="Start no further trial once this many dollars are spent.",
-)
-@click.option("--dry-run", is_flag=True, help="Check everything and say what would run.")
-@click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are.")
+@working_options("prompt", "these trigger tests")
 @reporter_options
 @otel_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too.")
-@click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every prompt, not only those answered wrongly.")
-@click.option("-q", "--quiet", is_flag=True, help="Show the numbers only.")
+@telling_options("prompt, not only those answered wrongly")
 def command(path: Path, **options: Any) -> int:
     """See for which prompts the agent uses a skill: PATH is a folder with trigger_tests.yaml, or an eval file there.
 

@@ -8,14 +8,12 @@ counts and names, no outputs, and are made to be shared.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct, field
 
-from waza.errors import StoreError
-from waza.results.disk import why, write_atomically
+from waza.results.shelf import read_all, read_one, write_one
 from waza.results.stats.agreement import Confusion
 
 FOLDER = ".waza/calibration"
@@ -70,6 +68,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
 
 _DECODER = msgspec.json.Decoder(Calibration)
+_WHAT = "calibration: waza calibrate"
 
 
 def read_calibration(root: str | Path, *, grader: str = "", rubric: str = "", model: str = "") -> Calibration | None:
@@ -77,13 +76,13 @@ def read_calibration(root: str | Path, *, grader: str = "", rubric: str = "", mo
 
     Raises StoreError when the file is there and cannot be read.
     """
-    return _read(_place(root, grader, rubric, model))
+    return read_one(_place(root, grader, rubric, model), _DECODER, _WHAT)
 
 
 def read_calibrations(root: str | Path) -> list[Calibration]:
     """Return every calibration of a project, sorted by grader and model; raise StoreError for one that is damaged."""
-    found = [_read(path) for path in _files(Path(root) / FOLDER)]
-    return sorted((one for one in found if one), key=lambda one: (one.grader, one.rubric_name, one.model))
+    found = read_all(Path(root) / FOLDER, _DECODER, _WHAT)
+    return sorted(found, key=lambda one: (one.grader, one.rubric_name, one.model))
 
 
 def write_calibration(root: str | Path, calibration: Calibration) -> Path:
@@ -91,35 +90,10 @@ def write_calibration(root: str | Path, calibration: Calibration) -> Path:
     path = _place(root, calibration.grader, calibration.rubric, calibration.model)
     numbers = ("n", "accuracy", "constant_accuracy", "kappa", "sensitivity", "specificity")
     told = msgspec.to_builtins(calibration) | {name: getattr(calibration, name) for name in numbers}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{path.parent}: cannot be made: {why(error)}; the calibration is not kept") from error
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n", mode=0o644)
-    return path
+    return write_one(path, told, _WHAT)
 
 
 def _place(root: str | Path, grader: str, rubric: str, model: str) -> Path:
     """Return the file of a judge; names are hashed, since they may hold anything."""
     key = msgspec.json.encode(["rubric", rubric, model] if rubric else ["grader", grader, model])
     return Path(root) / FOLDER / f"{hashlib.sha256(key).hexdigest()[:16]}.json"
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    try:
-        yield from sorted(path for path in folder.iterdir() if path.suffix == ".json")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be listed: {why(error)}") from error
-
-
-def _read(path: Path) -> Calibration | None:
-    try:
-        return _DECODER.decode(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {why(error)}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{path}: is no calibration: {error}; remove it and run `waza calibrate` again") from None

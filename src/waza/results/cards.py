@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from waza.errors import StoreError
-from waza.results.disk import why, write_atomically
 from waza.results.scores import Interval
+from waza.results.shelf import read_all, write_one
 from waza.results.stats.invariance import Invariance
 
 FOLDER = ".waza/cards"
@@ -94,6 +92,7 @@ def _share(found: Invariance) -> str:
 
 
 _DECODER = msgspec.json.Decoder(JudgeCard)
+_WHAT = "judge card: waza judge card"
 
 
 def read_card(root: str | Path, rubric: str, model: str) -> JudgeCard | None:
@@ -107,7 +106,7 @@ def read_card(root: str | Path, rubric: str, model: str) -> JudgeCard | None:
 
 def read_cards(root: str | Path) -> list[JudgeCard]:
     """Return every card of a project, sorted by rubric and model; raise StoreError for one that is damaged."""
-    found = [_read(path) for path in _files(Path(root) / FOLDER)]
+    found = read_all(Path(root) / FOLDER, _DECODER, _WHAT)
     return sorted(found, key=lambda card: (card.rubric, card.model, card.when))
 
 
@@ -115,27 +114,4 @@ def write_card(root: str | Path, card: JudgeCard) -> Path:
     """Keep a card in place of an older one of the same rubric's text and model, and return the file's path."""
     key = hashlib.sha256(msgspec.json.encode([card.rubric_hash, card.model])).hexdigest()[:16]
     path = Path(root) / FOLDER / f"{re.sub(r'[^a-z0-9-]', '-', card.rubric)[:40]}-{key}.json"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{path.parent}: cannot be made: {why(error)}; the card is not kept") from error
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n", mode=0o644)
-    return path
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    try:
-        yield from sorted(path for path in folder.iterdir() if path.suffix == ".json")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(f"{folder}: cannot be listed: {why(error)}") from error
-
-
-def _read(path: Path) -> JudgeCard:
-    try:
-        return _DECODER.decode(path.read_bytes())
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {why(error)}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{path}: is no judge card: {error}; remove it and run `waza judge card` again") from None
+    return write_one(path, card, _WHAT)
