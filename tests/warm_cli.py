@@ -11,12 +11,14 @@ import json
 import os
 import pkgutil
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 
 _HEADER = 1 << 20
 _server = None
@@ -52,6 +54,28 @@ def call(arguments, *, env, cwd, input_text=None, timeout=100):
         return subprocess.CompletedProcess(["waza", *arguments], code, *texts)
 
 
+def path():
+    """Return a PATH on which `waza` is the warm one, for commands of a shell."""
+    program = Path(_address()).with_name("waza")
+    if not program.exists():
+        program.write_text(_PROGRAM.format(python=sys.executable, address=_address()))
+        program.chmod(0o755)
+    return os.pathsep.join([str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+_PROGRAM = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as talk:
+    talk.connect("{address}")
+    order = json.dumps(dict(arguments=sys.argv[1:], env=dict(os.environ), cwd=os.getcwd())).encode()
+    socket.send_fds(talk, [len(order).to_bytes(8, "big")], [0, 1, 2])
+    talk.sendall(order)
+    talk.recv(8)
+    code = int.from_bytes(talk.recv(8), "big", signed=True)
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
 def _address():
     """Return where the server of this process listens; it is started when first needed, and ends with us."""
     global _server
@@ -63,16 +87,15 @@ def _address():
                 [sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
             assert process.stdout.readline() == b"ready\n"
-            atexit.register(_end, process, folder, address)
+            atexit.register(_end, process, folder)
             _server = address
     return _server
 
 
-def _end(process, folder, address):
+def _end(process, folder):
     process.stdin.close()
     process.wait(10)
-    os.unlink(address)
-    os.rmdir(folder)
+    shutil.rmtree(folder)
 
 
 def _serve(address):
@@ -124,6 +147,9 @@ def _import_all():
         for module in pkgutil.iter_modules([os.path.join(os.path.dirname(waza.__file__), package)], f"waza.{package}."):
             with contextlib.suppress(Exception):  # whoever needs it hears of it
                 __import__(module.name)
+    from waza.spec.schema import file_schema
+
+    file_schema("eval")  # builds every option's shape
     gc.collect()
     gc.freeze()
     threads = [thread.name for thread in threading.enumerate()]
@@ -138,6 +164,8 @@ def _as_called(order):
     os.environ.clear()
     os.environ.update(order["env"])
     sys.path.insert(0, order["cwd"])
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115  what they are now
+    sys.stderr = open(2, "w", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
     sys.argv = [os.path.join(os.path.dirname(sys.modules["waza"].__file__), "__main__.py"), *order["arguments"]]
     try:
         main()

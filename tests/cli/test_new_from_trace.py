@@ -87,9 +87,16 @@ def test_a_conversation_keeps_its_prompts(tmp_path, prompts):
 @QUICK
 @given(VALUES, TEXTS)
 def test_yaml_that_is_written_reads_back(value, text):
-    lines = [f"a: {flow(value)}", f"b: {text_at(text, 0)}", f"c:\n  d: {text_at(text, 2)}", f"{quoted(text + '!')}: x"]
+    keyed = {text + "!": [value]}
+    lines = [f"a: {flow(value)}", f"b: {text_at(text, 0)}", f"c:\n  d: {text_at(text, 2)}", f"f: {flow(keyed)}"]
     data = read_yaml("\n".join([*lines, f"e: [{word(text)}, {quoted(text)}]  # {quoted(text)}"]).encode(), "f")
-    assert data == {"a": value, "b": text, "c": {"d": text}, text + "!": "x", "e": [text, text]}
+    assert data == {"a": value, "b": text, "c": {"d": text}, "f": keyed, "e": [text, text]}
+
+
+def test_a_very_long_key_reads_back():
+    for size in (990, 1000, 1024, 5000):
+        tree = {"x" * size: {"y" * size: 1}, "z": 2}
+        assert read_yaml(f"a: {flow(tree)}".encode(), "f") == {"a": tree}
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in RECORDINGS.iterdir() if "apierror" not in path.name))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import warm_cli
+
 GUIDES = Path(__file__).parent.parent.parent / "docs" / "guide"
 
 
@@ -34,8 +36,7 @@ def spaced(text):
 @pytest.mark.parametrize("guide", ["statistics.md", "ci.md"])
 def test_the_commands_of_the_guide_print_what_it_shows(guide, tmp_path):
     (tmp_path / "eval.yaml").write_text(blocks(guide, "yaml")[0])
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
+    environment = os.environ | {"PATH": warm_cli.path(), "NO_COLOR": "1", "COLUMNS": "120"}
     how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 100}
     for command, text in zip(blocks(guide, "sh"), blocks(guide, "text"), strict=True):
         *before, last = command.strip().split("\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_cli
 from results_made import a_result, a_run
 
 GUIDE = (Path(__file__).parent.parent.parent / "docs" / "guide" / "reports.md").read_text(encoding="utf-8")
@@ -34,9 +35,8 @@ def pattern(line):
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a POSIX shell")
 def test_the_commands_of_the_guide_print_what_it_shows(tmp_path):
     (tmp_path / "eval.yaml").write_text(blocks("yaml")[0])
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GITHUB_")}
-    environment |= {"PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
+    environment |= {"PATH": warm_cli.path(), "NO_COLOR": "1", "COLUMNS": "120"}
     how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 100}
     commands, shown = blocks("sh"), blocks("text")
     assert len(commands) == len(shown) == 4

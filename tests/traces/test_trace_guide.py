@@ -9,6 +9,8 @@ from pathlib import Path
 
 from trace_recordings import FOLDER
 
+import warm_cli
+
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guide" / "traces.md"
 
 
@@ -20,8 +22,13 @@ def newcomer(folder):
     """A folder with recordings and nothing else; return how commands are run there."""
     for name in ("run.jsonl", "other.json", "many.jsonl"):
         shutil.copy(FOLDER / "gemini-multi.jsonl", folder / name)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {"cwd": folder, "env": os.environ | {"PATH": path}, "capture_output": True, "text": True, "timeout": 100}
+    return {
+        "cwd": folder,
+        "env": os.environ | {"PATH": warm_cli.path()},
+        "capture_output": True,
+        "text": True,
+        "timeout": 100,
+    }
 
 
 def test_the_commands_of_the_guide_run_one_after_the_other(tmp_path):

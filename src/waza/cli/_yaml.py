@@ -10,6 +10,8 @@ from waza.model import JSON
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 """Plain words that some reader of YAML takes for something else than a text."""
+_LONGEST_KEY = 1000
+"""Readers of YAML look no further than 1024 letters for the colon behind a key."""
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
@@ -44,9 +46,15 @@ def flow(value: JSON) -> str:
         case list():
             return "[" + ", ".join(map(flow, value)) + "]"
         case dict():
-            return "{" + ", ".join(f"{quoted(key)}: {flow(inner)}" for key, inner in value.items()) + "}"
+            return "{" + ", ".join(f"{_key(key)}: {flow(inner)}" for key, inner in value.items()) + "}"
         case _:
             raise TypeError(f"no JSON value: {type(value).__name__}")
+
+
+def _key(text: str) -> str:
+    """Return a text as a key; a long one is announced, as YAML wants it."""
+    key = quoted(text)
+    return key if len(key) < _LONGEST_KEY else f"? {key} "
 
 
 def _visible(letter: str) -> str:
