@@ -145,6 +145,13 @@ def test_a_judge_that_always_passes_agrees_often_and_says_nothing():
     assert (found.fail_precision, found.fail_recall) == (None, 0.0)
 
 
+@pytest.mark.parametrize("table", [[[3, 0], [0, 2]], [[0, 1], [0, 0]], [[18, 0], [2, 0]], [[0, 4], [3, 0]]])
+def test_a_few_items_never_make_kappa_certain(table):
+    found, many = kappa_interval(table), kappa_interval([[100 * cell for cell in row] for row in table])
+    assert found.upper - found.lower > 0.2 > many.upper - many.lower
+    assert found.lower <= cohen_kappa(table) <= found.upper
+
+
 PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
 

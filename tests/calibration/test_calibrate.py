@@ -49,7 +49,7 @@ def ran(waza, tmp_path):
     def run(written):
         (tmp_path / ".waza.yaml").touch()
         (tmp_path / "eval.yaml").write_text(json.dumps(written))
-        assert waza("run", "-q").code in (0, 1)
+        assert waza("run", "-q").code in (0, 1, 3)
         return tmp_path
 
     return run
@@ -176,6 +176,7 @@ def test_a_juror_that_was_asked_here_and_there_is_shown_and_not_kept(ran, waza):
         ("task,verdikt\nt00,pass\n", "labels.csv:2: unknown column 'verdikt'; did you mean 'verdict'?"),
         ("task,verdict\nt00,pass,more\n", "labels.csv:2: has more fields than the header"),
         ('task,verdict\n"t00,pass\n', "is no CSV"),
+        ("task,verdict\nt00,fail\nt00,pass\n", "labels.csv:3: says pass of the same output that line 2 says fail of"),
     ],
 )
 def test_a_label_that_is_wrong_is_named(ran, waza, text, fact):
@@ -194,6 +195,37 @@ def test_a_run_without_a_judge_says_what_to_do(ran, waza):
     (folder / "labels.csv").write_text("task,verdict\nt00,fail\n")
     found = json.loads(waza("calibrate", "--grader", "greets", "--labels", "labels.csv", "--json").out)
     assert found["judges"][0]["counts"]["false_pass"] == 1, "any grader that decides can be compared with people"
+
+
+@pytest.mark.parametrize("trial", ["Infinity", "NaN", "1.7", "null", "[1]", "9" * 400])
+def test_a_trial_that_is_no_whole_number_is_refused_whatever_json_has_there(ran, waza, trial):
+    folder = ran(suite(["pass", "fail"]))
+    (folder / "labels.jsonl").write_text(f'{{"task": "t00", "verdict": "pass", "trial": {trial}}}\n')
+    done = waza("calibrate", "--labels", "labels.jsonl")
+    assert done.code == 2 and "labels.jsonl:1: a trial is a whole number" in done.err
+
+
+def test_people_are_not_compared_with_themselves(ran, waza):
+    written = suite(["pass", "fail"])
+    written["graders"].append({"type": "human", "name": "sendable", "instructions": "Send it?"})
+    ran(written)
+    waza("review", "--reviewer", "ana", typed="p\n\nf\n\n")
+    done = waza("calibrate", "--grader", "sendable")
+    assert done.code == 2 and "'sendable' is what people say" in done.err
+    assert waza("calibrate", "--people", "sendable").code == 0
+
+
+def test_outputs_that_the_judge_left_open_are_told(ran, waza):
+    written = suite(["pass", "fail", "pass"])
+    written["config"]["judge"]["replies"].pop()
+    ran(written)
+    assert "polite decided nothing about 1 more output; no rate here counts them" in waza("calibrate").err
+    written["config"]["judge"]["replies"] = [{"when": "never", "tool_calls": []}]
+    ran(written)
+    assert "nothing to calibrate: polite decided nothing in these runs" in waza("calibrate").err
+    written = suite(["pass", "fail", "pass"])
+    ran(written)
+    assert "decided nothing" not in waza("calibrate").err
 
 
 def test_hostile_reasons_are_shown_and_never_obeyed(ran, waza):

@@ -147,6 +147,12 @@ def test_another_model_is_another_judge(folder):
     assert grade.details["calibration"]["n"] == 12
 
 
+def test_another_prompt_is_another_judge(folder):
+    judged(folder, GOOD, question="Is it polite?", at="2026-01-01T00:00:00Z")
+    judged(folder, BLIND[:12], question="Is it kind?", at="2026-01-02T00:00:00Z", reviewer="ben")
+    assert calibration(folder, min_agreement=0.5).grade(TRACE).details["calibration"]["n"] == 12
+
+
 def test_outputs_on_which_people_are_evenly_divided_count_for_nothing(folder):
     judged(folder, GOOD)
     judged(folder, [("fail", "pass")], reviewer="ben")

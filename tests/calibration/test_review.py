@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -43,6 +44,10 @@ def statuses(folder, ref="latest"):
     return {result.task_id: result.status for result in open_run(find_run(ref, [folder / "runs"])).results}
 
 
+def latest_name(folder):
+    return find_run("latest", [folder / "runs"]).name
+
+
 def outputs_shown(text):
     return re.findall(r"· (\w+) · trial", text)
 
@@ -71,6 +76,55 @@ def test_one_can_stop_and_go_on(ran, waza):
     assert "1 verdict recorded, 1 without one" in ended.out, "an input that ends before the reason records nothing"
     assert not set(outputs_shown(begun.out)[:1]) & set(outputs_shown(ended.out))
     assert sorted(statuses(folder).values()) == ["error", "passed", "passed"]
+
+
+def test_going_on_is_as_the_same_person_about_the_same_thing(ran, waza):
+    ran()
+    begun = waza("review", "--grader", "greets", "--reviewer", " Ana Lee ", typed="p\n\nq\n")
+    words = shlex.split(begun.out.split("go on with:  ")[1].splitlines()[0])
+    assert words[:2] == ["waza", "review"]
+    ended = waza(*words[1:], typed="p\n\np\n\n")
+    assert "2 outputs of 3 to review by Ana Lee" in ended.out and "2 verdicts recorded, 0 without one" in ended.out
+
+
+def test_a_run_whose_eval_file_is_gone_names_the_option_for_another(ran, waza):
+    folder = ran()
+    (folder / "eval.yaml").rename(folder / "moved.yaml")
+    done = waza("review")
+    assert done.code == 2 and "name one with --suite" in done.err
+    assert waza("review", "--suite", "moved.yaml", "--list").code == 0
+
+
+def test_a_calibration_of_a_grader_that_is_not_there_is_told(waza, tmp_path):
+    graders = [*SUITE["graders"], {"type": "human_calibration", "name": "ok", "grader": "greet", "min_kappa": 0.5}]
+    (tmp_path / "eval.yaml").write_text(json.dumps(SUITE | {"graders": graders}))
+    done = waza("check", "--strict")
+    assert done.code == 2 and "human_calibration: no grader is called 'greet'; did you mean 'greets'?" in done.out
+    graders[-1]["grader"] = "greets"
+    (tmp_path / "eval.yaml").write_text(json.dumps(SUITE | {"graders": graders}))
+    assert waza("check", "--strict").code == 0
+
+
+def test_a_person_sees_the_source_that_the_answer_must_be_grounded_in(ran, waza, tmp_path):
+    (tmp_path / "rules.txt").write_text("Refunds take five days.")
+    inputs = {"prompt": "When?", "context": {"source": "rules.txt"}}
+    folder = ran(SUITE | {"tasks": [{"id": "one", "inputs": inputs, "mock": {"output": "hello"}}]})
+    assert "source context\n  │ Refunds take five days." in waza("review", typed="q\n").out
+    assert read_verdicts(folder / "verdicts.jsonl") == []
+
+
+def test_hints_name_the_run_as_it_was_named(ran, waza):
+    folder = ran()
+    moved = (folder / "runs" / latest_name(folder)).rename(folder / "runs" / "control")
+    done = waza("review", moved, typed="p\n\nq\n")
+    assert f"waza review {moved}" in done.out and f"waza show {moved}" in done.out
+
+
+@pytest.mark.parametrize("other", ["nowhere.jsonl", "."])
+def test_what_is_no_file_is_not_merged(ran, waza, other):
+    ran()
+    done = waza("review", "--merge", other)
+    assert done.code == 2 and f"{other}: is no file; nothing was merged" in done.err
 
 
 def test_skip_records_nothing_back_asks_again_and_slips_are_told(ran, waza):
@@ -191,6 +245,8 @@ def test_secrets_and_files_do_not_part_a_verdict_from_its_output(ran, waza, monk
     assert waza("review", typed="p\n\n").code == 0
     assert statuses(folder) == {"one": "passed"}
     assert waza("grade", "latest", "-q").code == 0
+    assert waza("run", "-q").code == 0, "a later run has the verdict at once"
+    assert "sk-abcdefghijklmnop" not in "".join(path.read_text() for path in (folder / "runs").rglob("*.json*"))
 
 
 def test_a_verdict_on_another_grader_is_none_on_this_one(ran, waza):

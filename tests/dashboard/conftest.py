@@ -1,16 +1,18 @@
 """A real server on the loopback address and a real browser, one of each a module."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
 sys.path.insert(0, str(Path(__file__).parent.parent / "reports"))  # its hostile strings and its browser
 
-from chromium import browser
-from serving import served
+if all(map(find_spec, ("starlette", "uvicorn"))):
+    from chromium import browser
+    from serving import served
+else:
+    collect_ignore_glob = ["test_*.py"]  # the extra `dashboard` is not installed
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from waza.cli._runs import runs_parents
 from waza.dashboard.serve import dashboard
 
 
@@ -57,11 +58,7 @@ def _received(wire):
 @contextmanager
 def served(folder, **more):
     """Serve the runs below a folder until the block ends."""
-
-    def parents():
-        return [path for path in sorted(Path(folder).rglob("runs")) if path.is_dir()]
-
-    with dashboard(parents, port=0, **more) as made:
+    with dashboard(lambda: runs_parents(Path(folder)), port=0, **more) as made:
         thread = threading.Thread(target=made.run, daemon=True)
         thread.start()
         while not made.server.started:

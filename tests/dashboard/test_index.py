@@ -1,6 +1,8 @@
 """The index: the same numbers as the journal, kept up to date with the disk, made again when it is lost."""
 
+import os
 import shutil
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +13,7 @@ from runs_made import a_history, a_trial, plan, store_run
 
 from waza.dashboard.index import Index
 from waza.dashboard.store import Store, Wanted
-from waza.results.kept import tag_run
+from waza.results.kept import TAGS, tag_run
 from waza.results.outcomes import outcomes_of
 from waza.results.store import RunFolder, read_run
 from waza.results.summary import summarize
@@ -112,6 +114,21 @@ def test_a_run_that_cannot_be_read_is_listed_with_its_reason(store, parent, dama
     assert broken.verdict == "unreadable"
     assert broken.problem
     assert [one.key for one in listed(store, verdict="unreadable")] == [folders[0].name]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", ["run.json", "journal.jsonl", TAGS])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(store, parent, name):
+    folders = a_history(parent, runs=2)
+    (folders[0] / name).unlink(missing_ok=True)
+    os.mkfifo(folders[0] / name)
+    looking = threading.Thread(target=store.index.look, kwargs={"now": True}, daemon=True)
+    looking.start()
+    looking.join(timeout=30)
+    assert not looking.is_alive(), "it waits for somebody to write into the pipe"
+    found = {one.key: one.problem for one in listed(store)}
+    assert found[folders[0].name].endswith(f"{name}: is not a regular file; remove it")
+    assert found[folders[1].name] == ""
 
 
 def test_damage_in_the_middle_costs_one_result_and_is_told(store, parent):

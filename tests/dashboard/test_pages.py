@@ -165,6 +165,12 @@ def test_unknown_pages_runs_and_numbers_are_told_politely(site):
         assert site.get(f"/?{query.replace('²', '%C2%B2')}")[0] == 200
 
 
+def test_a_run_without_calls_says_so_instead_of_drawing_them(site, folder):
+    made = store_run(folder / "z" / "runs", plan("calm", tasks=1), [a_trial("task-0000", calls=0)])
+    page = wait_for(site, f"/runs/{made.name}")
+    assert "No trial called a tool." in text_of(page) and 'data-kind="bars"' not in page
+
+
 def test_trigger_tests_and_judges_stand_on_the_run_s_page_as_text(site, folder):
     """Hostile prompts, skills, graders and models, in the parts that other reports share."""
     root = folder / "judged"

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 from pages_read import faults, links, local, read
+from runs_made import a_trial, plan, store_run
 from serving import served
 
 from waza.cli import run_command
@@ -53,7 +54,13 @@ def run(suite):
 
 
 @pytest.fixture(scope="module")
-def site(folder, suite):
+def unasked(folder):
+    """A run whose graders ask nobody."""
+    return store_run(folder / "other" / "runs", plan(tasks=1), [a_trial("task-0000")], run_id="unasked").name
+
+
+@pytest.fixture(scope="module")
+def site(folder, suite, unasked):
     with served(folder, can_review=True, desk=ReviewDesk()) as found:
         yield found
 
@@ -188,3 +195,12 @@ def test_an_exported_page_holds_no_key(site, run):
     key = form_of(site, f"/review?run={run}")["form_key"]
     page = site.get(f"/review?run={run}&export=1")[2]
     assert key and key not in page and faults(page, is_export=True) == []
+
+
+def test_an_exported_page_records_nothing(site, run):
+    assert "XMLHttpRequest" not in site.get(f"/review?run={run}&export=1")[2]
+
+
+def test_only_a_trial_that_people_are_asked_about_leads_to_the_review(site, unasked, run):
+    assert f"/review?run={run}" in links(site.get(f"/runs/{run}/task?id=one")[2])
+    assert f"/review?run={unasked}" not in links(site.get(f"/runs/{unasked}/task?id=task-0000")[2])

@@ -173,6 +173,15 @@ class TestTheTimeline:
         assert self.bars(page)[4][:2] == [30.0, 10.0], "after the call before"
         assert "When 1 call of 5 began was not recorded" in text_of(page)
 
+    @pytest.mark.parametrize("end_ms", [0.0004, 0.17, 9, 950, 23_300, 8_760_000, 9e10])
+    def test_the_axis_has_a_few_marks_whatever_its_length(self, site, runs, end_ms):
+        trace = a_trace((("read", {}, end_ms / 2, end_ms / 2, True),))
+        name = f"axis-{crc32(repr(end_ms).encode())}"
+        a_run(runs, name, [a_result(trace=replace(trace, duration_ms=end_ms))])
+        page = wait_for(site, f"/runs/{name}/task?id=refund")
+        marks = [one.text for one in elements(page, "text", "tick-label")]
+        assert marks[0] == "0" and 2 <= len(marks) <= 8 and len(set(marks)) == len(marks)
+
     @pytest.mark.parametrize("odd", [-1, float("1e300"), float("inf"), float("nan"), 10**15])
     def test_a_time_that_cannot_be_is_none(self, odd):
         made = placed([replace(event, start_ms=odd, duration_ms=odd) for event in events()], odd)

@@ -157,7 +157,9 @@ def test_the_card_of_a_rubric_and_model_stands_beside_its_verdicts(suite, capsys
         write_card(folder, make_card(rubric, PromptGrader(rubric="helpfulness"), judge, repeats=1))
         run_command(["run", str(folder)])
     told = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"judge card: helpfulness by judge-1: same when asked again 11 of 11 .*attacks that worked", told)
+    assert re.search(
+        r"judge card: helpfulness by judge-1: agrees .* same when asked again 11 of 11 .*attacks that worked", told
+    )
     page = b"".join(HtmlReport().render(read_run(next((folder / "runs").glob("2*"))))).decode()
     assert "judge card: helpfulness by judge-1" in page and "canaries: 2 of 2 as expected" in page
 

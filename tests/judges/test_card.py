@@ -190,6 +190,18 @@ def test_the_newest_card_of_a_rubric_and_model_is_found_by_name_or_hash(tmp_path
         read_cards(tmp_path)
 
 
+class PassingJudge(KnowingJudge):
+    """Passes everything, and so has no bias that could show."""
+
+    def passes(self, output, good):
+        return True
+
+
+def test_the_line_of_a_judge_that_passes_everything_says_how_often_it_is_wrong():
+    line = card_line(card_of(PassingJudge))
+    assert "agrees with the goldens 4 of 11" in line and "attacks not tried" in line
+
+
 def first_wins(to: Connection) -> None:
     """A server whose model prefers the first of two, and fails what is about sourdough."""
     tools = [tool["function"]["name"] for tool in to.body["tools"]]

@@ -251,6 +251,16 @@ def test_a_sure_juror_settles_it_alone_and_one_no_better_than_chance_is_not_aske
     assert (grade.status, asked(grade)) == ("passed", ["a"]), grade.feedback
 
 
+def test_a_jury_in_which_no_vote_counts_says_why_it_cannot_decide(tmp_path):
+    (tmp_path / ".waza.yaml").write_text("")
+    for model in "ab":
+        calibrated(tmp_path, model, right=25, wrong=25)
+    config = {"type": "prompt", "prompt": "Polite?", "judges": [juror("a"), juror("b")]}
+    grade = waza.load_grader(config, base_dir=tmp_path).grade(TRACE)
+    assert grade.status == "error"
+    assert "`waza calibrate` found no juror better than chance, so no vote counts; not asked: a, b" in grade.feedback
+
+
 SUITE = """
 name: jury
 config: {executor: mock}

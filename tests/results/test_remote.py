@@ -273,6 +273,18 @@ def test_a_pulled_run_is_brought_up_to_date_and_can_go_on(s3, bucket, tmp_path):
     assert find_run("run-0", [tmp_path / "there"]) == there
 
 
+def test_tags_put_on_a_pulled_run_stay_when_it_is_pulled_again(s3, bucket, tmp_path):
+    here = store(tmp_path / "here")
+    tag_run(here, ["theirs"])
+    url = push(here, f"s3://{bucket}").url
+    there = pull(url, tmp_path / "there")
+    tag_run(there, ["mine"])
+    tag_run(here, ["new"])
+    push(here, f"s3://{bucket}")
+    pull(url, tmp_path / "there")
+    assert tags_of(there) == ["mine", "new", "theirs"]
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

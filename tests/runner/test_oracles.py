@@ -172,3 +172,16 @@ def test_the_guide_shows_what_the_command_says(examples, tmp_path, capsys):
     assert run_command(["check", "--oracles", "-q", str(tmp_path)]) == 1
     assert capsys.readouterr().out == told
     assert all(f"| {name} |" in guide for name in ORACLES)
+
+
+def test_an_oracle_that_could_not_be_tried_is_no_oracle_that_fails(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    grader = {"type": "program", "name": "slow", "command": "sh", "args": ["slow.sh"]}
+    task = {"id": "one", "prompt": "x", "graders": [grader]}
+    (tmp_path / "slow.sh").write_text("exit 126\n")
+    (tmp_path / "eval.yaml").write_text(json.dumps({"name": "open", "config": {"executor": "mock"}, "tasks": [task]}))
+    assert run_command(["check", "--oracles", "eval.yaml"]) == 3
+    told = capsys.readouterr().out
+    assert "warning: task 'one': no-op could not be tried" in told and "oracles: none" not in told
+    assert run_command(["check", "--oracles", "-q", "eval.yaml"]) == 3
+    assert "could not be tried" in capsys.readouterr().out

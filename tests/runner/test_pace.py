@@ -65,6 +65,8 @@ def test_without_a_limit_nobody_waits():
         ("Rate limit reached; please try again in 7s", 7),
         ("rate_limit_error: retry-after: 1500ms", 1.5),
         ("429: try again in 2m", 120),
+        ("429: Please try again in 1m12.5s.", 60),
+        ("429: retry after 2 minutes", 120),
         ("429: retry after 86400 seconds", LONGEST_PAUSE_S),
         ("overloaded_error", FIRST_PAUSE_S),
         ("401: invalid api key", 0),

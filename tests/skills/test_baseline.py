@@ -7,6 +7,7 @@ import html5lib
 import pytest
 
 from waza.cli import run_command
+from waza.cli._baseline import impact_code
 from waza.errors import UsageError
 from waza.results.stats.impact import is_one_sided, stored_impact
 from waza.results.stats.impact_records import CONTROL, UNCLEAN
@@ -157,10 +158,11 @@ def test_graders_of_the_use_of_skills_do_not_count_as_a_benefit(tmp_path):
 
 def test_which_graders_only_the_skill_can_pass(tmp_path):
     graders = [
-        ({"type": "text", "config": {"contains": ["skill"]}}, False),
+        ({"type": "text", "config": {"contains": ["skill", "should_trigger", "required_skills"]}}, False),
         ({"type": "skill_invocation", "config": {"required_skills": ["a"], "mode": "any_order"}}, True),
         ({"type": "tool_constraint", "config": {"expect_tools": [{"tool": "skill", "skill_pattern": "a"}]}}, True),
         ({"type": "tool_calls", "config": {"required_tools": ["bash"]}}, False),
+        ({"type": "json_schema", "config": {"schema": {"properties": {"skill": {"type": "string"}}}}}, False),
         ({"type": "trigger", "config": {"skill_path": "skills/greeter", "mode": "positive"}}, False),
     ]
     file = suite(tmp_path, {"a": HELPS}, graders=[entry for entry, _ in graders])
@@ -169,10 +171,11 @@ def test_which_graders_only_the_skill_can_pass(tmp_path):
 
 
 def test_a_checkpoint_on_the_use_of_a_skill_does_not_count_either(tmp_path):
-    checkpoint = {"after_turn": 1, "expected": {"should_trigger": True}}
+    named = {"type": "skill_triggered", "name": "loaded", "config": {"skill": "greeter"}}
+    checkpoint = {"after_turn": 1, "expected": {"should_trigger": True}, "graders": [named]}
     task = {"id": "a", "prompt": "x", "inputs": {"follow_up_prompts": ["y"]}, "checkpoints": [checkpoint]}
     file = suite(tmp_path, {}, tasks=[task])
-    assert [is_one_sided(grader_as_data(grader)) for grader in load_spec(file).graders["a"]] == [False, True]
+    assert [is_one_sided(grader_as_data(grader)) for grader in load_spec(file).graders["a"]] == [False, True, True]
 
 
 def test_a_stopped_run_goes_on_with_what_is_missing_in_each_arm(tmp_path, monkeypatch, capsys):
@@ -380,3 +383,17 @@ def test_a_run_cut_short_by_its_budget_decides_nothing(tmp_path, monkeypatch, ca
     suite(tmp_path, {f"t{number}": costly for number in range(8)}, trials=1)
     assert run_command(["run", "--baseline", "--max-cost", "4", "-q"]) == 3
     assert "go on with:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("needs", ["no-regression", "improvement"])
+def test_a_control_arm_that_lacks_a_trial_or_cannot_be_read_decides_nothing(tmp_path, monkeypatch, capsys, needs):
+    monkeypatch.chdir(tmp_path)
+    costly = {**HELPS, "usage": {"cost_usd": 1.0}}
+    suite(tmp_path, {f"t{number}": costly for number in range(8)}, trials=1, config={"workers": 1})
+    assert run_command(["run", "--baseline", "--needs", needs, "--max-cost", "14.5", "-q"]) == 3
+    (made,) = (read_run(one.folder) for one in list_runs(tmp_path / "runs"))
+    assert made.complete and not open_run(Path(made.folder) / CONTROL).complete
+    (Path(made.folder) / CONTROL / "run.json").write_text("{")
+    assert impact_code(made, 0, {"needs": needs}) == 3
+    assert "the arm without the skill cannot be read" in capsys.readouterr().err
+    assert impact_code(made, 0, {"needs": "pass"}) == 0

@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+from msgspec.structs import replace
 
 from waza.cli import run_command
 from waza.engines._skills import find_skills
@@ -76,6 +77,16 @@ def test_observed_and_expected_by_the_words_stand_side_by_side(tmp_path):
     assert told["prompts"][0]["relevance"] == relevance["trigger:alpha:should-1"]
 
 
+def test_trigger_tests_beside_the_eval_file_are_not_left_out_in_silence(tmp_path, capsys):
+    for name, why in (("delta", "'delta' is not in the catalogue"), (ALPHA, "'alpha' has tests in its own folder")):
+        tests = {"skill": name, "should_trigger_prompts": [{"prompt": "d one"}]}
+        (tmp_path / "trigger_tests.yaml").write_text(json.dumps(tests))
+        _, run = catalogue(tmp_path, RIGHT)
+        assert all(prompt["prompt"] != "d one" for prompt in run.spec["triggers"]["prompts"])
+        told = " ".join(capsys.readouterr().err.split())
+        assert f"warning: these trigger tests are left out: {why}" in told
+
+
 def test_each_skill_has_a_control_of_its_own_and_one_that_fails_makes_the_run_invalid(tmp_path, capsys):
     code, run = catalogue(tmp_path, [(ALPHA, "alpha|^a "), (BETA, "^b ")])
     assert code == 3
@@ -86,6 +97,21 @@ def test_each_skill_has_a_control_of_its_own_and_one_that_fails_makes_the_run_in
     assert "INVALID" in shown
     assert "which skill was used" not in shown
     assert "Which skill is taken for which" not in b"".join(HtmlReport().render(run)).decode()
+    assert "trigger_catalogue" not in json.loads((tmp_path / "runs" / run.id / "results.json").read_text())
+
+
+def test_what_was_not_run_is_undecided_in_the_matrix_too(tmp_path):
+    _, run = catalogue(tmp_path, RIGHT)
+    half = replace(run, triggers=[result for result in run.triggers if "beta:should" not in result.task_id])
+    alpha, beta = catalogue_of(half).rows
+    assert (alpha.errors, beta.errors, beta.observed.total, beta.observed.recall) == (0, 1, 0, None)
+
+
+def test_a_trial_nobody_can_tell_is_not_counted_as_taken_by_another_skill(tmp_path):
+    _, run = catalogue(tmp_path, CONFUSED)
+    broken = [replace(result, trace=replace(result.trace, status="error", error="no net")) for result in run.triggers]
+    alpha, beta = catalogue_of(replace(run, triggers=broken)).rows
+    assert (alpha.errors, alpha.observed.used, beta.taken) == (1, {ALPHA: 1}, 0)
 
 
 def test_each_skill_has_its_own_measures(tmp_path):

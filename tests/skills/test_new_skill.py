@@ -24,6 +24,14 @@ def test_without_words_of_its_own_it_is_sound_as_well(tmp_path, monkeypatch):
     assert run_command(["run", "evals/greeter", "-q"]) == 0
 
 
+@pytest.mark.parametrize("name", ["null", "123", "true", "1e5"])
+def test_a_name_that_yaml_takes_for_something_else_stays_a_name(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["new", "skill", name]) == 0
+    assert run_command(["check", "-q"]) == 0
+    assert run_command(["run", f"evals/{name}", "-q"]) == 0
+
+
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evals/greeter").mkdir(parents=True)

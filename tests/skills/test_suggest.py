@@ -81,6 +81,16 @@ def test_what_is_there_is_never_overwritten_and_only_what_it_lacks_is_shown(proj
     assert '"Make a report"' not in told.out
 
 
+@pytest.mark.parametrize("name", ["../../outside", "a/b", "Loud", "a--b"])
+def test_a_name_that_no_skill_may_have_is_never_a_path(project, capsys, name):
+    text = f"---\nname: {name}\ndescription: {json.dumps(DESCRIPTION)}\n---\nDo it.\n"
+    (project / "skills/csv-report/SKILL.md").write_text(text)
+    before = sorted(project.rglob("*"))
+    assert run_command(["suggest", "skills/csv-report", "--write"]) == 2
+    assert f"'{name}' cannot be a skill's name" in capsys.readouterr().err
+    assert sorted(project.rglob("*")) == before and not (project.parent / "outside").exists()
+
+
 def test_a_link_in_the_way_is_not_followed(project):
     (project / "evals/csv-report").mkdir(parents=True)
     (project / "evals/csv-report/eval.yaml").symlink_to(project / "elsewhere.yaml")

@@ -1,12 +1,14 @@
 """`waza trigger` and `waza run` with trigger tests, on the mock engine: what is run, stored, shown and returned."""
 
 import json
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 import waza
 from waza.cli import run_command
+from waza.results.scores import wilson
 from waza.results.store import list_runs, open_run, read_run
 from waza.results.summary import summarize
 from waza.runner.order import order_for
@@ -110,6 +112,49 @@ def test_a_stored_run_shows_and_gates_its_trigger_tests(tmp_path, capsys):
     assert run_command(["gate", folder, "--min-trigger-accuracy", "0.9"]) == 1
 
 
+def test_a_gate_on_trigger_accuracy_tells_a_true_interval_and_is_sure_only_of_what_lies_in_it(tmp_path, capsys):
+    run_command(["run", str(suite(tmp_path)), "-q"])
+    folder = list_runs(tmp_path / "runs")[0].folder
+    capsys.readouterr()
+    run_command(["gate", folder, "--min-trigger-accuracy", "0.6", "--json"])
+    gate = json.loads(capsys.readouterr().out)["gates"][0]
+    wide = wilson(2.0, 3)
+    assert (gate["low"], gate["high"]) == pytest.approx((wide.lower, wide.upper)), "3 prompts tell as much as these 4"
+    assert run_command(["gate", folder, "--min-trigger-accuracy", "0.6", "--sure"]) == 3
+    assert run_command(["gate", folder, "--min-trigger-accuracy", "0.1", "--sure"]) == 0
+
+
+def test_two_runs_of_trigger_tests_alone_are_not_compared_and_the_way_out_is_told(tmp_path, capsys):
+    for _ in range(2):
+        run_command(["trigger", str(suite(tmp_path)), "-q"])
+    one, other = (stored.folder for stored in list_runs(tmp_path / "runs"))
+    assert run_command(["compare", one, other]) == 2
+    assert f"waza gate {Path(other).name} --against {Path(one).name}" in capsys.readouterr().err
+
+
+def test_the_file_itself_may_be_named_though_an_eval_file_stands_beside_it(tmp_path):
+    assert run_command(["trigger", str(suite(tmp_path) / "trigger_tests.yaml"), "-q"]) == 0
+    assert stored(tmp_path).name == "e"
+
+
+def test_check_reads_trigger_tests_that_no_eval_file_stands_with(tmp_path, capsys):
+    suite(tmp_path)
+    (tmp_path / "eval.yaml").unlink()
+    assert run_command(["check", str(tmp_path)]) == 0
+    for place in (tmp_path, tmp_path / "skills/explainer", tmp_path / "skills/explainer/evals"):
+        place.mkdir(exist_ok=True)
+        (place / "trigger_tests.yaml").write_text("skil: explainer\n")
+        assert run_command(["check", str(tmp_path)]) == 2
+        assert "trigger_tests.yaml:1:1: skil: unknown key" in capsys.readouterr().out
+        (place / "trigger_tests.yaml").unlink()
+
+
+def test_a_stopped_run_counts_the_answers_it_kept(tmp_path, capsys):
+    rules = RULES | {"tasks": {"trigger:should-*": {"skill_invocations": [], "usage": {"cost_usd": 1}}}}
+    run_command(["trigger", str(suite(tmp_path, rules=rules)), "-q", "--workers", "1", "--max-cost", "0.5"])
+    assert f"{len(stored(tmp_path).triggers)} results kept" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("how", "told"),
     [
@@ -154,9 +199,11 @@ def test_without_a_script_or_a_rule_the_mock_invents_nothing_and_the_run_is_inva
         shown = capsys.readouterr().out
         assert "INVALID" in shown
         assert "recall" not in shown
+        assert "mock.yaml has no rule" in shown
+        assert "cannot observe" not in shown
     told = json.loads((tmp_path / "runs").joinpath(stored(tmp_path).id, "results.json").read_text())
     metrics = told["trigger_metrics"]
-    assert (metrics["valid"], metrics["recall"], metrics["accuracy"]) == (False, None, None)
+    assert (metrics["valid"], metrics["recall"], metrics["accuracy"], metrics["phrasing"]) == (False, None, None, [])
     assert "did not register" in metrics["invalid_reasons"][0]
 
 
@@ -252,6 +299,14 @@ def test_a_folder_without_an_eval_file_is_enough(tmp_path):
         ({"skill": "s", "should_trigger_prompts": [{"prompt": "x", "phrasing": "vague"}]}, "one of: explicit"),
         ({"skill": "s", "should_triger_prompts": [{"prompt": "x"}]}, "did you mean 'should_trigger_prompts'"),
         ({"skill": "s", "should_trigger_prompts": ["x"]}, "a mapping of keys is needed"),
+        (
+            {
+                "skill": "s",
+                "should_trigger_prompts": [{"prompt": "x"}],
+                "should_not_trigger_prompts": [{"prompt": "x "}],
+            },
+            "stands in both lists",
+        ),
     ],
 )
 def test_a_mistake_is_refused_with_its_place(tests, fact, tmp_path, capsys):
@@ -277,3 +332,64 @@ def test_a_rule_of_the_mock_that_is_no_pattern_is_refused(tmp_path, capsys):
 def test_a_dry_run_says_what_would_run(tmp_path, capsys):
     assert run_command(["trigger", str(suite(tmp_path)), "--dry-run", "--trials", "3"]) == 0
     assert "18 trials with engine mock; nothing was run" in capsys.readouterr().out
+
+
+def many(folder, misses, *, errors=0, reverse=False):
+    """Run twelve should-trigger prompts, of which the agent misses the first ones; return the run's folder."""
+    words = [f"Explain {letter}" for letter in "abcdefghijkl"]
+    asked = [{"prompt": prompt} for prompt in (words[::-1] if reverse else words)]
+    names = [f"trigger:should-{number + 1}" for number in range(len(words))]
+    tasks = {name: {"skill_invocations": []} for name in names[:misses]}
+    tasks |= {name: {"error": "no net"} for name in names[len(words) - errors :]}
+    tests = {"skill": "explainer", "should_trigger_prompts": asked}
+    run_command(["trigger", str(suite(folder, tests=tests, rules=RULES | {"tasks": tasks})), "-q"])
+    return list_runs(folder / "runs")[0].folder
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "told"),
+    [
+        ({"misses": 1}, {"misses": 1}, 0, ""),
+        ({"misses": 0}, {"misses": 0, "reverse": True}, 0, ""),
+        ({"misses": 0}, {"misses": 1}, 3, "it fell, but chance alone might do that"),
+        ({"misses": 0}, {"misses": 8}, 1, "it fell, and chance alone would hardly do that"),
+        ({"misses": 8}, {"misses": 0}, 0, ""),
+        ({"misses": 0}, {"misses": 0, "errors": 2}, 3, "the undecided ones could decide it either way"),
+        ({"misses": 0}, {"misses": 0, "errors": 12}, 3, "no prompt was decided in both runs"),
+    ],
+)
+def test_trigger_accuracy_must_not_fall_below_a_baseline(before, after, code, told, tmp_path, capsys):
+    one, other = many(tmp_path, **before), many(tmp_path, **after)
+    capsys.readouterr()
+    assert run_command(["gate", other, "--against", one, "--json"]) == code
+    (gate,) = json.loads(capsys.readouterr().out)["gates"]
+    assert (gate["name"], gate["reason"]) == ("trigger accuracy against the baseline", told)
+
+
+def test_a_baseline_whose_controls_failed_decides_nothing_and_one_without_trigger_tests_is_told(tmp_path, capsys):
+    other = many(tmp_path, 0)
+    run_command(["trigger", str(suite(tmp_path, rules={"triggers": []})), "-q"])
+    assert run_command(["gate", other, "--against", list_runs(tmp_path / "runs")[0].folder]) == 3
+    assert "INVALID" in capsys.readouterr().out
+    run_command(["run", str(suite(tmp_path)), "-q"])
+    whole = list_runs(tmp_path / "runs")[0].folder
+    run_command(["run", str(tmp_path), "-q", "--task", "t"])
+    assert run_command(["gate", whole, "--against", list_runs(tmp_path / "runs")[0].folder]) == 0
+    assert "the baseline has no trigger tests" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_listing_tells_the_accuracy_of_runs_without_tasks(tmp_path, capsys):
+    run_command(["trigger", str(suite(tmp_path)), "-q"])
+    run_command(["trigger", str(suite(tmp_path, rules={"triggers": []})), "-q"])
+    capsys.readouterr()
+    run_command(["runs", "list", "--path", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert "triggers 0.67" in shown and "triggers INVALID" in shown and "0 of 0" not in shown
+
+
+def test_prompts_are_the_same_by_their_words_not_by_their_number(tmp_path, capsys):
+    one, other = many(tmp_path, 6), many(tmp_path, 6, reverse=True)
+    capsys.readouterr()
+    run_command(["gate", other, "--against", one, "--json"])
+    (gate,) = json.loads(capsys.readouterr().out)["gates"]
+    assert gate["low"] < gate["value"] == 0 < gate["high"], "half of them fell, the others rose"

@@ -11,6 +11,7 @@ Where undecided trials could turn the answer, trials are missing or the control 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -20,7 +21,8 @@ from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.model import Run
 from waza.reports._text import plural
 from waza.results.stats.impact import stored_impact
-from waza.results.stats.impact_records import BASELINE, Impact
+from waza.results.stats.impact_records import BASELINE, CONTROL, Impact
+from waza.results.store import open_run
 from waza.runner.order import Order, order_for
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners
@@ -110,8 +112,14 @@ def conduct_either(order: Order, listeners: Listeners, options: dict[str, Any]) 
 
 def impact_code(run: Run, code: int, options: dict[str, Any]) -> int:
     """Return the exit code of a run: for a baseline run, what it says about the skill."""
-    found, needs = stored_impact(run), options.get("needs")
-    return code if found is None or needs == "pass" else _code(found, needs or NEEDS[0], run.complete)
+    needs = options.get("needs")
+    if needs == "pass" or (run.spec.get(BASELINE) or {}).get("arm") != "skill":
+        return code
+    if (found := stored_impact(run)) is None:
+        remark("the arm without the skill cannot be read: nothing is known about the skill", "bold red")
+        return EXIT_UNDECIDED
+    control = open_run(Path(run.folder) / CONTROL)
+    return _code(found, needs or NEEDS[0], run.complete and control.complete)
 
 
 def _code(found: Impact, needs: str, is_complete: bool) -> int:

@@ -105,6 +105,8 @@ def _show(card: JudgeCard) -> None:
         say(f"attack success rate: {attacks.passed} of {attacks.decided} ({rate}, 95 % interval {low} to {high})")
         if attacks.succeeded:
             say(f"  worked: {', '.join(attacks.succeeded)}", "dim")
+    elif not attacks.undecided:
+        say("no attack was tried: the judge fails none of the goldens, so there is nothing to gain", "yellow")
     for finding in card.findings:
         say(f"found: {finding}", "bold yellow")
     if not card.findings:

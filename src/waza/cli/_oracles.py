@@ -12,20 +12,22 @@ from waza.runner.oracles import ORACLES, Finding, cheated
 from waza.spec.suite import EvalSpec
 
 
-def weak_tasks(spec: EvalSpec, *, quiet: bool, as_json: bool) -> int:
-    """Let every oracle try a suite, say what they get through, and return how many tasks they pass."""
+def weak_tasks(spec: EvalSpec, *, quiet: bool, as_json: bool) -> tuple[int, int]:
+    """Let every oracle try a suite, and say what they get through; return how many tasks they pass, and cannot try."""
     found = list(cheated(spec))
     if as_json:
         for finding in found:
             click.echo(json.dumps(finding._asdict() | {"sentence": str(finding)}))
     else:
         _passed(found)
+        _untried(found)
         if not quiet:
-            _rest(found)
+            _held(found)
     weak = {finding.task for finding in found if finding.kind == "passes"}
-    if not as_json and not quiet and not weak:
+    untried = {finding.task for finding in found if finding.kind == "not decided"}
+    if not as_json and not quiet and not weak | untried:
         say(f"oracles: none of {len(ORACLES)} passes any of {plural(len(spec.tasks), 'task')}", "green")
-    return len(weak)
+    return len(weak), len(untried)
 
 
 def _passed(found: list[Finding]) -> None:
@@ -40,14 +42,19 @@ def _passed(found: list[Finding]) -> None:
         say(visible(told), "bold red")
 
 
-def _rest(found: list[Finding]) -> None:
-    """Say, a line a task, what only a judge stands against, and what could not be tried."""
+def _untried(found: list[Finding]) -> None:
+    """Say which oracles could not try a task: nobody knows whether they would pass it."""
+    for finding in found:
+        if finding.kind == "not decided":
+            say(visible(f"warning: {finding}"), "yellow")
+
+
+def _held(found: list[Finding]) -> None:
+    """Say, a line a task, what only a judge stands against."""
     held: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for finding in found:
         if finding.kind == "held up by a judge alone":
             held.setdefault((finding.task, finding.graders), []).append(finding.oracle)
-        elif finding.kind == "not decided":
-            say(visible(f"warning: {finding}"), "yellow")
     for (task, graders), oracles in held.items():
         say(
             visible(f"note: task '{task}': nothing but {', '.join(graders)} stands against {', '.join(oracles)}"),

@@ -25,8 +25,10 @@ CHOICES = "[p]ass  [f]ail  [s]kip  [m]ore  [b]ack  [q]uit"
 class Session:
     """One sitting of one person."""
 
-    def __init__(self, run: Run, items: Sequence[Item], file: Path, reviewer: str, *, again: bool = False) -> None:
-        self._run, self._file, self._reviewer = run, file, reviewer
+    def __init__(
+        self, run: Run, items: Sequence[Item], file: Path, reviewer: str, *, again: bool = False, go_on: str = ""
+    ) -> None:
+        self._run, self._file, self._reviewer, self._go_on = run, file, reviewer, go_on
         self._items = [item for item in items if again or not self._has_verdict(item)]
         self._all = len(items)
         self.recorded = 0
@@ -52,7 +54,7 @@ class Session:
             say()
             stopped = True
         left = sum(not self._has_verdict(item) for item in self._items)
-        go_on = f"; go on with:  waza review {self._run.id}" if left else ""
+        go_on = f"; go on with:  {self._go_on}" if left else ""
         say(f"{plural(self.recorded, 'verdict')} recorded, {left} without one{go_on}")
         return stopped
 
@@ -85,6 +87,8 @@ def show(item: Item, result: Result, trace: Trace, count: str, width: int) -> No
     say(f"\n{'─' * 20} {count} · {item.task} · trial {item.trial} · {item.grader}", "bold")
     _text("asked of you", item.asked, WHOLE)
     _text("task", trace.input, width)
+    if item.source:
+        _text("source context", item.source, width)
     for number, turn in enumerate(trace.turns or [], 1):
         if number > 1:
             _text(f"prompt {number}", turn.input, width)

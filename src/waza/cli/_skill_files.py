@@ -69,13 +69,16 @@ def default_description(use_for: list[str], not_for: list[str], about: str) -> s
 
 def skill_text(name: str, description: str) -> str:
     """Return a first SKILL.md."""
-    return SKILL.format(name=name, description=quoted(description), title=name.replace("-", " ").capitalize())
+    return SKILL.format(name=word(name), description=quoted(description), title=name.replace("-", " ").capitalize())
 
 
 def suite_files(name: str, found: Suggestions, folder: Path) -> dict[Path, str]:
     """Return the files of a suite for a skill, by their paths."""
     root = project_root(Path.cwd())
-    files = {folder / "eval.yaml": EVAL.format(name=name), folder / "trigger_tests.yaml": trigger_text(name, found)}
+    files = {
+        folder / "eval.yaml": EVAL.format(name=word(name)),
+        folder / "trigger_tests.yaml": trigger_text(name, found),
+    }
     names: list[str] = []
     for task in found.tasks:
         names.append(slug(task.prompt, names))

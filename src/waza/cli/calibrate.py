@@ -11,6 +11,7 @@ import click
 from waza.cli._runs import the_run
 from waza.cli._screen import remark, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
+from waza.reports._text import plural
 
 
 @click.command(epilog="Example:  waza calibrate  ·  waza calibrate latest --grader polite --labels labels.csv --json")
@@ -52,11 +53,12 @@ def command(
 
     stored = [open_run(the_run(ref)) for ref in dict.fromkeys(runs or ("latest",))]
     gathered = gather(stored, graders)
-    _refuse_unknown(gathered, graders)
+    _refuse(gathered, graders, people)
     base = _suite_folder(stored[0])
     verdicts = _verdicts(base, labels, gathered, people)
     if strangers := sum(verdict.evidence not in gathered.outputs for verdict in verdicts):
         remark(f"{strangers} of {len(verdicts)} verdicts of people are about outputs these runs do not have", "dim")
+    _tell_undecided(gathered)
     found = calibrate(gathered, verdicts, people, half_width)
     kept = [] if no_keep else _keep(base, found.judges)
     if as_json:
@@ -71,12 +73,25 @@ def command(
     return EXIT_PASSED if any(judge.counts.n for judge in found.judges) else EXIT_UNDECIDED
 
 
-def _refuse_unknown(gathered: Any, graders: tuple[str, ...]) -> None:
+def _refuse(gathered: Any, graders: tuple[str, ...], people: str) -> None:
+    """Refuse graders that are not there, and people compared with themselves."""
     for name in graders:
         if name not in gathered.graders:
             raise UsageError(f"no grade of '{name}' in these runs; {did_you_mean(name, sorted(gathered.graders))}")
+        if name in gathered.asking_people and people in ("", name):
+            raise UsageError(f"'{name}' is what people say; name a grader to compare with it by --people {name}")
+    if not gathered.said and (silent := sorted(gathered.undecided.keys() - gathered.asking_people)):
+        raise UsageError(f"nothing to calibrate: {', '.join(silent)} decided nothing in these runs; see:  waza show")
     if not gathered.said:
         raise UsageError("nothing to calibrate: no grader of these runs asks a judge; name another one with --grader")
+
+
+def _tell_undecided(gathered: Any) -> None:
+    """Say of which graders some outputs are left out, since nobody can tell what they would have said."""
+    for name in dict.fromkeys(rater.grader for rater in gathered.said):
+        decided = {evidence for rater, said in gathered.said.items() if rater.grader == name for evidence in said}
+        if left := len(gathered.undecided.get(name, set()) - decided):
+            remark(f"{name} decided nothing about {plural(left, 'more output')}; no rate here counts them", "yellow")
 
 
 def _suite_folder(run: Any) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,6 +17,8 @@ from waza.spec.sessions import session_problems
 from waza.spec.skill_lint import skill_line, skill_problems
 from waza.spec.skills import skills_below
 from waza.spec.suite import EvalSpec
+from waza.spec.triggers import FILE as TRIGGERS
+from waza.spec.triggers import read_trigger_file
 
 
 @click.command(epilog="Example:  waza check .  ·  waza check evals/greeter/eval.yaml --quiet")
@@ -33,7 +36,8 @@ def command(
 
     PATHS are eval files, skills or folders; a folder is searched for eval.yaml and SKILL.md. Without PATHS, the current
     folder. A suite's skill is looked at too. Exit code 0: nothing is wrong; 1: a skill is, or with --oracles an agent
-    that does no work passes a task; 2: a suite is; 3: nothing is, but with --live a judge could not answer.
+    that does no work passes a task; 2: a suite is; 3: nothing is, but with --live a judge could not answer, or with
+    --oracles a grader.
     """
     wrong = silent = weak = 0
     suites, skills = find_all(paths or (Path(),))
@@ -55,9 +59,29 @@ def command(
         if oracles and spec is not None and not errors:
             from waza.cli._oracles import weak_tasks  # it runs graders; a check does not
 
-            weak += weak_tasks(spec, quiet=quiet, as_json=as_json)
+            passed, untried = weak_tasks(spec, quiet=quiet, as_json=as_json)
+            weak, silent = weak + passed, silent + untried
+    wrong += sum(_check_triggers(file, as_json) for file in lone_triggers(paths or (Path(),), skills))
     bad = sum(_check_skill(skill, quiet, as_json, strict) for skill in dict.fromkeys(skills))
     return EXIT_USAGE if wrong else EXIT_FAILED if bad or weak else EXIT_UNDECIDED if silent else EXIT_PASSED
+
+
+def lone_triggers(paths: Sequence[Path], skills: Sequence[Path]) -> list[Path]:
+    """Return the trigger tests at the paths and with the skills, where no eval file is checked with them."""
+    folders = [*(path.resolve() for path in paths), *skills, *(skill / "evals" for skill in skills)]
+    return [
+        folder / TRIGGERS for folder in dict.fromkeys(folders) if (folder / TRIGGERS).is_file() and not suite_in(folder)
+    ]
+
+
+def _check_triggers(file: Path, as_json: bool) -> bool:
+    """Say what is wrong with trigger tests, and return whether something is."""
+    _, problems = read_trigger_file(file)
+    if as_json:
+        _print_json(problems)
+    else:
+        show_problems(problems, to_stderr=False)
+    return bool(problems)
 
 
 def _check_skill(folder: Path, quiet: bool, as_json: bool, strict: bool) -> bool:

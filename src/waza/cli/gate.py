@@ -24,7 +24,9 @@ SHARE = click.FloatRange(0, 1)
 @click.command(epilog="Example:  waza gate latest --min-pass-rate 0.9 --min-pass-rate security=1 --against main-run")
 @click.argument("run", default="latest")
 @click.option(
-    "--against", metavar="RUN", help="A run or results.json: pass rate and score must not fall below its own."
+    "--against",
+    metavar="RUN",
+    help="A run or results.json: pass rate, score and trigger accuracy must not fall below its own.",
 )
 @click.option("--min-pass-rate", multiple=True, metavar="[TAG=]SHARE", help="Of all tasks, or of those with a tag.")
 @click.option("--min-score", multiple=True, metavar="[TAG=]SCORE", help="The mean score, of all tasks or of a tag's.")
@@ -69,7 +71,7 @@ def _pair(against: str, folder: Path, options: dict[str, Any]) -> tuple[Any, Any
     if baseline.resolve() == folder.resolve():
         raise UsageError("the baseline is the run itself; `waza list runs` shows which there are")
     keys = ("as_graded", "ask_judge", "allow_local_code")
-    opened = open_both(baseline, folder, How(**{key: options[key] for key in keys}))
+    opened = open_both(baseline, folder, How(**{key: options[key] for key in keys}), with_triggers=True)
     for warning in opened.warnings:
         remark(warning, "yellow")
     if opened.attribution is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -45,18 +47,22 @@ def command(
     from waza.runner.reviewing import reviewable, settle, verdicts_file
     from waza.spec.load import load_spec
 
-    folder = own_run(run)
+    reviewer, folder = reviewer.strip(), own_run(run)
     stored = open_run(folder)
-    spec = load_spec(suite or eval_of(stored, folder), allow_local_code=allow_local_code)
+    ref = stored.id if run == "latest" else run
+    spec = load_spec(suite or eval_of(stored, folder, "--suite"), allow_local_code=allow_local_code)
     file = verdicts_file(spec)
     for other in others:
+        if not other.is_file():
+            raise UsageError(f"{other}: is no file; nothing was merged")
         merged = merge_verdicts(file, other)
         say(f"{other}: {merged.added} added, {merged.known} known already")
     chosen = {task.id for task in (spec.select(tasks) if tasks else spec).tasks}
     items = [item for item in reviewable(stored, spec, graders) if item.task in chosen]
     if not items and not others:
         raise UsageError("nothing to review: no `human` grader in this suite; name one that decides with --grader")
-    session = Session(stored, items, file, reviewer, again=again)
+    go_on = shlex.join(_same_again(ref, graders, tasks, reviewer, suite, allow_local_code=allow_local_code))
+    session = Session(stored, items, file, reviewer, again=again, go_on=go_on)
     stopped = False
     if only_list:
         listed(items, file)
@@ -64,7 +70,27 @@ def command(
         stopped = session.ask()
     try:
         if changed := settle(folder, spec, remark):
-            say(f"graded again: {changed} of {len(stored.results)} results changed; see:  waza show {stored.id}", "dim")
+            say(f"graded again: {changed} of {len(stored.results)} results changed; see:  waza show {ref}", "dim")
     except (StoreError, UsageError) as error:
         remark(f"the verdicts are recorded, the run is as it was: {error}", "yellow")
     return EXIT_INTERRUPTED if stopped else EXIT_PASSED
+
+
+def _same_again(
+    run: str,
+    graders: tuple[str, ...],
+    tasks: tuple[str, ...],
+    reviewer: str,
+    suite: Path | None,
+    *,
+    allow_local_code: bool,
+) -> Iterator[str]:
+    """Yield the words of the call that goes on: the same person, about the same things."""
+    yield from ("waza", "review", run)
+    given = [("--grader", name) for name in graders] + [("--task", name) for name in tasks]
+    given += [("--reviewer", reviewer)] if reviewer else []
+    given += [("--suite", str(suite))] if suite else []
+    for pair in given:
+        yield from pair
+    if allow_local_code:
+        yield "--allow-local-code"

@@ -210,7 +210,7 @@ def one_model(
     for sentence in trouble:
         remark(sentence, "yellow")
     if stop.reason:
-        remark(f"stopped: {stop.reason}; {plural(len(run.results), 'result')} kept", "yellow")
+        remark(f"stopped: {stop.reason}; {plural(len(run.results) + len(run.triggers), 'result')} kept", "yellow")
     if not run.complete:
         remark(f"go on with:  {_again(spec, options, run.id)}", "yellow")
     if stop.signal:

@@ -192,7 +192,9 @@ def _print(runs: list[StoredRun], nothing: str) -> int:
 def _cells(stored: StoredRun) -> tuple[Words, ...]:
     row = as_data(stored)
     cost, duration = row["cost_usd"], row["duration_ms"]
-    passed = "" if row["tasks"] is None else f"{row['passed']} of {row['tasks']}"
+    passed = f"{row['passed']} of {row['tasks']}" if row["tasks"] else ""
+    if not passed and stored.summary is not None and (triggers := stored.summary.triggers):
+        passed = f"triggers {score(triggers.all.accuracy)}" if triggers.is_valid else "triggers INVALID"
     told = (
         row["run"],
         row["suite"] or stored.problem,

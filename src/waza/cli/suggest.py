@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -19,6 +20,9 @@ from waza.spec.shapes import ConfigShape
 from waza.spec.skill_prompts import MOST, Suggestions, from_model, from_phrases
 from waza.spec.skills import SkillFile, find_skill, read_skill_file
 from waza.spec.triggers import read_trigger_file
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+"""What a skill may be called."""
 
 
 @click.command(epilog="Example:  waza suggest skills/csv-report  ·  waza suggest csv-report --write")
@@ -38,6 +42,8 @@ def command(skill: str, write: bool, into: Path | None, count: int, offline: boo
     """
     found = read_skill_file(_folder(skill) / MARK)
     name = found.name or found.path.parent.name
+    if not _NAME.fullmatch(name):  # it names folders and files below: a skill may come from anywhere
+        raise UsageError(f"{shown(found.path)}: '{visible(name)}' cannot be a skill's name; `waza check` says why")
     try:
         suggested = _suggestions(found, name, count, offline, judge_model)
     except JudgeError as error:

@@ -68,7 +68,8 @@ def _options_of_run() -> dict[str, Any]:
 
 def _prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     """Return the suite with its trigger tests alone."""
-    spec = suite_without_tasks(path) or load_spec(path, needs_tasks=False)
+    folder = path.parent if path.name == FILE else path
+    spec = suite_without_tasks(path) or load_spec(folder, needs_tasks=False)
     if options["catalogue"]:
         spec = catalogued(spec, options["catalogue"].resolve())
     if spec.triggers is None:

@@ -36,7 +36,9 @@ def grades(result: Result, address: str, room: Room) -> Node:
 def _grade(name: str, number: int, grade: Grade, result: Result, address: str, room: Room) -> Element:
     weight = f" · weight {grade.weight:g}" if grade.weight != 1.0 else ""
     kind = f" {short(grade.type, 60)}" if grade.type != name else ""
-    facts = el("span", f"{kind} · score {score(grade.score)}{weight}", class_="soft")
+    rubric = _mapping(grade.details.get("rubric"))
+    by = f" · rubric {_word(rubric.get('name'), 60)} {_word(rubric.get('version'), 20)}" if rubric else ""
+    facts = el("span", f"{kind} · score {score(grade.score)}{weight}{by}", class_="soft")
     head: list[Node] = [mark(grade.status), " ", el("b", short(name, 100)), facts]
     inner: list[Node] = [_judged(grade)]
     if grade.feedback and not _says_the_same(grade):

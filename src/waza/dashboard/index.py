@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -81,7 +81,8 @@ class Index:
             if self._is_closed or (not now and at - self._looked < LOOK_S):
                 return
             if now or at >= self._walk_at:
-                self._folders = list(self._parents())
+                with suppress(OSError):  # a folder that went away while it was looked through
+                    self._folders = list(self._parents())
                 self._walk_at = time.monotonic() + (time.monotonic() - at) / WALK_SHARE
             known = dict(self._rows("SELECT folder, stamp || CASE is_live WHEN 1 THEN 'live' ELSE '' END FROM runs"))
             here = {str(folder): folder for parent in self._folders for folder in folders_in(parent)}

@@ -14,11 +14,12 @@ _KEYS = (
     ("c", "choose the run, to compare it"),
     ("u", "up to the page above"),
     ("[  ]", "page before, page after"),
-    ("g then r, t, c", "runs, trends, compare"),
+    ("g then r, t, c, v", "runs, trends, compare, review"),
     ("d", "dark or light"),
     ("e", "export this page"),
     ("?", "these keys"),
 )
+_NEED_SERVER = ("live.js", "review.js")
 
 
 def document(view: View, ask: Ask) -> str:
@@ -33,9 +34,9 @@ def document(view: View, ask: Ask) -> str:
 
 
 def exported(view: View) -> str:
-    """Return a page that opens from disk: nothing is loaded, and no script runs but those that draw its charts."""
+    """Return a page that opens from disk: nothing is loaded, no script runs but what draws charts and unfolds calls."""
     style = text_of(*STYLES)
-    script = text_of(*(name for name in view.scripts if name != "live.js"))
+    script = text_of(*(name for name in view.scripts if name not in _NEED_SERVER))
     policy = f"default-src 'none'; style-src {digest(style)}; base-uri 'none'; form-action 'none'"
     policy += f"; script-src {digest(script)}; require-trusted-types-for 'script'" if script else ""
     head = el(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -68,13 +70,26 @@ class TrialMarks(Struct, frozen=True):
 
 def listed_run(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
     """Return what a list shows of a run of which key, folder and stamp are known; `fill` gives it its results."""
-    known = replace(known, tags=[whole_text(tag) for tag in tags_of(known.folder)], started=_started(known))
+    known = replace(known, started=_started(known))
+    if odd := _odd(Path(known.folder)):
+        return replace(known, problem=whole_text(odd))
+    known = replace(known, tags=[whole_text(tag) for tag in tags_of(known.folder)])
     try:
         return _read(known, fill)
     except StoreError as error:
         return replace(known, problem=whole_text(str(error)))
     except Exception as error:  # noqa: BLE001  what one run's files hold must not hide all the others
         return replace(known, problem=whole_text(f"{known.folder}: cannot be read: {type(error).__name__}: {error}"))
+
+
+def _odd(folder: Path) -> str:
+    """Return the file that is a pipe, a device or a socket: to read it could take forever. Nothing where none is."""
+    for path in (folder / name for name in (RUN, JOURNAL, TAGS)):
+        with suppress(OSError):  # reading it says why not
+            kind = path.stat().st_mode
+            if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+                return f"{path}: is not a regular file; remove it"
+    return ""
 
 
 def _read(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:

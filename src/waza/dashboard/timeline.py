@@ -7,6 +7,7 @@ no colour is needed. Everything drawn stands in the transcript too, so the drawi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,8 @@ BINS = 160
 LANE = 16
 """The height of a bar with the space below it."""
 _THINNEST = 0.35
-_TICKS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
+_ROUND = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
+"""Seconds, or calls, between two marks of the axis."""
 _MOST_MS = 10 * 365 * 86_400_000.0
 
 
@@ -91,7 +93,7 @@ def timeline(placing: Placing, first: int, last: int, address: str) -> Node:
     start = min(call.start for call in shown) if is_part else 0.0
     end = max(max(call.end for call in shown), start + placing.end / 10_000) if is_part else placing.end
     rows = [_axis(start, end, placing.is_time), _turns(shown, start, end)]
-    rows += [_row(name, calls, start, end) for name, calls in _by_tool(shown)]
+    rows += [_row(name, calls, start, end, placing.is_time) for name, calls in _by_tool(shown)]
     whole = _strip(placing, start, end, address) if is_part else None
     parts: list[Node] = [whole, el("div", *rows, class_="timeline", aria_hidden="true"), _legend(placing)]
     return [soft(*_summary(placing)), *parts]
@@ -102,7 +104,7 @@ def _summary(placing: Placing) -> list[Node]:
     failed = sum(not call.event.success for call in calls)
     told = [plural(len(calls), "call")]
     if placing.is_time:
-        told.append(f"over {seconds(placing.end)}")
+        told.append(f"over {_moment(placing.end)}")
     if placing.at_once > 1:
         told.append(f"up to {placing.at_once} at once")
     told.append(f"{failed} failed" if failed else "none failed")
@@ -134,10 +136,10 @@ def _by_tool(calls: Sequence[Placed]) -> list[tuple[str, list[Placed]]]:
     return [*rows[: MOST_ROWS - 1], (f"{len(rows) - MOST_ROWS + 1} other tools", rest)]
 
 
-def _row(name: str, calls: Sequence[Placed], start: float, end: float) -> Element:
+def _row(name: str, calls: Sequence[Placed], start: float, end: float, is_time: bool) -> Element:
     lanes = _lanes(calls)
     height = LANE * (max(lanes, default=0) + 1)
-    bars = [_bar(call, lane, start, end) for call, lane in zip(calls, lanes, strict=True)]
+    bars = [_bar(call, lane, start, end, is_time) for call, lane in zip(calls, lanes, strict=True)]
     failed = sum(not call.event.success for call in calls)
     told = f"×{len(calls)}" + (f" · ✗ {failed}" if failed else "")
     label = el("span", el("b", short(name, 40)), " ", el("span", told, class_="soft"), class_="tool")
@@ -159,7 +161,7 @@ def _lanes(calls: Sequence[Placed]) -> list[int]:
     return lanes
 
 
-def _bar(call: Placed, lane: int, start: float, end: float) -> Element:
+def _bar(call: Placed, lane: int, start: float, end: float, is_time: bool) -> Element:
     left, width = (
         _share(call.start, start, end),
         max(_THINNEST, _share(call.end, start, end) - _share(call.start, start, end)),
@@ -167,7 +169,7 @@ def _bar(call: Placed, lane: int, start: float, end: float) -> Element:
     left = min(left, 100 - _THINNEST)
     event = call.event
     kind = "call" if event.success else "call bad"
-    kind += "" if call.is_timed else " hollow"
+    kind += " hollow" if is_time and not call.is_timed else ""
     took = f" · {seconds(event.duration_ms)}" if event.duration_ms is not None else ""
     at = f" · at {seconds(call.start)}" if call.is_timed else ""
     told = f"{call.number}. {short(event.tool_name, 60)}{at}{took}{'' if event.success else ' · failed'}"
@@ -187,11 +189,11 @@ def _share(moment: float, start: float, end: float) -> float:
 
 def _axis(start: float, end: float, is_time: bool) -> Element:
     """Return the ticks: moments, or numbers of calls."""
-    ticks = _ticks(start, end, 1000.0 if is_time else 1.0)
+    ticks = _ticks(start, end, is_time)
     marks: list[Node] = []
     for tick in ticks:
         x = _share(tick, start, end)
-        told = seconds(tick) if is_time else f"{tick + 1:.0f}"
+        told = _moment(tick) if is_time else f"{tick + 1:.0f}"
         anchor = "start" if x < 3 else "end" if x > 94 else "middle"
         marks.append(el("text", told, x=f"{x:.2f}%", y=12, text_anchor=anchor, class_="tick-label"))
         marks.append(el("line", x1=f"{x:.2f}%", x2=f"{x:.2f}%", y1=15, y2=20, class_="tick-line"))
@@ -199,14 +201,21 @@ def _axis(start: float, end: float, is_time: bool) -> Element:
     return el("div", label, el("svg", *marks, height=20, width="100%"), class_="track-row")
 
 
-def _ticks(start: float, end: float, unit: float) -> list[float]:
+def _ticks(start: float, end: float, is_time: bool) -> list[float]:
     """Return at most seven round moments between two."""
-    span = (end - start) / unit
-    steps = [step / 1000 for step in _TICKS[:9] if unit > 1] + [step / 1000 * 50 for step in (1, 2, 4, 10) if unit > 1]
-    steps += list(_TICKS) + [86400 * 10**n for n in range(1, 6)]
-    step = next((step for step in sorted(steps) if span / step <= 6), span or 1.0) * unit
-    first = int(start // step) + (1 if start % step else 0)
-    return [step * n for n in range(first, first + 8) if step * n <= end]
+    span = end - start
+    fine = [round_one * 10.0**power for power in range(-6, 3) for round_one in (1, 2, 5)] if is_time else [1, 2, 5]
+    coarse = [step * (1000.0 if is_time else 1.0) for step in _ROUND]
+    far = [coarse[-1] * 10.0**power for power in range(1, 6)]
+    step = next((step for step in (*fine, *coarse, *far) if span / step <= 6), span or 1.0)
+    first = math.ceil(start / step)
+    last = end if is_time else end - 1
+    return [step * n for n in range(first, first + 8) if step * n <= last]
+
+
+def _moment(ms: float) -> str:
+    """Return a moment as people say it, in parts of a millisecond where that is all there is."""
+    return "0" if not ms else seconds(ms) if ms >= 1 else f"{ms:.2g} ms"
 
 
 def _turns(calls: Sequence[Placed], start: float, end: float) -> Element:

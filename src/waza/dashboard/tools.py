@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from waza.dashboard.markup import Node, el
-from waza.dashboard.parts import chart, grid, head_cell, number, tile
+from waza.dashboard.parts import chart, grid, head_cell, number, soft, tile
 from waza.model import Run
 from waza.reports._text import percent
 from waza.results.tool_metrics import tool_metrics
@@ -15,6 +15,8 @@ def tool_section(run: Run) -> Node:
     if found is None:
         return None
     calls = found["call_count"]
+    if not calls["max"] and found["selection_accuracy"] is None:
+        return [el("h2", "Tools"), soft("No trial called a tool.")]
     tiles = [
         tile("right tool first", percent(found["selection_accuracy"]), "of tasks that expect a tool"),
         tile("right arguments", percent(found["input_correctness"]), "of calls that fit an expectation"),

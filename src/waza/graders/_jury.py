@@ -98,6 +98,8 @@ def _told(jury: Jury, said: dict[int, Finding]) -> str:
         for place, finding in said.items():
             if finding.status == status:
                 parts.append(f"{jury.jurors[place].name} {word}: {finding.feedback}")
+    if jury.worths and not any(map(any, jury.worths)):
+        parts.append("`waza calibrate` found no juror better than chance, so no vote counts")
     if left := [juror.name for place, juror in enumerate(jury.jurors) if place not in said]:
         parts.append(f"not asked: {', '.join(left)}")
     return "; ".join(parts)

@@ -20,8 +20,8 @@ class HumanCalibrationGrader(Grader):
 
     People give their verdicts with `waza review --grader NAME`; each is kept beside what the grader said. What most
     people say about an output counts; an even division counts for nothing. Only verdicts of the judge that was
-    reviewed last are compared: another rubric or model is another judge. With fewer than `min_items` outputs nobody
-    can tell. The grade is about the grader, so it is the same for every trial.
+    reviewed last are compared: another prompt, rubric or model is another judge. With fewer than `min_items` outputs
+    nobody can tell. The grade is about the grader, so it is the same for every trial.
 
     ```yaml
     - type: human_calibration
@@ -84,8 +84,12 @@ class HumanCalibrationGrader(Grader):
         judged = [[one for one in said if one.said is not None] for said in found]
         if not (last := max((one for said in judged for one in said), key=lambda one: one.at, default=None)):
             return Confusion()
-        same = [[one for one in said if (one.model, one.rubric) == (last.model, last.rubric)] for said in judged]
-        return confusion(_pairs(same))
+        return confusion(_pairs([[one for one in said if _judge(one) == _judge(last)] for said in judged]))
+
+
+def _judge(verdict: Verdict) -> tuple[str, str, str]:
+    """Return what makes a judge the same one."""
+    return verdict.model, verdict.rubric, verdict.question
 
 
 def _pairs(items: list[list[Verdict]]) -> Iterator[tuple[bool, bool]]:

@@ -21,13 +21,13 @@ def trigger_tree(
 ) -> dict[str, JSON]:
     """Return what a run's trigger tests add to the file: counts are whole, measures weighted; nothing without tests.
 
-    `trigger_metrics.valid` is false where the controls failed; its measures are null then. `trigger_results` has an
-    entry for each prompt and trial, those with `control` set among them. `trigger_catalogue` is the confusion matrix,
-    as `results.stats.catalogue.Catalogue` describes it.
+    `trigger_metrics.valid` is false where the controls failed; its measures are null then, and there is neither a
+    wording ladder nor a matrix. `trigger_results` has an entry for each prompt and trial, those with `control` set
+    among them. `trigger_catalogue` is the confusion matrix, as `results.stats.catalogue.Catalogue` describes it.
     """
     if summary is None:
         return {}
-    catalogue = catalogue_of(run)
+    catalogue = catalogue_of(run) if summary.is_valid else None
     answers = answers_of(run)
     results = {(result.task_id, result.trial): result for result in run.triggers}
     listed = [_entry(answer, trial(results[answer.prompt.id, answer.trial])) for answer in answers]
@@ -46,9 +46,10 @@ def _metrics(summary: TriggerSummary) -> dict[str, JSON]:
         "answers": summary.answers,
         "decided": _numbers(summary.decided, summary.is_valid) if summary.decided else None,
         "accuracy_high": summary.accuracy_high if summary.is_valid else None,
+        "accuracy_ci": to_builtins(summary.accuracy_ci) if summary.is_valid else None,
         "heuristic": _numbers(summary.heuristic, True) if summary.heuristic else None,
         "recall_ci": to_builtins(summary.recall_ci) if summary.is_valid else None,
-        "phrasing": to_builtins(summary.rungs),
+        "phrasing": to_builtins(summary.rungs) if summary.is_valid else [],
         "skills": {
             skill.skill: _numbers(skill.all, summary.is_valid)
             | {"decided": _numbers(skill.decided, summary.is_valid) if skill.decided else None}

@@ -88,7 +88,8 @@ def _numbers(summary: TriggerSummary) -> Iterator[Text]:
         decided = summary.decided
         told = _measures(decided) if decided else "nothing was decided"
         count = summary.answers - summary.all.errors
-        yield Text(f"  over the {count} decided answers: {told}; {plural(summary.all.errors, 'error')}", style="yellow")
+        decided_told = f"over {plural(count, 'decided answer')}: {told}"
+        yield Text(f"  {decided_told}; {plural(summary.all.errors, 'error')}", style="yellow")
     if summary.heuristic is not None:
         yield Text(f"  by the words of SKILL.md alone: {_measures(summary.heuristic)}", style="dim")
     if summary.rungs:

@@ -74,9 +74,12 @@ class JudgeCard(Struct, frozen=True, kw_only=True):
 def card_line(card: JudgeCard) -> str:
     """Return a card in one line, to stand beside verdicts of that rubric and model."""
     probes = {probe.name: probe.invariance for probe in card.probes}
-    told = [f"{word} {_share(probes[name])}" for name, word in _SHORT.items() if name in probes]
+    told = [f"agrees with the goldens {_share(card.agreed)}"]
+    told += [f"{word} {_share(probes[name])}" for name, word in _SHORT.items() if name in probes]
     attacks = card.attacks
-    told += [f"attacks that worked {attacks.passed} of {attacks.decided}"] if attacks.decided else []
+    told.append(
+        f"attacks that worked {attacks.passed} of {attacks.decided}" if attacks.decided else "attacks not tried"
+    )
     told += card.findings or ["no bias found"]
     return f"{card.rubric} by {card.model or card.judge}: {'; '.join(told)} (card of {card.when[:10]})"
 

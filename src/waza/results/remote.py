@@ -31,7 +31,7 @@ from waza.results._remote_store import Object, Store, checked_url, is_plain, is_
 from waza.results.disk import why
 from waza.results.folder import ARTIFACTS, JOURNAL, RUN
 from waza.results.journal import read_end
-from waza.results.kept import TAGS, is_going_on
+from waza.results.kept import TAGS, is_going_on, tag_run, tags_of
 from waza.results.store import StoredRun, summary_of
 
 __all__ = ["checked_url", "is_url", "list_remote", "local_copy", "pull", "push", "require"]
@@ -108,14 +108,17 @@ def _refuse_to_lose(store: Store, folder: Path, journal: Object) -> None:
 def pull(url: str, parent: Path) -> Path:
     """Copy a run out of a store into a folder of its own under `parent` and return it; raise StoreError if it is there.
 
-    A run that is there already is brought up to date where the store's journal goes on from it.
+    A run that is there already is brought up to date where the store's journal goes on from it; it keeps its own tags.
     """
     copy = local_copy(url)
     target = parent / copy.name
     try:
         if target.exists():
             _refuse_to_overwrite(copy, target)
+            own = tags_of(target)
             _copy(copy, target)
+            if own:
+                tag_run(target, own)
             return target
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory(dir=parent, prefix=".") as temp:

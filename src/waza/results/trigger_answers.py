@@ -17,6 +17,7 @@ from waza.model import Result, Run
 
 WEIGHTS = {"high": 1.0, "": 1.0, "medium": 0.5}
 """What an answer counts, by the confidence of its prompt."""
+_NOT_SCRIPTED = "mock.yaml has no rule (`triggers`) and no script that says which skills are used"
 
 
 class TriggerPrompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,6 +76,18 @@ def answers_of(run: Run) -> list[Answer]:
     return [_answer(result, prompts[result.task_id], tested) for result in run.triggers if result.task_id in prompts]
 
 
+def unanswered(run: Run) -> list[Answer]:
+    """Return an error for each trial of each prompt that was to be run and was not."""
+    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
+    done = {(result.task_id, result.trial) for result in run.triggers}
+    return [
+        Answer(prompt=prompt, trial=number, did_trigger=None, error="not run")
+        for prompt in prompts_of(run).values()
+        for number in range(1, trials + 1)
+        if (prompt.id, number) not in done
+    ]
+
+
 def _answer(result: Result, prompt: TriggerPrompt, tested: set[str]) -> Answer:
     used = result.trace.skill_invocations
     names = None if used is None else [invocation.name for invocation in used]
@@ -98,7 +111,7 @@ def _error(result: Result, skill: str) -> str:
     if trace.status == "error" or (result.status == "error" and result.reason):
         return trace.error or result.reason or "the agent could not run"
     if trace.skill_invocations is None:
-        return "skill use was not recorded: this engine cannot observe it"
+        return _NOT_SCRIPTED if trace.engine == "mock" else "skill use was not recorded: this engine cannot observe it"
     if skill and trace.available_skills is not None and skill not in trace.available_skills:
         return f"the agent did not have the skill '{skill}': it is not in its session's list of skills"
     return ""

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from waza.model import Run
 from waza.results.metrics import Metric
 from waza.results.scores import Interval, wilson
-from waza.results.trigger_answers import WEIGHTS, Answer, TriggerPrompt, answers_of, prompts_of
+from waza.results.trigger_answers import WEIGHTS, Answer, TriggerPrompt, answers_of, prompts_of, unanswered
 
 RUNGS = ("explicit", "keyword", "generic", "indirect")
 """The wording ladder, from a prompt that names the skill to one that only hints at its need."""
@@ -73,6 +73,9 @@ class TriggerSummary(Struct, frozen=True, kw_only=True):
     """Only the answers that somebody can tell; None when there is none."""
     accuracy_high: float
     """The accuracy if every error had been a right answer."""
+    accuracy_ci: Interval | None = None
+    """The Wilson interval of the accuracy over all answers. Prompts count, not trials, those of unequal weight for as
+    many as tell as much (Kish 1965: the square of the sum of weights by the sum of their squares, rounded down)."""
     heuristic: TriggerNumbers | None = None
     """What the `trigger` grader makes of the same prompts, from the words of the SKILL.md alone."""
     recall_ci: Interval | None = None
@@ -126,7 +129,7 @@ def summarize_triggers(run: Run) -> TriggerSummary | None:
     prompts = prompts_of(run)
     if not prompts:
         return None
-    answers = [*answers_of(run), *_not_run(run, prompts)]
+    answers = [*answers_of(run), *unanswered(run)]
     counted = [answer for answer in answers if not answer.prompt.control]
     whole = trigger_numbers(counted) or TriggerNumbers()
     reasons, warnings = _validity(answers)
@@ -142,23 +145,13 @@ def summarize_triggers(run: Run) -> TriggerSummary | None:
         all=whole,
         decided=trigger_numbers(counted, decided_only=True),
         accuracy_high=min(1.0, whole.accuracy + _share(unknown, total)),
+        accuracy_ci=_accuracy_interval(whole.accuracy, [p for p in prompts.values() if not p.control]),
         heuristic=_heuristic(run, prompts),
         recall_ci=recall_interval(counted),
         by_reading=any(answer.by_reading for answer in answers),
         rungs=[_rung(name, counted) for name in RUNGS if any(_is_on(name, a) for a in counted)],
         skills=[_skill(name, counted) for name in skills] if len(skills) > 1 else [],
     )
-
-
-def _not_run(run: Run, prompts: dict[str, TriggerPrompt]) -> list[Answer]:
-    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
-    done = {(result.task_id, result.trial) for result in run.triggers}
-    return [
-        Answer(prompt=prompt, trial=number, did_trigger=None, error="not run")
-        for prompt in prompts.values()
-        for number in range(1, trials + 1)
-        if (prompt.id, number) not in done
-    ]
 
 
 def _heuristic(run: Run, prompts: dict[str, TriggerPrompt]) -> TriggerNumbers | None:
@@ -221,6 +214,12 @@ def recall_interval(answers: Iterable[Answer]) -> Interval | None:
         if answer.prompt.should_trigger and answer.did_trigger is not None:
             by_prompt.setdefault(answer.prompt.id, []).append(answer.did_trigger)
     return wilson(math.fsum(sum(uses) / len(uses) for uses in by_prompt.values()), len(by_prompt))
+
+
+def _accuracy_interval(accuracy: float, prompts: Sequence[TriggerPrompt]) -> Interval | None:
+    weights = [WEIGHTS[prompt.confidence] for prompt in prompts]
+    count = int(_share(sum(weights) ** 2, sum(weight**2 for weight in weights)))
+    return wilson(accuracy * count, count)
 
 
 def _is_on(rung: str, answer: Answer) -> bool:

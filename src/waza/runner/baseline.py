@@ -12,7 +12,7 @@ cancels out; where a judge compares the outputs the control arm is first, becaus
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from itertools import chain
 
 from msgspec.structs import replace as changed
 
+from waza.graders._base import Grader
 from waza.model import Result, Run, Trial
 from waza.results.memory import rare_collections
 from waza.results.redact import Redactor
@@ -31,6 +32,7 @@ from waza.runner.hooks import run_hooks
 from waza.runner.keeper import Keeper
 from waza.runner.order import Order, redactor_for
 from waza.runner.plan import concurrency
+from waza.runner.reviewing import as_stored
 from waza.runner.run import Purse, folder_for, leave_rooms, until_done_or_stopped
 from waza.runner.suite import Listeners, end_suite, with_hooks
 from waza.runner.trial import Setting
@@ -115,7 +117,7 @@ async def _both(
     spec, width = order.spec, concurrency(order.spec, order.workers)
     told = (f" without {spec.skill}", "")
     arms = [
-        Arm(one, folder, setting, _keeper(folder, listeners, redactor, width, shown_as), shown_as)
+        Arm(one, folder, setting, _keeper(folder, listeners, redactor, width, shown_as, one.spec.graders), shown_as)
         for one, folder, setting, shown_as in zip(orders, folders, settings, told, strict=True)
     ]
     purse = Purse(order.max_cost_usd, [result for one in orders if one.resume for result in one.resume.run.results])
@@ -158,9 +160,16 @@ async def _worker(trials: Iterator[Pair], purse: Purse, outputs: Outputs, listen
             await arm.keeper.keep(result)
 
 
-def _keeper(folder: RunFolder, listeners: Listeners, redactor: Redactor, width: int, shown_as: str) -> Keeper:
+def _keeper(
+    folder: RunFolder,
+    listeners: Listeners,
+    redactor: Redactor,
+    width: int,
+    shown_as: str,
+    graders: Mapping[str, list[Grader]],
+) -> Keeper:
     def store(*results: Result) -> list[Result]:
-        kept = [redactor.tree(result) for result in results]
+        kept = [as_stored(folder.run, one, redactor, graders.get(one.task_id, [])) for one in results]
         folder.append(*kept)
         return kept
 

@@ -26,6 +26,10 @@ class Gathered(Struct):
     """How many outputs a jury settled without asking a juror."""
     graders: set[str] = field(default_factory=set)
     """Every grader there is a grade of."""
+    asking_people: set[str] = field(default_factory=set)
+    """Those whose grades are what people say."""
+    undecided: dict[str, set[str]] = field(default_factory=dict)
+    """By grader: the outputs it decided nothing about."""
     places: dict[tuple[str, int], list[str]] = field(default_factory=dict)
     """By task and trial: the evidence, of every run."""
 
@@ -51,8 +55,12 @@ def gather(runs: Iterable[Run], graders: Collection[str] = ()) -> Gathered:
             place = Output(evidence=evidence, run=run.id, task=result.task_id, trial=result.trial)
             found.outputs.setdefault(evidence, place)
             found.places.setdefault((result.task_id, result.trial), []).append(evidence)
-            found.graders.update(grade.name for grade in result.grades)
             for grade in result.grades:
+                found.graders.add(grade.name)
+                if "human" in grade.details:
+                    found.asking_people.add(grade.name)
+                if grade.status == "error":
+                    found.undecided.setdefault(grade.name, set()).add(evidence)
                 if grade.name not in graders and (graders or "judge" not in grade.details):
                     continue
                 passed_over.update((grade.name, _text(name)) for name in _listed(grade, "not_asked"))

@@ -43,12 +43,19 @@ def compare_runs(before: Path, after: Path, how: How) -> Comparison:
     return changed(found, attribution=opened.attribution, warnings=warnings)
 
 
-def open_both(before: Path, after: Path, how: How) -> Opened:
-    """Return two stored runs by the same graders; raise UsageError where that cannot be."""
+def open_both(before: Path, after: Path, how: How, *, with_triggers: bool = False) -> Opened:
+    """Return two stored runs by the same graders; raise UsageError where that cannot be.
+
+    They need a task in common, or with `with_triggers` trigger tests.
+    """
     one, other = open_run_or_file(before), open_run_or_file(after)
     pairs = paired(one, other).pairs
-    if not pairs:
-        raise UsageError(f"runs {one.id} and {other.id} have no graded task in common; `waza show` lists their tasks")
+    has_triggers = bool(one.triggers and other.triggers)
+    if not pairs and not (with_triggers and has_triggers):
+        fact = f"runs {one.id} and {other.id} have no graded task in common"
+        if has_triggers:
+            raise UsageError(f"{fact}; their trigger tests are compared by `waza gate {other.id} --against {one.id}`")
+        raise UsageError(f"{fact}; `waza show` lists their tasks")
     warnings = [f"run {run.id} is not complete: trials are missing" for run in (one, other) if not run.complete]
     if unsaid := [run.id for run in (one, other) if "graders" not in run.spec]:
         warnings.append(

@@ -61,10 +61,10 @@ class Asked(NamedTuple):
         """Return the trace with the task's source context."""
         if self.task is None or SOURCE in trace.extra:
             return trace
-        return replace(trace, extra=trace.extra | {SOURCE: _source_of(self.task, self.folder or SpecFolder())})
+        return replace(trace, extra=trace.extra | {SOURCE: source_of(self.task, self.folder or SpecFolder())})
 
 
-def _source_of(task: Task, folder: SpecFolder) -> str:
+def source_of(task: Task, folder: SpecFolder) -> str:
     """Return a task's source context; none where its file has gone since the suite was checked."""
     try:
         return source_text(task.context.get("source"), folder)

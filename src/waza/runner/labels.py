@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,19 @@ def read_labels(path: Path, grader: str, places: Mapping[tuple[str, int], list[s
     """Return the labels of a file as verdicts on a grader's question; `places` says which outputs there are.
 
     A row names its output by `task` (and `trial`, where there are several) or by `evidence`. Raises UsageError that
-    names the row which is wrong.
+    names the row which is wrong, or which says otherwise about an output than another row of the same person.
     """
-    return [
-        verdict
-        for number, row in _rows(path)
-        if row.get("grader") in (None, "", grader)
-        for verdict in _verdicts(row, f"{path}:{number}", grader, places)
-    ]
+    found: dict[tuple[str, str, str], tuple[Verdict, int]] = {}
+    for number, row in _rows(path):
+        if row.get("grader") not in (None, "", grader):
+            continue
+        for verdict in _verdicts(row, f"{path}:{number}", grader, places):
+            key = (verdict.evidence, verdict.reviewer, verdict.at)
+            before, line = found.setdefault(key, (verdict, number))
+            if before.verdict != verdict.verdict:
+                fact = f"says {verdict.verdict} of the same output that line {line} says {before.verdict} of"
+                raise UsageError(f"{path}:{number}: {fact}; keep one of them, or name two people in 'reviewer'")
+    return [verdict for verdict, _ in found.values()]
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -93,10 +99,18 @@ def _evidence(row: dict[str, Any], here: str, places: Mapping[tuple[str, int], l
         raise UsageError(f"{here}: no output of task '{task[:60]}' in these runs; {did_you_mean(task, known)}")
     if "trial" not in row and len(trials) > 1:
         raise UsageError(f"{here}: task '{task}' has {len(trials)} trials; say which with a column 'trial'")
-    try:
-        trial = int(row.get("trial", trials[0]))
-    except (TypeError, ValueError):
-        raise UsageError(f"{here}: a trial is a whole number, found '{str(row['trial'])[:40]}'") from None
+    trial = _whole(row.get("trial", trials[0]), here)
     if trial not in trials:
         raise UsageError(f"{here}: task '{task}' has no trial {trial}")
     return list(dict.fromkeys(places[task, trial]))
+
+
+def _whole(value: Any, here: str) -> int:
+    """Return the number of a trial, as CSV or JSON has it; raise UsageError for what is none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not number.is_integer():
+        raise UsageError(f"{here}: a trial is a whole number, found '{str(value)[:40]}'")
+    return int(number)

@@ -14,7 +14,9 @@ from waza.model import Trace
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 120.0
 _LIMITED = re.compile(r"\b429\b|rate.?limit|too many requests|resource.?exhausted|\b529\b|overloaded", re.IGNORECASE)
-_ASKED = re.compile(r"(?:retry[- ]?after|try again in|retry in)\W{0,3}(\d{1,6}(?:\.\d+)?)\s?(ms|m\b)?", re.IGNORECASE)
+_ASKED = re.compile(
+    r"(?:retry[- ]?after|try again in|retry in)\W{0,3}(\d{1,6}(?:\.\d+)?)\s?(ms|m(?=\d|\b|in))?", re.IGNORECASE
+)
 _UNITS = {"ms": 0.001, "m": 60.0}
 
 

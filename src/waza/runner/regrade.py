@@ -172,9 +172,12 @@ def _batches(results: Iterable[Result]) -> Iterator[list[Result]]:
         yield batch
 
 
-def eval_of(run: Run, folder: Path) -> Path:
-    """Return the eval file the run in `folder` was made from; raise SpecError when it is not there any more."""
+def eval_of(run: Run, folder: Path, option: str = "--graders") -> Path:
+    """Return the eval file the run in `folder` was made from; raise SpecError when it is not there any more.
+
+    `option` is the caller's that names another one.
+    """
     file = folder.resolve().parent / str(run.spec.get("file", ""))
     if not file.is_file():
-        raise SpecError(f"the eval file of run {run.id} is not there any more; name one with --graders")
+        raise SpecError(f"the eval file of run {run.id} is not there any more; name one with {option}")
     return file

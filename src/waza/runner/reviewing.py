@@ -14,10 +14,11 @@ from waza.graders._turn import AfterTurnGrader
 from waza.graders.human import HumanGrader
 from waza.graders.human_calibration import HumanCalibrationGrader
 from waza.model import JSON, Grade, Result, Run, Trace
+from waza.results.redact import Redactor
 from waza.results.store import RunFolder, open_run
 from waza.results.verdicts import VERDICTS, Answer, Verdict, evidence_of, question_of
 from waza.runner.finish import finish
-from waza.runner.grading import status_of
+from waza.runner.grading import source_of, status_of
 from waza.runner.order import redactor_for
 from waza.sandbox.snapshot import SnapshotFiles
 from waza.spec.suite import EvalSpec
@@ -50,6 +51,8 @@ class Item(NamedTuple):
     """Not to be shown before the person has answered."""
     checkpoint: AfterTurnGrader | None = None
     """Which part of a conversation is meant, where it is not all of it."""
+    source: str = ""
+    """The task's source context, which judges see too."""
 
     def verdict(self, answer: Answer, reason: str = "", reviewer: str = "") -> Verdict:
         """Return a person's answer as it is recorded."""
@@ -85,11 +88,13 @@ def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[
         if name not in known:
             raise UsageError(f"no grader '{name}' in this suite; {did_you_mean(name, sorted(known))}")
     found: dict[tuple[str, str, str], Item] = {}
+    sources = {task.id: source_of(task, spec.folder) for task in spec.tasks}
     for place, result in enumerate(run.results):
         if result.trace.status == "error" or result.task_id not in spec.graders:
             continue
         for item in _items(run, place, result, spec.graders[result.task_id], graders):
-            found.setdefault((item.grader, item.evidence, item.question), item)
+            shown = item._replace(source=sources.get(item.task, ""))
+            found.setdefault((item.grader, item.evidence, item.question), shown)
     return sorted(found.values(), key=lambda item: (item.evidence, item.grader))
 
 
@@ -169,6 +174,14 @@ def settle(folder: Path, spec: EvalSpec, on_remark: Callable[[str], None] = lamb
         if changed:
             finish(kept, "", on_remark)
     return changed
+
+
+def as_stored(run: Run, result: Result, redactor: Redactor, graders: list[Grader]) -> Result:
+    """Return a result without secrets; people look at what is stored, so their verdicts are looked up by that."""
+    kept = redactor.tree(result)
+    if kept is result or len(kept.grades) != len(graders):
+        return kept
+    return redactor.tree(_settled(run, kept, graders))
 
 
 def _settled(run: Run, result: Result, graders: list[Grader]) -> Result:

@@ -24,6 +24,7 @@ from waza.runner.auto import AutoTrials
 from waza.runner.finish import finish
 from waza.runner.judge_card_known import CARDS, about_judges
 from waza.runner.order import Order, order_for, redactor_for, runs_folder, stored_form
+from waza.runner.reviewing import as_stored
 from waza.runner.signals import ends_cleanly
 from waza.runner.suite import Listeners, run_suite
 from waza.runner.trial import Setting
@@ -115,8 +116,9 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         gathering = Gathering(folder.run, trial_text)
 
         def store(*results: Result) -> list[Result]:
-            pieces = folder.append(*(redactor.tree(result) for result in results))
-            return gathering.add(pieces)
+            graders = order.spec.graders
+            kept = (as_stored(folder.run, one, redactor, graders.get(one.task_id, [])) for one in results)
+            return gathering.add(folder.append(*kept))
 
         def on_done(result: Result) -> None:
             listeners.on_done(result)

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from waza.engines._base import ENGINES
-from waza.errors import Problem
+from waza.errors import Problem, did_you_mean
+from waza.graders.human_calibration import HumanCalibrationGrader
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
 from waza.spec.judges import build_judge, judge_settings, own_judge, settings_place
@@ -31,6 +32,7 @@ def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
     """Return the notes on a suite."""
     return [
         *_metrics(spec),
+        *_calibrated(spec),
         *_config(spec, shape),
         *_enforced(spec, shape),
         *_judge(spec),
@@ -52,6 +54,15 @@ def _metrics(spec: EvalSpec) -> Iterator[Problem]:
             yield spec.place.at("metrics", index, "tag").problem(f"no task has the tag '{metric.tag}'")
         if not (metric.grader or metric.tag or metric.name in METRICS or metric.name in graders | tags):
             yield here.warning(f"'{metric.name}' names no grader and no tag; it is computed as task_completion")
+
+
+def _calibrated(spec: EvalSpec) -> Iterator[Problem]:
+    """Yield a warning per calibration of a grader that no task has: nobody could review it here."""
+    every = [grader for graders in spec.graders.values() for grader in graders]
+    known = sorted({grader.name or grader.type_name() for grader in every})
+    asked = {grader.grader for grader in every if isinstance(grader, HumanCalibrationGrader)}
+    for named in sorted(asked.difference(known)):
+        yield spec.place.warning(f"human_calibration: no grader is called '{named}'; {did_you_mean(named, known)}")
 
 
 def _config(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:

@@ -65,3 +65,12 @@ class TriggerShape(Options):
         if not self.should_trigger_prompts and not self.should_not_trigger_prompts:
             raise ValueError("no prompt: give should_trigger_prompts or should_not_trigger_prompts")
         return self
+
+    @model_validator(mode="after")
+    def _does_not_contradict_itself(self) -> Self:
+        wanted = {item.prompt.strip() for item in self.should_trigger_prompts}
+        if both := next(
+            (item.prompt for item in self.should_not_trigger_prompts if item.prompt.strip() in wanted), None
+        ):
+            raise ValueError(f"{both!r} stands in both lists: the skill cannot be right to be used and not to be")
+        return self

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from waza.errors import Problem, SpecError
 from waza.sandbox.folders import SpecFolder
 from waza.spec.load import project_defaults, suite_in
 from waza.spec.places import Place
-from waza.spec.project import read_project
+from waza.spec.project import read_project, shown
 from waza.spec.shapes import ConfigShape
 from waza.spec.suite import EvalSpec
 from waza.spec.tasks import read_mocks
-from waza.spec.triggers import FILE, Around, beside, build_triggers, catalogue_files
+from waza.spec.triggers import FILE, Around, TriggerFile, beside, build_triggers, catalogue_files
 
 
 def suite_without_tasks(path: Path) -> EvalSpec | None:
@@ -60,5 +61,22 @@ def catalogued(spec: EvalSpec, folder: Path) -> EvalSpec:
     config = spec.config.model_copy(update={"skill_directories": given})
     kept = {key: value for key, value in spec.engine_options.items() if key != "inject_skill_body"}
     options = kept | {"skill_directories": given}
-    graders = spec.graders | tests.graders
-    return replace(spec, folder=named, config=config, engine_options=options, graders=graders, triggers=tests, skill="")
+    changes: dict[str, Any] = {
+        "config": config,
+        "engine_options": options,
+        "graders": spec.graders | tests.graders,
+        "triggers": tests,
+    }
+    return replace(spec, folder=named, skill="", notes=[*spec.notes, *_left_out(spec, files)], **changes)
+
+
+def _left_out(spec: EvalSpec, files: list[TriggerFile]) -> list[Problem]:
+    """Return a warning where the trigger tests beside the eval file are not among those of the catalogue."""
+    own = shown(spec.folder.base / FILE)
+    if spec.triggers is None or any(file.place.file == own for file in files):
+        return []
+    name = spec.triggers.skills[0]
+    why = (
+        "has tests in its own folder" if any(file.shape.skill == name for file in files) else "is not in the catalogue"
+    )
+    return [Place(own).warning(f"these trigger tests are left out: '{name}' {why}")]

@@ -36,7 +36,7 @@ def runs_to_review(store: Store) -> Iterator[Node]:
 
 def _run_row(run: Listed, people: list[str], judges: list[str]) -> Element:
     human = el("a", short(", ".join(people[:4]), 80), href=href("review", run=run.key)) if people else "–"
-    links = [el("a", short(name, 60), " ", href=href("review", run=run.key, grader=[name])) for name in judges[:8]]
+    links = [[el("a", short(name, 60), href=href("review", run=run.key, grader=[name])), " "] for name in judges[:8]]
     first = [el("td", run_link(run.key, run.suite or run.key)), el("td", day(run.started))]
     return el("tr", *first, el("td", human), el("td", *links))
 

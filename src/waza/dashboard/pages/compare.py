@@ -143,7 +143,12 @@ def _flips(before: Opened, after: Opened, found: Comparison) -> Node:
     told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     listed = [_flip(before, after, task) for task in flips[:MOST_FLIPS]]
     more = soft(f"… {len(flips) - MOST_FLIPS} more in the table below") if len(flips) > MOST_FLIPS else None
-    return [el("h3", f"Flips: {told}"), soft(f"McNemar's exact test: p = {p_value(found.mcnemar_p)}"), *listed, more]
+    return [
+        el("h3", f"Flips: {told}"),
+        soft(f"McNemar's exact test: p = {p_value(found.mcnemar_p)}"),
+        el("div", *listed, class_="flips"),
+        more,
+    ]
 
 
 def _flip(before: Opened, after: Opened, task: TaskChange) -> Element:

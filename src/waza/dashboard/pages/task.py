@@ -35,7 +35,7 @@ def page(ask: Ask, store: Store) -> View:
     chosen = chosen_trial(ask, outcomes)
     body.append(_trials(store, opened, task, outcomes, chosen))
     result = the_result(opened, task.id, chosen.trial)
-    body.append(_around(listed.key, task.id, outcomes, chosen, ask))
+    body.append(_around(listed.key, result, outcomes, chosen, ask))
     body += trial_body(ask, opened, result)
     return View(title=task.id, body=body, crumbs=crumbs, scripts=SCRIPTS)
 
@@ -127,16 +127,17 @@ def _cell(status: str | None) -> Element:
     return el("td", mark(status) if status else "·", class_=f"cell {status}" if status else "cell soft")
 
 
-def _around(key: str, task: str, outcomes: list[Outcome], chosen: Outcome, ask: Ask) -> Node:
+def _around(key: str, result: Result, outcomes: list[Outcome], chosen: Outcome, ask: Ask) -> Node:
     """Return links to the trial before and after, and to what can be done with this one."""
     place = outcomes.index(chosen)
 
     def to(which: int) -> str:
-        return href("runs", key, "task", id=task, trial=outcomes[which].trial)
+        return href("runs", key, "task", id=result.task_id, trial=outcomes[which].trial)
 
     before = el("a", f"← trial {outcomes[place - 1].trial}", href=to(place - 1), rel="prev") if place else None
     last = place + 1 == len(outcomes)
     after = None if last else el("a", f"trial {outcomes[place + 1].trial} →", href=to(place + 1), rel="next")
-    review = el("a", "review", href=href("review", run=key)) if ask.can_review else None
+    is_asked = any(grade.type == "human" for grade in result.grades)
+    review = el("a", "review", href=href("review", run=key)) if ask.can_review and is_asked else None
     links = [link for link in (before, after, review) if link is not None]
     return el("nav", *links, class_="around", aria_label="trials") if links else None

@@ -5,7 +5,10 @@
     percent: (value) => `${Math.round(value * 100)} %`,
     score: (value) => value.toFixed(2),
     dollars: (value) => `$${value.toFixed(value < 10 ? 4 : 2)}`,
-    seconds: (value) => (value < 60 ? `${value.toFixed(1)} s` : `${(value / 60).toFixed(1)} min`),
+    seconds: (value) => {
+      if (value < 1) return value ? `${Number((value * 1000).toPrecision(2))} ms` : "0";
+      return value < 60 ? `${value.toFixed(1)} s` : `${(value / 60).toFixed(1)} min`;
+    },
     trials: (value) => String(Math.round(value)),
   };
   const drawn = [];
@@ -28,7 +31,7 @@
       ...look,
       grid: {show: false},
       splits: (chart, axis, low, high) => {
-        const step = Math.max(1, Math.ceil((high - low) / 12));
+        const step = Math.max(1, Math.ceil((high - low) / Math.max(2, Math.floor(chart.width / 72))));
         return data.labels.map((_, at) => at).filter((at) => at % step === 0);
       },
       values: (chart, splits) => splits.map((at) => short(data.labels[at] ?? "")),

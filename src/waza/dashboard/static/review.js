@@ -49,7 +49,6 @@
     "k": () => one("#before")?.click(),
     "p": () => choose("pass"),
     "f": () => choose("fail"),
-    "r": () => one("#reason")?.focus(),
   };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;

@@ -16,6 +16,8 @@ from waza.results.scores import Interval, wilson
 
 _Z95 = 1.959963984540054
 """The two-sided 95 % point of the normal distribution."""
+_NONE = 1e-12
+"""A variance below this is none, but for rounding."""
 
 
 class Confusion(Struct, frozen=True, kw_only=True):
@@ -134,16 +136,21 @@ def cohen_kappa(table: Sequence[Sequence[int]]) -> float | None:
 def kappa_interval(table: Sequence[Sequence[int]], effect: float = 1.0) -> Interval | None:
     """Return the 95 % interval of kappa, by its large-sample variance (Fleiss, Cohen and Everitt 1969).
 
-    `effect` is the design effect of the agreement, where items belong to the same tasks; kappa moves as it does.
+    `effect` is the design effect of the agreement, where items belong to the same tasks; kappa moves as it does. Where
+    the table has no variance (all agree, or one rater never varies) that of half an item more in each cell is taken: a
+    few items prove no certainty.
     """
     kappa = cohen_kappa(table)
     if kappa is None:
         return None
-    reach = _Z95 * math.sqrt(max(0.0, kappa_variance(table) * effect))
+    variance = kappa_variance(table)
+    if variance < _NONE:
+        variance = kappa_variance([[cell + 0.5 for cell in row] for row in table])
+    reach = _Z95 * math.sqrt(variance * effect)
     return Interval(lower=max(-1.0, kappa - reach), upper=min(1.0, kappa + reach), mean=kappa)
 
 
-def kappa_variance(table: Sequence[Sequence[int]]) -> float:
+def kappa_variance(table: Sequence[Sequence[float]]) -> float:
     """Return the large-sample variance of kappa; the table must have one."""
     total = sum(map(sum, table))
     rows = [sum(row) / total for row in table]

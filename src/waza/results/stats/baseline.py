@@ -14,6 +14,7 @@ from waza.results.stats.paired import sign_flip
 from waza.results.stats.pairs import Pair, Pairing, bounds, paired
 from waza.results.stats.power import ALPHA
 from waza.results.stats.resampling import bootstrap_mean
+from waza.results.stats.trigger_change import trigger_gate
 from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks
 
 Change = Callable[[Pair], float | None]
@@ -27,6 +28,11 @@ def gates_against(baseline: Run, run: Run, needs: Needs) -> Iterator[Gate]:
     golden = [task.id for task in summarize_tasks(baseline) if task.golden and task.id in pairing.removed]
     if golden and needs.golden:
         yield Gate(name="golden tasks of the baseline", status="failed", reason="no longer run", tasks=golden)
+    triggers = trigger_gate(baseline, run, needs.drop)
+    if triggers is not None:
+        yield triggers
+        if not pairing.pairs:
+            return
     if not pairing.pairs:
         yield Gate(name="against the baseline", status="error", reason="no task in common with it")
         return

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from waza.model import Run
-from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of, prompts_of
+from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of, prompts_of, unanswered
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -36,9 +36,9 @@ class SkillRow(Struct, frozen=True, kw_only=True):
     skill: str
     prompts: int
     errors: int
-    """Trials nobody can tell."""
+    """Trials nobody can tell, and those that were not run."""
     taken: int
-    """Trials of other skills' should-trigger prompts in which this one was used."""
+    """Decided trials of other skills' should-trigger prompts in which this one was used."""
     observed: Row
     heuristic: Row | None
     """None where a SKILL.md could not be read."""
@@ -91,7 +91,7 @@ def catalogue_of(run: Run) -> Catalogue | None:
         return None
     threshold = float(about.get("threshold") or 0.6)
     relevance: dict[str, dict[str, float]] = about.get("heuristic") or {}
-    answers = answers_of(run)
+    answers = [*answers_of(run), *unanswered(run)]
     prompts = [prompt for prompt in prompts_of(run).values() if not prompt.control]
     tested = list(dict.fromkeys(prompt.skill for prompt in prompts))
     rows = [_skill_row(name, answers, prompts, relevance, threshold) for name in tested]
@@ -120,7 +120,7 @@ def _skill_row(
         skill=name,
         prompts=len(asked),
         errors=sum(a.did_trigger is None for a in own),
-        taken=sum(name in (a.skills or ()) for a in wanted if a.prompt.skill != name),
+        taken=sum(name in (a.skills or ()) for a in wanted if a.prompt.skill != name and a.did_trigger is not None),
         observed=_row(name, [set(a.skills or ()) for a in own if a.did_trigger is not None]),
         heuristic=_row(name, expected) if known else None,
     )

@@ -37,7 +37,7 @@ def _thresholds(run: Run, tasks: Sequence[TaskSummary], summary: Summary, needs:
     for tag, needed in needs.tag_scores.items():
         yield _score(f"score of {tag}", _tagged(tag, tasks), needed, needs.sure)
     if needs.trigger_accuracy is not None:
-        yield _trigger(summary, needs.trigger_accuracy)
+        yield _trigger(summary, needs.trigger_accuracy, needs.sure)
     usage = summary.usage
     if needs.cost_usd is not None:
         yield _at_most("cost", float(usage.cost_usd) if usage and usage.cost_usd is not None else None, needs.cost_usd)
@@ -88,13 +88,18 @@ def _decided(
     return "error", "not reached, but within the interval: too little evidence to call it missed"
 
 
-def _trigger(summary: Summary, needed: float) -> Gate:
+def _trigger(summary: Summary, needed: float, sure: bool) -> Gate:
+    """Return whether these prompts reach it, as the metric `trigger_accuracy` decides; `sure` asks for the interval."""
     if summary.triggers is None:
         return Gate(name="trigger accuracy", status="error", needed=needed, reason="the run has no trigger tests")
     metric = trigger_metric(summary.triggers)
     if metric.low is None or metric.high is None:
         return Gate(name="trigger accuracy", status="error", needed=needed, reason=metric.reason)
-    return _reached("trigger accuracy", (metric.low, metric.high), (metric.low, metric.high), needed, False)
+    ends, ci = (metric.low, metric.high), summary.triggers.accuracy_ci
+    low, high = (min(ci.lower, ends[0]), max(ci.upper, ends[1])) if ci else ends
+    status, reason = _decided(ends, (low, ends[1]), needed - TOLERANCE, sure)
+    reason = "not reached" if status == "failed" else reason
+    return Gate(name="trigger accuracy", status=status, value=ends[0], needed=needed, low=low, high=high, reason=reason)
 
 
 def _at_most(name: str, value: float | None, needed: float) -> Gate:

@@ -7,7 +7,6 @@ them, and a benefit by definition is none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +40,8 @@ from waza.results.stats.verdicts import MARGIN, Verdict, verdict_on_passing
 from waza.results.store import open_run
 
 _USE_OF_SKILLS = ("skill_invocation", "skill_triggered")
+_ABOUT_SKILLS = {"skill_pattern", "required_skills", "should_trigger"}
+"""Options that only a trial with the skill could meet."""
 _WORDS: dict[str, Word] = {"better": "improvement shown", "worse": "regression shown"}
 
 
@@ -113,11 +114,19 @@ def is_one_sided(grader: Mapping[str, JSON]) -> bool:
     config = grader.get("config")
     config = config if isinstance(config, dict) else {}
     inner = config.get("grader")
-    if isinstance(inner, dict) and is_one_sided({"type": inner.get("type"), "config": inner}):
-        return True
+    if isinstance(inner, dict) and ("skill" in inner or is_one_sided({"type": inner.get("type"), "config": inner})):
+        return True  # of a grader in another one the type is not stored; `skill` is that of `skill_triggered` alone
     if grader.get("type") in _USE_OF_SKILLS or config.get("mode") == "pairwise":
         return True
-    return any(key in json.dumps(config) for key in ('"skill_pattern"', '"required_skills"', '"should_trigger"'))
+    return not _ABOUT_SKILLS.isdisjoint(_keys(config))
+
+
+def _keys(tree: JSON) -> Iterator[str]:
+    """Yield every key in a grader's options; its texts may hold any word."""
+    if isinstance(tree, dict):
+        yield from tree
+    for inner in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _keys(inner)
 
 
 def _tried(run: Run, skill: str) -> Trials:
