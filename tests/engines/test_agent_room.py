@@ -228,6 +228,14 @@ def test_what_is_not_there_is_refused(options, said, tmp_path):
     assert said in str(caught.value)
 
 
+def test_two_skills_of_one_name_are_refused(tmp_path):
+    for group in ("a", "b"):
+        (tmp_path / "skills" / group / "report").mkdir(parents=True)
+        (tmp_path / "skills" / group / "report" / "SKILL.md").write_text("---\nname: report\n---\n")
+    with pytest.raises(SpecError, match="two skills called 'report': a/report and b/report"):
+        ClaudeCodeEngine(folder=SpecFolder(tmp_path), skill_directories=["skills"]).ready()
+
+
 @pytest.mark.parametrize(
     ("cls", "options", "said"),
     [

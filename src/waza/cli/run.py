@@ -212,7 +212,8 @@ def one_model(
     if stop.reason:
         remark(f"stopped: {stop.reason}; {plural(len(run.results) + len(run.triggers), 'result')} kept", "yellow")
     if not run.complete:
-        remark(f"go on with:  {_again(spec, options, run.id)}", "yellow")
+        spent = {"max_cost": None} if stop.reason.startswith("$") else {}  # it would end at once
+        remark(f"go on with:  {_again(spec, options | spent, run.id)}", "yellow")
     if stop.signal:
         return 128 + stop.signal, run
     return (EXIT_UNDECIDED if trouble and code == EXIT_PASSED else code), run

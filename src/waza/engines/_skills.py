@@ -27,7 +27,11 @@ def find_skills(
     found: dict[str, Path] = {}
     for name in folders:
         folder = place.find(name)
-        held = {skill.name: skill for skill in skills_in(folder)}
+        held: dict[str, Path] = {}
+        for skill in skills_in(folder):
+            if held.setdefault(skill.name, skill) != skill:
+                both = " and ".join(str(path.relative_to(folder)) for path in (held[skill.name], skill))
+                raise ValueError(f"'{name}' holds two skills called '{skill.name}': {both}; rename one")
         if not held:
             raise ValueError(f"'{name}' holds no skill: no {MARK} stands in it or in a folder of it")
         found = held | found

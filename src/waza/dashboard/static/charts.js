@@ -49,7 +49,7 @@
 
   function line(data, tell, tint) {
     const show = (chart, value) => (value === null || value === undefined ? "–" : tell(value));
-    const series = [{label: "run", value: (chart, at) => data.labels[at] ?? ""}];
+    const series = [{label: "run", value: (chart, at) => (data.labels[at] ?? "").slice(0, 16).replace("T", " ")}];
     series.push({label: "value", stroke: tint.bar, width: 2, points: {show: true, size: 6, fill: tint.bar}, value: show});
     const columns = [data.labels.map((_, at) => at), data.values];
     let bands = [];
