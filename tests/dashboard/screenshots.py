@@ -65,13 +65,13 @@ def newest(folder, suite, place=-1):
 
 
 def pictures(folder):
-    """The name of each picture, its address, and how it is taken: width, height, light or dark."""
+    """The name of each picture, its address and top heading, and how it is taken: width, height, light or dark."""
     graders, first = newest(folder, "graders"), newest(folder, "graders", 0)
     yield "runs", "/", (1280, 860, "light")
     yield "run", f"/runs/{graders}", (1280, 1240, "light")
     yield "run-dark", f"/runs/{graders}", (1280, 1240, "dark")
-    yield "trends", "/trends?suite=graders", (1280, 720, "light")
-    yield "triggers", f"/runs/{newest(folder, 'catalogue')}", (1280, 1000, "light")
+    yield "trends", "/trends?suite=graders", (1280, 960, "light")
+    yield "triggers", f"/runs/{newest(folder, 'catalogue')}#Skill used, by wording", (1280, 1000, "light")
     yield "phone", f"/runs/{graders}", (390, 844, "dark")
     yield "trial", f"/runs/{first}/task?id=tool_calls-fails&trial=1", (1280, 1400, "light")
     yield "compare", f"/compare?run={first}&run={graders}", (1280, 900, "light")
@@ -85,11 +85,15 @@ def take(tab, site, path, width, height, scheme):
     tab.call("Emulation.setScrollbarsHidden", hidden=True)
     tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     tab.events.clear()
+    path, _, heading = path.partition("#")
     tab.call("Page.navigate", url=site.url(path))
     until = time.monotonic() + 30
     while not tab.named("Page.loadEventFired"):
         assert time.monotonic() < until, f"{path} does not load"
         tab._next(0.5)
+    if heading:
+        found = f"[...document.querySelectorAll('h2, h3')].find((one) => one.textContent === '{heading}')"
+        tab.value(f"scrollTo(0, {found}.getBoundingClientRect().top - 58)")
     time.sleep(0.5)
     return base64.b64decode(tab.call("Page.captureScreenshot", format="png")["data"])
 
@@ -108,7 +112,7 @@ def main():
             tab.call("Page.navigate", url=site.made.link())
             time.sleep(2)
             for title, path, how in pictures(folder):
-                if options.only in (None, title) and site.get(path)[0] == 200:
+                if options.only in (None, title) and site.get(path.partition("#")[0])[0] == 200:
                     (options.to / f"{title}.png").write_bytes(take(tab, site, path, *how))
                     print(options.to / f"{title}.png")
 
