@@ -10,6 +10,7 @@ from serving import served
 
 from waza.cli import run_command
 from waza.cli._review_desk import ReviewDesk
+from waza.errors import SpecError
 from waza.results.store import open_run
 from waza.results.verdicts import read_verdicts
 
@@ -61,7 +62,7 @@ def unasked(folder):
 
 @pytest.fixture(scope="module")
 def site(folder, suite, unasked):
-    with served(folder, can_review=True, desk=ReviewDesk()) as found:
+    with served(folder, can_review=True, desk=ReviewDesk(folder)) as found:
         yield found
 
 
@@ -204,3 +205,13 @@ def test_an_exported_page_records_nothing(site, run):
 def test_only_a_trial_that_people_are_asked_about_leads_to_the_review(site, unasked, run):
     assert f"/review?run={run}" in links(site.get(f"/runs/{run}/task?id=one")[2])
     assert f"/review?run={unasked}" not in links(site.get(f"/runs/{unasked}/task?id=task-0000")[2])
+
+
+def test_a_run_whose_suite_stands_elsewhere_is_not_reviewed_and_nothing_is_written_there(again, run, folder):
+    place = again / "runs" / run
+    with pytest.raises(SpecError, match="is not below"):
+        ReviewDesk(folder / "other").pile(place, ())
+    with pytest.raises(SpecError, match="is not below"):
+        ReviewDesk(folder / "other").settle(place)
+    assert not (again / "verdicts.jsonl").exists()
+    assert ReviewDesk(folder).pile(place, ()).items

@@ -57,7 +57,7 @@ def runs(folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def site(folder, suite):
-    with served(folder, can_review=True, desk=ReviewDesk()) as found:
+    with served(folder, can_review=True, desk=ReviewDesk(folder)) as found:
         yield found
 
 

@@ -34,7 +34,7 @@ def command(path: Path, port: int | None, is_open: bool, review: bool, rebuild: 
     if review:
         from waza.cli._review_desk import ReviewDesk  # suites and graders are needed for this alone
 
-        desk = ReviewDesk()
+        desk = ReviewDesk(path)
     with dashboard(lambda: runs_parents(path), port=port, index=index, can_review=review, desk=desk) as made:
         link = made.link()
         say(f"{link}\nThe link opens once{'; press Enter for another' if has_terminal() else ''}. Ctrl-C stops it.")
