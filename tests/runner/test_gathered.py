@@ -56,6 +56,6 @@ def test_a_disk_without_room_for_the_texts_costs_no_result(tmp_path):
     with RunFolder.create(tmp_path, run) as folder:
         for text, is_whole in ((trial_text, True), (full, False)):
             gathering = Gathering(folder.run, text)
-            [kept] = gathering.add(folder.append(a_result("a")))
+            [kept] = map(gathering.add, folder.append(a_result("a")))
             assert kept.task_id == "a"
             assert (gathering.results() is not None) == is_whole

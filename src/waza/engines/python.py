@@ -92,8 +92,7 @@ class PythonEngine(Engine):
         """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            context = _context(trial, room, before)._replace(skill_folder=self.skill_folder)
-            return await self._turn(prompt, context, left_s)
+            return await self._turn(prompt, _context(trial, room, before, self.skill_folder), left_s)
 
         trace = await converse(trial, room, play)
         return replace(trace, engine="python", model=trace.model or trial.model or None)
@@ -139,7 +138,7 @@ class PythonEngine(Engine):
         return trace
 
 
-def _context(trial: Trial, room: Room, before: Sequence[Trace]) -> Context:
+def _context(trial: Trial, room: Room, before: Sequence[Trace], skill_folder: Path | None) -> Context:
     task = trial.task
     asked = zip([task.prompt, *task.follow_up_prompts], before, strict=False)
     said = [pair for prompt, turn in asked for pair in (("user", prompt), ("assistant", turn.output))]
@@ -151,4 +150,5 @@ def _context(trial: Trial, room: Room, before: Sequence[Trace]) -> Context:
         workdir=room.workdir,
         environment=dict(task.environment),
         history=[{"role": role, "content": content} for role, content in said],
+        skill_folder=skill_folder,
     )

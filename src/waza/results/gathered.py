@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,10 @@ from waza.results.outcomes import outcome_of
 from waza.results.records import read_record
 from waza.results.store import in_order
 from waza.results.stored import Found, StoredResults
+
+
+_BUFFER = 1 << 18
+"""How much text is collected before it is written."""
 
 
 class Gathered(NamedTuple):
@@ -37,9 +42,9 @@ class GatheredResults(StoredResults):
 
     def texts(self) -> Iterator[bytes]:
         """Yield the text of each result, in order."""
+        self._texts.flush()
         for start, size in zip(self._starts, self._sizes, strict=True):
-            self._texts.seek(start)
-            yield self._texts.read(size)
+            yield os.pread(self._texts.fileno(), size, start)
 
 
 class Gathering:
@@ -49,14 +54,11 @@ class Gathering:
         self._run = run
         self._text = text
         self._gathered: dict[tuple[str, int], Gathered] = {}
-        self._texts = TemporaryFile(dir=run.folder)  # noqa: SIM115  it lasts as long as the run
+        self._texts = TemporaryFile(buffering=_BUFFER, dir=run.folder)  # noqa: SIM115  it lasts as long as the run
         self._is_whole = True
 
-    def add(self, pieces: Sequence[Piece]) -> list[Result]:
-        """Return the results that stand in these pieces of the journal, as whoever reads it will find them."""
-        return [self._add(piece) for piece in pieces]
-
-    def _add(self, piece: Piece) -> Result:
+    def add(self, piece: Piece) -> Result:
+        """Return the result that stands in this piece of the journal, as whoever reads it will find it."""
         result = read_record(piece.payload or b"")
         if not isinstance(result, Result):
             raise StoreError(f"{self._run.folder}: a result was written that cannot be read; that is a mistake in waza")

@@ -34,7 +34,7 @@ from waza.runner.order import Order, redactor_for
 from waza.runner.plan import concurrency
 from waza.runner.reviewing import as_stored
 from waza.runner.run import Purse, folder_for, leave_rooms, until_done_or_stopped
-from waza.runner.suite import Listeners, end_suite, with_hooks
+from waza.runner.suite import Listeners, end_suite, paced, with_hooks
 from waza.runner.trial import Setting
 from waza.runner.waiting import wait_for
 from waza.sandbox.room import rooms_for
@@ -117,7 +117,13 @@ async def _both(
     spec, width = order.spec, concurrency(order.spec, order.workers)
     told = (f" without {spec.skill}", "")
     arms = [
-        Arm(one, folder, setting, _keeper(folder, listeners, redactor, width, shown_as, one.spec.graders), shown_as)
+        Arm(
+            one,
+            folder,
+            paced(setting, one.spec),
+            _keeper(folder, listeners, redactor, width, shown_as, one.spec.graders),
+            shown_as,
+        )
         for one, folder, setting, shown_as in zip(orders, folders, settings, told, strict=True)
     ]
     purse = Purse(order.max_cost_usd, [result for one in orders if one.resume for result in one.resume.run.results])

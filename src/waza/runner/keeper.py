@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from waza.model import Result
+
+
+def as_it_is(result: Result) -> Result:
+    """Return a result that the store hands back as one."""
+    return result
 
 
 class Keeper:
     """Hands results to a store in a thread of its own; those that wait at the same time share one sync.
 
-    With one trial at a time there is nothing to share: the store is called as it is. The store returns the results as
-    they were kept, and so they are told.
+    With one trial at a time there is nothing to share: the store is called as it is. The store returns what it kept,
+    `read` makes results of that again, and so they are told. Reading stays out of the thread: two threads that both
+    compute hold each other up.
     """
 
-    def __init__(self, store: Callable[..., list[Result]], on_result: Callable[[Result], None], width: int) -> None:
+    def __init__(
+        self,
+        store: Callable[..., Sequence[Any]],
+        on_result: Callable[[Result], None],
+        width: int,
+        read: Callable[[Any], Result] = as_it_is,
+    ) -> None:
         self._store = store
         self._on_result = on_result
+        self._read = read
         self._waiting: list[tuple[Result, asyncio.Future[None]]] = []
         self._thread = ThreadPoolExecutor(1, "waza-journal") if width > 1 else None
         self._writing: asyncio.Task[None] | None = None
@@ -30,7 +43,7 @@ class Keeper:
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._thread is None:
             for kept in self._store(result):
-                self._on_result(kept)
+                self._on_result(self._read(kept))
             safe.set_result(None)
             return safe
         self._waiting.append((result, safe))
@@ -56,8 +69,8 @@ class Keeper:
             batch, self._waiting = self._waiting, []
             try:
                 kept = await loop.run_in_executor(self._thread, self._store, *(result for result, _ in batch))
-                for result in kept:
-                    self._on_result(result)
+                for one in kept:
+                    self._on_result(self._read(one))
             except Exception as error:  # noqa: BLE001  it belongs to the run, which is to end with it
                 self._fail(error, [safe for _, safe in batch])
                 continue

@@ -16,6 +16,7 @@ from waza.model import Result, Run, Trial
 from waza.reports.json import trial_text
 from waza.results._remote_store import is_url
 from waza.results.canaries import KEY, canaries_of
+from waza.results.frames import Piece
 from waza.results.gathered import Gathering
 from waza.results.memory import rare_collections
 from waza.results.redact import Redactor
@@ -115,10 +116,10 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))
         gathering = Gathering(folder.run, trial_text)
 
-        def store(*results: Result) -> list[Result]:
+        def store(*results: Result) -> list[Piece]:
             graders = order.spec.graders
             kept = (as_stored(folder.run, one, redactor, graders.get(one.task_id, [])) for one in results)
-            return gathering.add(folder.append(*kept))
+            return folder.append(*kept)
 
         def on_done(result: Result) -> None:
             listeners.on_done(result)
@@ -134,7 +135,8 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         heard = replace(listeners, on_done=on_done, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
         try:
             if first := next(trials, None):
-                working = run_suite(spec, chain([first], trials), setting, heard, store, workers=order.workers)
+                todo = chain([first], trials)
+                working = run_suite(spec, todo, setting, heard, store, workers=order.workers, read=gathering.add)
                 wait_for(until_done_or_stopped(working, heard))
         finally:
             leave_rooms(setting, listeners.on_remark)

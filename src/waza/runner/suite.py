@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace as changed
 
@@ -12,7 +13,7 @@ from waza.engines._base import Engine
 from waza.errors import EngineError
 from waza.model import Result, Trial
 from waza.runner.hooks import run_hooks
-from waza.runner.keeper import Keeper
+from waza.runner.keeper import Keeper, as_it_is
 from waza.runner.pace import pace_for
 from waza.runner.plan import concurrency
 from waza.runner.trial import Setting, failed_trial, run_trial
@@ -51,13 +52,15 @@ async def run_suite(
     trials: Iterator[Trial],
     setting: Setting,
     listeners: Listeners,
-    store: Callable[..., list[Result]],
+    store: Callable[..., Sequence[Any]],
     *,
     workers: int | None = None,
+    read: Callable[[Any], Result] = as_it_is,
 ) -> None:
-    """Run the trials, started in order; `store` keeps results and returns them as kept: so listeners hear of them."""
+    """Run the trials, started in order; `store` keeps results, `read` gives them back as kept: so they are told."""
     width = concurrency(spec, workers)
-    keeper = Keeper(store, listeners.on_result, width)
+    keeper = Keeper(store, listeners.on_result, width, read)
+    setting = paced(setting, spec)
     environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}
     try:
         for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment):
@@ -110,10 +113,13 @@ async def _worker(
         await kept
 
 
+def paced(setting: Setting, spec: EvalSpec) -> Setting:
+    """Return the setting at the pace that all agents of its vendor share."""
+    return setting._replace(pace=pace_for(setting.engine, setting.engine_name, spec.config.trials_per_minute))
+
+
 async def with_hooks(spec: EvalSpec, trial: Trial, setting: Setting, listeners: Listeners) -> Result:
-    """Return one trial's result, with the suite's commands before and after it, at the pace of its vendor."""
-    pace = pace_for(setting.engine, setting.engine_name, spec.config.trials_per_minute)
-    setting = setting._replace(pace=pace)
+    """Return one trial's result, with the suite's commands before and after it."""
     if not spec.hooks.before_task and not spec.hooks.after_task:
         return await run_trial(trial, spec.graders[trial.task.id], setting)
     environment = {"WAZA_TASK_ID": trial.task.id, "WAZA_TRIAL": str(trial.number)}
