@@ -18,7 +18,6 @@ from waza.results.records import read_record
 from waza.results.store import in_order
 from waza.results.stored import Found, StoredResults
 
-
 _BUFFER = 1 << 18
 """How much text is collected before it is written."""
 
