@@ -7,10 +7,13 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import warm_cli
 
 ROOT = Path(__file__).parent.parent
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # a slow moment of the machine is not a fault of the code
 
 
 def pytest_collection_modifyitems(config, items):
