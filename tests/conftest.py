@@ -25,6 +25,13 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="a campaign: `make campaign` runs it at full size"))
 
 
+def pytest_runtest_setup(item):
+    """Let no test inherit the screen of another, and so its width."""
+    screen = sys.modules.get("waza.cli._screen")
+    if screen is not None:
+        screen.console.cache_clear()
+
+
 @pytest.fixture
 def waza(tmp_path, monkeypatch):
     """Call the command line as a user would, in an empty folder of its own; see `warm_cli`."""

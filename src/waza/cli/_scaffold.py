@@ -40,6 +40,7 @@ inputs:
 
 expected:
   output_contains: ["Hello", "Ada"]
+  output_not_contains: ["say hello"]    # an agent that only repeats the question has not answered it
 
 mock:                   # what the mock engine does instead of an agent; a real engine ignores this
   output: "Hello Ada, how are you?"
