@@ -9,8 +9,11 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple
+
+from waza.sandbox.deadlines import deadlines
 
 _GRACE_S = 1.0
 """How long a cancelled coroutine may take to tidy up."""
@@ -29,31 +32,54 @@ async def call(function: Callable[[], Any], timeout_s: float, *, is_async: bool)
     A plain function gets a thread to itself: a pool of fixed size would be used up by functions that never return, and
     would keep waza from ending. What it gives back is awaited if it can be.
     """
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     outcome = Outcome(function()) if is_async else await _within(_in_thread(function), timeout_s)
     if outcome is None or not inspect.isawaitable(outcome.value):
         return outcome
-    return await _within(asyncio.ensure_future(_contained(outcome.value)), deadline - time.monotonic())
+    return await _awaited(outcome.value, timeout_s - (time.monotonic() - began))
 
 
-async def _within(work: asyncio.Future[Outcome], timeout_s: float) -> Outcome | None:
+Settled = asyncio.Future[Outcome | None]
+"""What came of a call; None where nobody waits for it any more."""
+
+
+async def _within(settled: Settled, timeout_s: float) -> Outcome | None:
+    limits = deadlines()
+    limit = limits.set(timeout_s, partial(_settle, settled, None))
     try:
-        await asyncio.wait({work}, timeout=max(timeout_s, 0))
-        if not work.done():
-            work.cancel()
-            await asyncio.wait({work}, timeout=_GRACE_S)
-            return None
+        return await settled
+    finally:
+        limits.lift(limit)
+
+
+def _settle(settled: Settled, outcome: Outcome | None) -> None:
+    if not settled.done():
+        settled.set_result(outcome)
+
+
+async def _awaited(awaitable: Awaitable[Any], timeout_s: float) -> Outcome | None:
+    """Return what an awaitable comes to, in a task of its own: one that does not let itself be ended is left behind."""
+    settled: Settled = asyncio.get_running_loop().create_future()
+    work = asyncio.create_task(_contained(awaitable, settled))
+    try:
+        outcome = await _within(settled, timeout_s)
     except asyncio.CancelledError:
         work.cancel()
         raise
-    return Outcome(error=RuntimeError("it cancelled itself")) if work.cancelled() else work.result()
+    if outcome is None:
+        work.cancel()
+        await asyncio.wait({work}, timeout=_GRACE_S)
+    return outcome
 
 
-async def _contained(awaitable: Awaitable[Any]) -> Outcome:
+async def _contained(awaitable: Awaitable[Any], settled: Settled) -> None:
     try:
-        return Outcome(await awaitable)
+        outcome = Outcome(await awaitable)
     except (Exception, SystemExit) as error:  # noqa: BLE001  an agent's own errors must not end the run
-        return Outcome(error=error)
+        outcome = Outcome(error=error)
+    except asyncio.CancelledError:
+        outcome = Outcome(error=RuntimeError("it cancelled itself"))
+    _settle(settled, outcome)
 
 
 Work = Callable[[], Callable[[], None]]
@@ -62,28 +88,24 @@ _idle: list[SimpleQueue[Work]] = []
 """Where threads wait that have nothing to do; one whose function never returns does not come back here."""
 
 
-def _in_thread(function: Callable[[], Any]) -> asyncio.Future[Outcome]:
+def _in_thread(function: Callable[[], Any]) -> Settled:
     """Let a thread that has nothing to do call the function, or a new one; none of them keeps waza from ending."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Outcome] = loop.create_future()
+    settled: Settled = loop.create_future()
     context = contextvars.copy_context()
-
-    def settle(outcome: Outcome) -> None:
-        if not future.done():
-            future.set_result(outcome)
 
     def work() -> Callable[[], None]:
         try:
             outcome = Outcome(context.run(function))
         except BaseException as error:  # noqa: BLE001  an agent's own errors must not end the run, SystemExit neither
             outcome = Outcome(error=error)
-        return lambda: _tell(loop, settle, outcome)
+        return lambda: _tell(loop, settled, outcome)
 
     try:
         _idle.pop().put(work)
     except IndexError:
         threading.Thread(target=_serve, args=(work,), name="waza-agent", daemon=True).start()
-    return future
+    return settled
 
 
 def _serve(work: Work) -> None:
@@ -96,6 +118,6 @@ def _serve(work: Work) -> None:
         work = desk.get()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[[Outcome], None], outcome: Outcome) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, settled: Settled, outcome: Outcome) -> None:
     with contextlib.suppress(RuntimeError):  # the run is over and its loop closed
-        loop.call_soon_threadsafe(settle, outcome)
+        loop.call_soon_threadsafe(_settle, settled, outcome)

@@ -33,7 +33,11 @@ def find_function(where: str, folder: SpecFolder) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def with_context(function: Callable[..., Any]) -> tuple[Callable[[str, Any], Any], bool]:
+Called = Callable[[str, Callable[[], Any]], Any]
+"""How a function is called: with a prompt, and what makes the context, for those who want one."""
+
+
+def with_context(function: Callable[..., Any]) -> tuple[Called, bool]:
     """Return how to call a function that takes a prompt, or a prompt and a context, and whether it takes the context.
 
     The context is the second parameter, if that has no default or is called `context`, or a keyword `context`.
@@ -48,10 +52,10 @@ def with_context(function: Callable[..., Any]) -> tuple[Callable[[str, Any], Any
     try:
         if len(in_place) > 1 and (in_place[1].default is inspect.Parameter.empty or in_place[1] is named):
             signature.bind("prompt", "context")
-            return (lambda prompt, context: function(prompt, context)), True
+            return (lambda prompt, context: function(prompt, context())), True
         if named is not None and named.kind is named.KEYWORD_ONLY:
             signature.bind("prompt", context="context")
-            return (lambda prompt, context: function(prompt, context=context)), True
+            return (lambda prompt, context: function(prompt, context=context())), True
         signature.bind("prompt")
     except TypeError as error:
         raise SpecError(f"an agent takes (prompt) or (prompt, context), not {signature}: {error}") from None
@@ -65,7 +69,7 @@ class Message(NamedTuple):
     content: str
 
 
-def with_history(function: Callable[..., Any]) -> tuple[Callable[[str, Any], Any], bool]:
+def with_history(function: Callable[..., Any]) -> tuple[Called, bool]:
     """Return how to call a function that takes a prompt, or a prompt and the conversation so far; never a context.
 
     Raises SpecError when the function wants anything else.
@@ -76,7 +80,7 @@ def with_history(function: Callable[..., Any]) -> tuple[Callable[[str, Any], Any
         return (lambda prompt, _: function(prompt)), False
     try:
         signature.bind("prompt", "history")
-        return (lambda prompt, context: function(prompt, [Message(**said) for said in context.history])), False
+        return (lambda prompt, context: function(prompt, [Message(**said) for said in context().history])), False
     except TypeError:
         pass
     try:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pydantic import field_validator
 
 from waza.engines._base import Engine, Room
-from waza.engines._function import find_function, is_async, told, with_context, with_history
+from waza.engines._function import Called, find_function, is_async, told, with_context, with_history
 from waza.engines._turns import converse
 from waza.errors import EngineError, TraceError
 from waza.model import Task, Trace, Trial
@@ -45,7 +45,7 @@ class Context(NamedTuple):
 class Agent(NamedTuple):
     """A function and how it wants to be called."""
 
-    call: Callable[[str, Any], Any]
+    call: Called
     takes_context: bool
     is_async: bool
 
@@ -92,12 +92,12 @@ class PythonEngine(Engine):
         """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            return await self._turn(prompt, _context(trial, room, before, self.skill_folder), left_s)
+            return await self._turn(prompt, lambda: _context(trial, room, before, self.skill_folder), left_s)
 
         trace = await converse(trial, room, play)
         return replace(trace, engine="python", model=trace.model or trial.model or None)
 
-    async def _turn(self, prompt: str, context: Context, left_s: float) -> Trace:
+    async def _turn(self, prompt: str, context: Callable[[], Context], left_s: float) -> Trace:
         from waza.engines._call import call  # loads asyncio, which checking a spec does without
 
         started = time.monotonic()

@@ -44,12 +44,11 @@ class Checkpoints:
         failed = [grade.name for grade in grades if grade.status == "failed"]
         return f"stopped after turn {number}, where {', '.join(failed)} failed" if failed else ""
 
-    def passed_over(self, trace: Trace, grades: Sequence[Grade]) -> list[str]:
+    def passed_over(self, turns: Sequence[Trace], grades: Sequence[Grade]) -> list[str]:
         """Return the checkpoints that were to stop the conversation, and which the engine did not wait for."""
         found = zip(self._graders, grades, strict=False)
         late = [(grader, grade) for grader, grade in found if isinstance(grader, AfterTurnGrader) and grader.stops]
-        turns = len(trace.turns or ())
-        return [grade.name for grader, grade in late if grade.status == "failed" and grader.turn < turns]
+        return [grade.name for grader, grade in late if grade.status == "failed" and grader.turn < len(turns)]
 
     async def rest(self, trace: Trace, files: Files | None) -> list[Grade]:
         """Return every grader's verdict when it is all over, in order; none on an agent that could not run."""

@@ -78,8 +78,9 @@ def status_of(trace: Trace, grades: list[Grade]) -> tuple[ResultStatus, str]:
         return "error", trace.error or "the agent ended with an error"
     if trace.status == "timeout":
         return "failed", "timeout"
-    if any(grade.status == "failed" for grade in grades):
+    statuses = [grade.status for grade in grades]
+    if "failed" in statuses:
         return "failed", ""
-    if any(grade.status == "error" for grade in grades):
+    if "error" in statuses:
         return "error", ""
     return "passed", ""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from waza.runner.checkpoints import Checkpoints
 from waza.runner.grading import Asked, grades_of, status_of
 from waza.runner.pace import AgentPace
 from waza.runner.turns import Turns
+from waza.sandbox.deadlines import deadlines
 from waza.sandbox.room import NO_ROOM, make_room
 from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
@@ -69,7 +70,7 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
         if setting.pace is not None:
             await setting.pace.begin()
         try:
-            result = replace(await _attempt(trial, graders, setting), attempts=attempt)
+            result = await _attempt(trial, graders, setting, attempt)
         except EngineError as error:
             return failed_trial(trial, setting, str(error))
         if setting.pace is not None and (pause_s := setting.pace.heard(result.trace)):
@@ -80,7 +81,7 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
     raise AssertionError("max_attempts is at least 1")
 
 
-async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
+async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, attempt: int) -> Result:
     started_at, started = _now(), time.perf_counter()
     task = trial.task
     has_things = task.files or task.workdir or (task.mocks and setting.engine.mocks)
@@ -103,6 +104,7 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting) -> Res
         snapshot=snapshots.pop("", ""),
         turn_snapshots=snapshots,
         fingerprint=setting.fingerprints.get(trial.task.id, ""),
+        attempts=attempt,
     )
 
 
@@ -150,7 +152,8 @@ async def _without_room(trial: Trial, graders: list[Grader], setting: Setting) -
     checkpoints = Checkpoints(graders, partial(_grade, setting, trial, NO_ROOM))
     files = SnapshotFiles(NO_ROOM.workspace, EMPTY, checkpoints.snapshots)
     checkpoints.keep = lambda: (EMPTY, files)
-    trace = await _work(trial, NO_ROOM._replace(after_turn=checkpoints), setting)
+    room = NO_ROOM._replace(after_turn=checkpoints) if trial.task.follow_up_prompts else NO_ROOM
+    trace = await _work(trial, room, setting)
     grades = await _rest(trial, trace, files, checkpoints, setting)
     return trace, grades, checkpoints.snapshots | {"": EMPTY}
 
@@ -162,7 +165,7 @@ async def _rest(
     if setting.turns is not None and (trace.duration_ms or 0) > SHORT_MS:
         await setting.turns.wait()
     grades = await checkpoints.rest(trace, files)
-    if names := checkpoints.passed_over(trace, grades):
+    if trace.turns and (names := checkpoints.passed_over(trace.turns, grades)):
         fact = (
             f"engine '{setting.engine_name}' does not stop between prompts; it went on after {', '.join(names)} failed"
         )
@@ -189,7 +192,8 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
     """Return what the agent did; an agent that could not run gives a trace with status `error`."""
     started = time.perf_counter()
     turns = 1 + len(trial.task.follow_up_prompts)
-    limit = asyncio.timeout(trial.task.timeout_s * turns + GRACE_S)
+    limit, limits = asyncio.timeout(None), deadlines()
+    number = limits.set(trial.task.timeout_s * turns + GRACE_S, lambda: limit.reschedule(0))
     try:
         async with limit:
             trace = await setting.engine.run(trial, room)
@@ -201,6 +205,8 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
             return Trace(input=trial.task.prompt, output="", status="timeout", error=late, engine=setting.engine_name)
         fact = f"the engine broke: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
+    finally:
+        limits.lift(number)
     changes: dict[str, object] = {}
     if trace.status != "error" and (fault := setting.vet(trace)):
         changes |= {"status": "error", "error": fault}
@@ -216,7 +222,13 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, rest_ns = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_to_the_second(seconds)}.{rest_ns // 1_000_000:03d}Z"
+
+
+@lru_cache(maxsize=1)
+def _to_the_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
 def failed_trial(trial: Trial, setting: Setting, reason: str) -> Result:

@@ -194,7 +194,7 @@ class SnapshotFiles:
     """The files of a stored workspace, seen as `Workspace` sees those of a live one."""
 
     def __init__(self, store: str | Path, name: str, turns: Mapping[str, str] | None = None) -> None:
-        self._store = Path(store)
+        self._store = store if isinstance(store, Path) else Path(store)
         self._name = name
         self._turns = turns or {}
 
