@@ -1,11 +1,14 @@
 """What a run gathers while it goes on is what its journal says: nobody can tell whether it was read again."""
 
-import errno
+from dataclasses import replace
+
+import pytest
 
 import waza
 from results_made import a_result
-from waza.reports.json import JsonReport, trial_text
-from waza.results.gathered import Gathering
+from waza.reports.json import TEXTS, JsonReport
+from waza.results import gathered
+from waza.results.gathered import GatheredResults, Gathering
 from waza.results.outcomes import outcomes_of
 from waza.results.store import RunFolder, open_run
 from waza.runner.order import order_for
@@ -47,15 +50,50 @@ def test_listeners_hear_what_was_kept_not_what_was_handed_over(suite):
     assert sorted(heard, key=str) == sorted(made.results, key=str)
 
 
-def test_a_disk_without_room_for_the_texts_costs_no_result(tmp_path):
-    run = waza.model.Run(id="", name="n", started_at="", engine="mock", spec={"tasks": [{"id": "a"}]})
+def test_texts_that_do_not_fit_in_memory_come_from_a_file(suite, monkeypatch):
+    monkeypatch.setattr(gathered, "_MOST_HELD", 200_000)
+    made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners())
+    kinds = {type(text) for text in made.results._texts}
+    assert kinds == {bytes, gathered.Written}
+    with open(f"{made.folder}/results.json", "rb") as file:
+        assert file.read() == b"".join(JsonReport().chunks(open_run(made.folder)))
 
-    def full(result):
-        raise OSError(errno.ENOSPC, "no room")
 
-    with RunFolder.create(tmp_path, run) as folder:
-        for text, is_whole in ((trial_text, True), (full, False)):
-            gathering = Gathering(folder.run, text)
+def test_a_stopped_run_says_of_tasks_that_were_not_run_what_its_journal_says(suite):
+    listeners = Listeners()
+    stopping = replace(listeners, on_result=lambda result: listeners.stop("enough"))
+    made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=2), stopping)
+    assert isinstance(made.results, GatheredResults) and 0 < len(made.results) < 42
+    with open(f"{made.folder}/results.json", "rb") as file:
+        assert file.read() == b"".join(JsonReport().chunks(open_run(made.folder)))
+
+
+def a_folder(parent, **config):
+    spec = {"tasks": [{"id": "a"}, {"id": "b"}], "config": config}
+    return RunFolder.create(parent, waza.model.Run(id="", name="n", started_at="", engine="mock", spec=spec))
+
+
+def test_a_disk_without_room_for_the_texts_costs_no_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(gathered, "_MOST_HELD", 0)
+    with a_folder(tmp_path) as folder:
+        for is_full in (False, True):
+            gathering = Gathering(folder.run, TEXTS)
+            if is_full:
+                gathering._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115  closed with what holds it
             [kept] = map(gathering.add, folder.append(a_result("a")))
             assert kept.task_id == "a"
-            assert (gathering.results() is not None) == is_whole
+            assert (gathering.results() is None) == is_full
+
+
+@pytest.mark.parametrize("task_id, trial, planned", [("stranger", 1, 1), ("a", 2, 1), ("b", 1, 9)])
+def test_what_has_no_place_among_the_tasks_or_no_room_makes_the_end_read_the_journal(
+    tmp_path, monkeypatch, task_id, trial, planned
+):
+    """A task the suite does not have; a trial more than planned; texts that wait too long for the other trials."""
+    monkeypatch.setattr(gathered, "_MOST_PENDING", 100)
+    with a_folder(tmp_path, trials_per_task=planned) as folder:
+        gathering = Gathering(folder.run, TEXTS)
+        for result in (a_result("a"), a_result(task_id, trial)):
+            [kept] = map(gathering.add, folder.append(result))
+            assert kept.task_id == result.task_id
+        assert gathering.results() is None

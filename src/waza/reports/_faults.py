@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import count, islice
 from typing import NamedTuple, TypeVar
 
@@ -65,19 +65,12 @@ def headline(result: Result) -> str:
 
 def by_task(run: Run, tasks: list[TaskSummary]) -> Iterator[tuple[TaskSummary, Iterator[Result]]]:
     """Yield the tasks with their trials; results that stand in the tasks' order are taken one at a time."""
-    return made_by_task(run, tasks, iter)
-
-
-def made_by_task(
-    run: Run, tasks: list[TaskSummary], made: Callable[[Iterable[Result]], Iterator[T]]
-) -> Iterator[tuple[TaskSummary, Iterator[T]]]:
-    """Yield the tasks with what is made of their trials, in order."""
     order = {task.id: number for number, task in enumerate(tasks)}
     keys = [(order[outcome.task_id], outcome.trial) for outcome in outcomes_of(run.results)]
     in_order: Iterable[Result] = run.results
     if keys != sorted(keys):
         in_order = sorted(run.results, key=lambda result: (order[result.task_id], result.trial))
-    results = made(in_order)
+    results = iter(in_order)
     trials = Counter(place for place, _ in keys)
     for number, task in enumerate(tasks):
         yield task, islice(results, trials[number])

@@ -7,17 +7,18 @@ Old readers stay safe: what is undecided has `passed` false and `score` 0.0 wher
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import msgspec
 
 from waza.model import JSON, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
 from waza.reports._base import Report
 from waza.reports._before import Before
-from waza.reports._faults import made_by_task
+from waza.reports._faults import by_task
 from waza.reports._impact import task_impacts
 from waza.reports._trigger_json import trigger_tree
-from waza.results.gathered import GatheredResults
+from waza.results.gathered import GatheredResults, Texts
 from waza.results.mock_calls import command_invocations
 from waza.results.outcomes import shown_names
 from waza.results.pairwise import win_rates
@@ -30,6 +31,7 @@ from waza.results.tool_metrics import tool_metrics
 SCHEMA_VERSION = "1.5"
 AFTER_TURN = "after_turn"
 """The type of a grade that was given in the middle of a conversation."""
+_NOTHING: Mapping[str, JSON] = MappingProxyType({})
 _RENAMED = {"args": "arguments", "result": "tool_result"}
 """Fields of our events, and what the original calls them in its transcript."""
 
@@ -54,24 +56,28 @@ class JsonReport(Report):
         tasks = tasks or summarize_tasks(run)
         before, after = _about(run, summary or summarize(run, tasks=tasks), statistics_of(run, tasks))
         impact = stored_impact(run)
-        by_skill = task_impacts(impact)
         after |= {"skill_impact": impact} if impact else {}
         yield _indented(before)[:-2] + b',\n  "tasks": ['
         separator = b"\n    "
-        for task, texts in made_by_task(run, tasks, _texts):
+        for pieces in _tasks(run, tasks, task_impacts(impact)):
             yield separator
-            yield from _task(task, texts, by_skill.get(task.id, {}))
+            yield from pieces
             separator = b",\n    "
         yield (b"\n  ],\n" if tasks else b"],\n") + _indented(after)[2:] + b"\n"
 
 
-def trial_text(result: Result) -> bytes:
-    """Return a trial as it stands in the results file."""
+def _tasks(run: Run, tasks: list[TaskSummary], impacts: Mapping[str, dict[str, JSON]]) -> Iterator[Iterable[bytes]]:
+    """Yield the text of each task in pieces; `impacts` is what the skill under test did for it, by its id."""
+    if isinstance(run.results, GatheredResults) and not impacts:
+        yield from ([text] for text in run.results.texts())
+        return
+    for task, trials in by_task(run, tasks):
+        yield _task(task, map(_trial, trials), impacts.get(task.id, {}))
+
+
+def _trial(result: Result) -> bytes:
+    """Return a trial as it stands in its task."""
     return _indented(_run(result), b"\n        ")
-
-
-def _texts(results: Iterable[Result]) -> Iterator[bytes]:
-    return results.texts() if isinstance(results, GatheredResults) else map(trial_text, results)
 
 
 def _indented(tree: dict[str, JSON], line: bytes = b"\n") -> bytes:
@@ -162,7 +168,7 @@ def _metric(metric: Metric) -> dict[str, JSON]:
     } | ({"details": {"reason": metric.reason}} if metric.reason else {})
 
 
-def _task(task: TaskSummary, trials: Iterable[bytes], more: dict[str, JSON]) -> Iterator[bytes]:
+def _task(task: TaskSummary, trials: Iterable[bytes], more: Mapping[str, JSON] = _NOTHING) -> Iterator[bytes]:
     """Yield a task's text, a trial at a time; `more` is what stands behind its numbers."""
     tree = {
         "test_id": task.id,
@@ -183,6 +189,10 @@ def _task(task: TaskSummary, trials: Iterable[bytes], more: dict[str, JSON]) -> 
         yield trial
         separator = b",\n        "
     yield (b"\n      ]" if separator[:1] == b"," else b"]") + after
+
+
+TEXTS = Texts(_trial, lambda task, trials: b"".join(_task(task, trials)))
+"""How trials and tasks stand in the results file, for a run that writes them while it goes on."""
 
 
 def _stats(task: TaskSummary) -> dict[str, JSON]:

@@ -1,10 +1,10 @@
-"""The results of a run while it is written: places and numbers are kept at hand, so that its end reads none of them."""
+"""The results of a run while it is written: places, numbers and texts are kept at hand, so that its end reads none."""
 
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, NamedTuple
@@ -15,45 +15,71 @@ from waza.results.folder import JOURNAL
 from waza.results.frames import Piece
 from waza.results.outcomes import outcome_of
 from waza.results.records import read_record
-from waza.results.store import in_order
 from waza.results.stored import Found, StoredResults
+from waza.results.tasks import TaskRule, TaskSummary
 
 _BUFFER = 1 << 18
 """How much text is collected before it is written."""
+_MOST_HELD = 1 << 22
+"""How many bytes of text are held; the rest is written to a file."""
+_MOST_PENDING = 1 << 26
+"""How many bytes of text may wait for the other trials of their tasks."""
 
 
-class Gathered(NamedTuple):
-    """Where a result stands in the journal, and where its text stands."""
+class Texts(NamedTuple):
+    """How a report writes a trial, and a task with the texts of its trials."""
 
-    found: Found
+    trial: Callable[[Result], bytes]
+    task: Callable[[TaskSummary, Sequence[bytes]], bytes]
+
+
+class Written(NamedTuple):
+    """Where a text stands in a file."""
+
     start: int
     size: int
 
 
-class GatheredResults(StoredResults):
-    """Stored results of a run of this process; their texts for a report are written already."""
+class Gathered(NamedTuple):
+    """A task of which all is known: where its trials stand in the journal, its numbers and its text."""
 
-    def __init__(self, journal: Path, gathered: Sequence[Gathered], texts: IO[bytes]) -> None:
-        super().__init__(journal, [entry.found for entry in gathered])
-        self._texts = texts
-        self._starts = array("q", [entry.start for entry in gathered])
-        self._sizes = array("q", [entry.size for entry in gathered])
+    found: list[Found]
+    summary: TaskSummary
+    text: bytes | Written
+
+
+class GatheredResults(StoredResults):
+    """Stored results of a run of this process; its tasks are summarized, and their texts for a report made."""
+
+    def __init__(self, journal: Path, gathered: Sequence[Gathered], file: IO[bytes]) -> None:
+        super().__init__(journal, list(chain.from_iterable(entry.found for entry in gathered)))
+        self.tasks = [entry.summary for entry in gathered]
+        self._texts = [entry.text for entry in gathered]
+        self._file = file
 
     def texts(self) -> Iterator[bytes]:
-        """Yield the text of each result, in order."""
-        self._texts.flush()
-        for start, size in zip(self._starts, self._sizes, strict=True):
-            yield os.pread(self._texts.fileno(), size, start)
+        """Yield the text of each task, in order."""
+        self._file.flush()
+        for text in self._texts:
+            yield text if isinstance(text, bytes) else os.pread(self._file.fileno(), text.size, text.start)
 
 
 class Gathering:
-    """Takes each result as it was kept, notes its place and numbers, and writes its text while agents still work."""
+    """Takes each result as it was kept; a task is summarized and written as soon as its last trial is there.
 
-    def __init__(self, run: Run, text: Callable[[Result], bytes]) -> None:
+    All this happens while agents still work. Where it cannot be done, the end of the run reads the journal.
+    """
+
+    def __init__(self, run: Run, texts: Texts) -> None:
         self._run = run
-        self._text = text
-        self._gathered: dict[tuple[str, int], Gathered] = {}
-        self._texts = TemporaryFile(buffering=_BUFFER, dir=run.folder)  # noqa: SIM115  it lasts as long as the run
+        self._texts = texts
+        self._rule = TaskRule.of(run)
+        self._tasks = {str(task["id"]): task for task in run.spec.get("tasks") or []}
+        self._pending: dict[str, dict[int, tuple[Found, bytes]]] = {}
+        self._waiting = 0
+        self._gathered: dict[str, Gathered] = {}
+        self._file = TemporaryFile(buffering=_BUFFER, dir=run.folder)  # noqa: SIM115  it lasts as long as the run
+        self._held = self._size = 0
         self._is_whole = True
 
     def add(self, piece: Piece) -> Result:
@@ -61,23 +87,47 @@ class Gathering:
         result = read_record(piece.payload or b"")
         if not isinstance(result, Result):
             raise StoreError(f"{self._run.folder}: a result was written that cannot be read; that is a mistake in waza")
-        if self._is_whole:
-            try:
-                self._note(piece, result)
-            except OSError:  # the disk is full: the end of the run reads the journal then
-                self._is_whole = False
+        if self._is_whole and not self._note(piece, result):
+            self._is_whole = False
+            self._pending.clear()
         return result
 
-    def _note(self, piece: Piece, result: Result) -> None:
-        text = self._text(result)
-        start = self._texts.tell()
-        self._texts.write(text)
-        found = Found(piece.offset, len(piece.raw), outcome_of(result))
-        self._gathered[result.task_id, result.trial] = Gathered(found, start, len(text))
+    def _note(self, piece: Piece, result: Result) -> bool:
+        """Say whether a result has its place among the tasks, and there is room for what waits."""
+        task_id, text = result.task_id, self._texts.trial(result)
+        if task_id not in self._tasks or task_id in self._gathered:
+            return False
+        trials = self._pending.setdefault(task_id, {})
+        trials[result.trial] = Found(piece.offset, len(piece.raw), outcome_of(result)), text
+        self._waiting += len(text)
+        return self._complete(task_id) if len(trials) >= self._rule.planned else self._waiting <= _MOST_PENDING
+
+    def _complete(self, task_id: str) -> bool:
+        """Summarize and write a task; say whether there was room on the disk."""
+        trials = [trial for _, trial in sorted(self._pending.pop(task_id, {}).items())]
+        texts = [text for _, text in trials]
+        self._waiting -= sum(map(len, texts))
+        summary = self._rule.summarize(self._tasks[task_id], [found.outcome for found, _ in trials])
+        try:
+            text = self._put(self._texts.task(summary, texts))
+        except OSError:
+            return False
+        self._gathered[task_id] = Gathered([found for found, _ in trials], summary, text)
+        return True
+
+    def _put(self, text: bytes) -> bytes | Written:
+        """Return a text as it is held from now on; raise OSError when there is no room for it."""
+        if self._held + len(text) <= _MOST_HELD:
+            self._held += len(text)
+            return text
+        self._file.write(text)
+        self._size += len(text)
+        return Written(self._size - len(text), len(text))
 
     def results(self) -> GatheredResults | None:
         """Return every result in the spec's order; None when the journal has to be read for them."""
-        if not self._is_whole:
+        if not self._is_whole or not all(self._complete(task) for task in self._tasks if task not in self._gathered):
             return None
-        keys, _ = in_order(self._run, self._gathered)
-        return GatheredResults(Path(self._run.folder) / JOURNAL, [self._gathered[key] for key in keys], self._texts)
+        return GatheredResults(
+            Path(self._run.folder) / JOURNAL, [self._gathered[task] for task in self._tasks], self._file
+        )

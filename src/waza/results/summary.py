@@ -170,9 +170,11 @@ def _was_run(task: TaskSummary) -> bool:
 
 def _groups(run: Run, tasks: Sequence[TaskSummary]) -> list[Group]:
     by: str | None = (run.spec.get("config") or {}).get("group_by")
+    if not by:
+        return []
     groups: dict[str, list[TaskSummary]] = {}
     for task in tasks:
-        for name in {"model": [run.model], "tags": task.tags or ["untagged"], "task": [task.name]}.get(by or "", []):
+        for name in {"model": [run.model], "tags": task.tags or ["untagged"], "task": [task.name]}.get(by, []):
             groups.setdefault(name, []).append(task)
     return [_group(name, members) for name, members in groups.items()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,24 +59,38 @@ def summarize_tasks(run: Run) -> list[TaskSummary]:
         by_task.setdefault(outcome.task_id, []).append(outcome)
     tasks = {str(task["id"]): task for task in run.spec.get("tasks") or []}
     tasks |= {task_id: {"id": task_id} for task_id in by_task if task_id not in tasks}
-    config = run.spec.get("config") or {}
-    planned, rule = int(config.get("trials_per_task") or 1), config.get("pass_rule", "all")
-    return [_summarize(task, by_task.get(task_id, ()), planned, rule) for task_id, task in tasks.items()]
+    rule = TaskRule.of(run)
+    return [rule.summarize(task, by_task.get(task_id, ())) for task_id, task in tasks.items()]
 
 
-def _summarize(task: dict[str, JSON], trials: Sequence[Outcome], planned: int, rule: JSON) -> TaskSummary:
-    statuses, scores = tuple([trial.status for trial in trials]), tuple([trial.score for trial in trials])
-    numbers = _numbers(statuses, scores, max(0, planned - len(trials)), rule)
-    return replace(
-        numbers,
-        id=str(task["id"]),
-        name=str(task.get("name") or task["id"]),
-        tags=[str(tag) for tag in task.get("tags") or ()],
-        golden=bool(task.get("golden")),
-        reason=_reason(numbers.status, trials, numbers.not_run),
-        duration_ms=math.fsum([trial.duration_ms for trial in trials]),
-        usage=total_usage([trial.usage for trial in trials]),
-    )
+class TaskRule(NamedTuple):
+    """How a run makes one verdict of a task's trials."""
+
+    planned: int
+    """How many trials a task was to have."""
+    passes: JSON
+    """The pass rule: all, any, or the share of trials that must pass."""
+
+    @classmethod
+    def of(cls, run: Run) -> TaskRule:
+        """Return the rule of a run."""
+        config = run.spec.get("config") or {}
+        return cls(int(config.get("trials_per_task") or 1), config.get("pass_rule", "all"))
+
+    def summarize(self, task: dict[str, JSON], trials: Sequence[Outcome]) -> TaskSummary:
+        """Return a task in numbers, from the outcomes of its trials in order."""
+        statuses, scores = tuple([trial.status for trial in trials]), tuple([trial.score for trial in trials])
+        numbers = _numbers(statuses, scores, max(0, self.planned - len(trials)), self.passes)
+        return replace(
+            numbers,
+            id=str(task["id"]),
+            name=str(task.get("name") or task["id"]),
+            tags=[str(tag) for tag in task.get("tags") or ()],
+            golden=bool(task.get("golden")),
+            reason=_reason(numbers.status, trials, numbers.not_run),
+            duration_ms=math.fsum([trial.duration_ms for trial in trials]),
+            usage=total_usage([trial.usage for trial in trials]),
+        )
 
 
 @lru_cache(maxsize=1024, typed=True)

@@ -28,7 +28,7 @@ def finish(
     """
     made = open_run(folder.path) if gathered is None else replace(folder.run, results=gathered)
     made = replace(made, complete=is_complete(made))
-    tasks = summarize_tasks(made)
+    tasks = summarize_tasks(made) if gathered is None else gathered.tasks
     summary = summarize(made, tasks=tasks)
     try:
         folder.finish(summary, complete=made.complete, reason=reason)

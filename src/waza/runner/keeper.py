@@ -69,14 +69,13 @@ class Keeper:
             batch, self._waiting = self._waiting, []
             try:
                 kept = await loop.run_in_executor(self._thread, self._store, *(result for result, _ in batch))
-                for one in kept:
+                for one, (_, safe) in zip(kept, batch, strict=True):
                     self._on_result(self._read(one))
+                    if not safe.done():
+                        safe.set_result(None)
+                    await asyncio.sleep(0)  # agents that wait to be started come first
             except Exception as error:  # noqa: BLE001  it belongs to the run, which is to end with it
                 self._fail(error, [safe for _, safe in batch])
-                continue
-            for _, safe in batch:
-                if not safe.done():
-                    safe.set_result(None)
 
     def _fail(self, error: Exception, waiting: list[asyncio.Future[None]]) -> None:
         if not self._failed.done():

@@ -16,7 +16,7 @@ from waza.errors import UsageError, WazaError
 from waza.model import JSON, Run
 from waza.results.folder import read_run_json
 from waza.results.store import read_run, run_folders
-from waza.spec.suite import fingerprint
+from waza.spec.suite import encoded, fingerprint
 
 PACE = {
     "parallel",
@@ -111,11 +111,21 @@ def stored_head(folder: Path) -> Run | None:
 
 def fingerprints(spec: dict[str, JSON]) -> dict[str, str]:
     """Return for each task what its results depend on, as a short name that changes with any of it."""
-    config = _affecting(spec["config"])
-    hooks = spec.get("hooks")
+    config, hooks = encoded(_affecting(spec["config"])), encoded(spec.get("hooks"))
+    known: dict[int, JSON] = {}
+
+    def graders(task_id: str) -> JSON:
+        """Return the graders of a task; those that tasks share are encoded once."""
+        each = spec["graders"].get(task_id)
+        if not each:
+            return each
+        for one in each:
+            if id(one) not in known:
+                known[id(one)] = encoded(one)
+        return [known[id(one)] for one in each]
 
     def made_from(task: dict[str, JSON]) -> list[JSON]:
-        return [_asked(task), spec["graders"].get(task["id"]), config, hooks, *_judged(spec, task["id"])]
+        return [_asked(task), graders(task["id"]), config, hooks, *_judged(spec, task["id"])]
 
     return {task["id"]: fingerprint(made_from(task)) for task in _tasks(spec)}
 

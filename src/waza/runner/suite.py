@@ -68,9 +68,11 @@ async def run_suite(
         await setting.engine.start(width)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(keeper.trouble())
-            await asyncio.wait(
-                [group.create_task(_worker(spec, trials, setting, keeper, listeners)) for _ in range(width)]
-            )
+            at_work = []
+            for _ in range(width):
+                at_work.append(group.create_task(_worker(spec, trials, setting, keeper, listeners)))
+                await asyncio.sleep(0)  # its agent starts before the next worker looks for one
+            await asyncio.wait(at_work)
             watch.cancel()
     finally:
         await keeper.close()

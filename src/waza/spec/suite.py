@@ -209,6 +209,8 @@ class EvalSpec:
 
     def _delivered(self, task: Task) -> dict[str, JSON]:
         """Return the same for what a task names itself."""
+        if not task.skill_directories and not task.instruction_files:
+            return {}
         return self._contents(task.skill_directories or [], task.instruction_files, None)
 
     def _contents(self, folders: Iterable[str], files: Iterable[str], also: Path | None) -> dict[str, JSON]:
@@ -252,8 +254,16 @@ def grader_as_data(grader: Grader) -> dict[str, JSON]:
 
 
 def fingerprint(data: JSON) -> str:
-    """Return a short name for data that changes with anything in it."""
-    return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:16]
+    """Return a short name for data that changes with anything in it; parts that are `Raw` are encoded already."""
+    return hashlib.sha256(encoded(data)).hexdigest()[:16]
+
+
+def encoded(data: JSON) -> msgspec.Raw:
+    """Return data as the text that fingerprints are made from: the same for the same data, however it was made."""
+    return msgspec.Raw(_DETERMINISTIC.encode(data))
+
+
+_DETERMINISTIC = msgspec.json.Encoder(order="deterministic")
 
 
 def engine_keys(*names: str) -> dict[str, list[str]]:
