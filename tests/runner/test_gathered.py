@@ -6,7 +6,7 @@ import pytest
 
 import waza
 from results_made import a_result
-from waza.reports.json import TEXTS, JsonReport
+from waza.reports.json import JsonReport, task_text
 from waza.results import gathered
 from waza.results.gathered import GatheredResults, Gathering
 from waza.results.outcomes import outcomes_of
@@ -61,7 +61,7 @@ def test_texts_that_do_not_fit_in_memory_come_from_a_file(suite, monkeypatch):
 
 def test_a_stopped_run_says_of_tasks_that_were_not_run_what_its_journal_says(suite):
     listeners = Listeners()
-    stopping = replace(listeners, on_result=lambda result: listeners.stop("enough"))
+    stopping = replace(listeners, on_done=lambda result: listeners.stop("enough"))
     made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=2), stopping)
     assert isinstance(made.results, GatheredResults) and 0 < len(made.results) < 42
     with open(f"{made.folder}/results.json", "rb") as file:
@@ -77,7 +77,7 @@ def test_a_disk_without_room_for_the_texts_costs_no_result(tmp_path, monkeypatch
     monkeypatch.setattr(gathered, "_MOST_HELD", 0)
     with a_folder(tmp_path) as folder:
         for is_full in (False, True):
-            gathering = Gathering(folder.run, TEXTS)
+            gathering = Gathering(folder.run, task_text)
             if is_full:
                 gathering._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115  closed with what holds it
             [kept] = map(gathering.add, folder.append(a_result("a")))
@@ -92,7 +92,7 @@ def test_what_has_no_place_among_the_tasks_or_no_room_makes_the_end_read_the_jou
     """A task the suite does not have; a trial more than planned; texts that wait too long for the other trials."""
     monkeypatch.setattr(gathered, "_MOST_PENDING", 100)
     with a_folder(tmp_path, trials_per_task=planned) as folder:
-        gathering = Gathering(folder.run, TEXTS)
+        gathering = Gathering(folder.run, task_text)
         for result in (a_result("a"), a_result(task_id, trial)):
             [kept] = map(gathering.add, folder.append(result))
             assert kept.task_id == result.task_id

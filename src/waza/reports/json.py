@@ -7,8 +7,7 @@ Old readers stay safe: what is undecided has `passed` false and `score` 0.0 wher
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -18,7 +17,7 @@ from waza.reports._before import Before
 from waza.reports._faults import by_task
 from waza.reports._impact import task_impacts
 from waza.reports._trigger_json import trigger_tree
-from waza.results.gathered import GatheredResults, Texts
+from waza.results.gathered import GatheredResults
 from waza.results.mock_calls import command_invocations
 from waza.results.outcomes import shown_names
 from waza.results.pairwise import win_rates
@@ -31,7 +30,6 @@ from waza.results.tool_metrics import tool_metrics
 SCHEMA_VERSION = "1.5"
 AFTER_TURN = "after_turn"
 """The type of a grade that was given in the middle of a conversation."""
-_NOTHING: Mapping[str, JSON] = MappingProxyType({})
 _RENAMED = {"args": "arguments", "result": "tool_result"}
 """Fields of our events, and what the original calls them in its transcript."""
 
@@ -168,20 +166,10 @@ def _metric(metric: Metric) -> dict[str, JSON]:
     } | ({"details": {"reason": metric.reason}} if metric.reason else {})
 
 
-def _task(task: TaskSummary, trials: Iterable[bytes], more: Mapping[str, JSON] = _NOTHING) -> Iterator[bytes]:
+def _task(task: TaskSummary, trials: Iterable[bytes], more: Mapping[str, JSON]) -> Iterator[bytes]:
     """Yield a task's text, a trial at a time; `more` is what stands behind its numbers."""
-    tree = {
-        "test_id": task.id,
-        "display_name": task.name,
-        **({"golden": True} if task.golden else {}),
-        **({"tags": task.tags} if task.tags else {}),
-        "status": task.status,
-        **({"reason": task.reason} if task.reason else {}),
-        "runs": [],
-        "stats": _stats(task),
-        **more,
-    }
-    before, _, after = _indented(tree, b"\n    ").partition(b'"runs": []')  # no text holds that: its quotes are escaped
+    text = _indented({**_task_tree(task, []), **more}, b"\n    ")
+    before, _, after = text.partition(b'"runs": []')  # no text holds that: its quotes are escaped
     yield before + b'"runs": ['
     separator = b"\n        "
     for trial in trials:
@@ -191,8 +179,22 @@ def _task(task: TaskSummary, trials: Iterable[bytes], more: Mapping[str, JSON] =
     yield (b"\n      ]" if separator[:1] == b"," else b"]") + after
 
 
-TEXTS = Texts(_trial, lambda task, trials: b"".join(_task(task, trials)))
-"""How trials and tasks stand in the results file, for a run that writes them while it goes on."""
+def _task_tree(task: TaskSummary, runs: Sequence[JSON]) -> dict[str, JSON]:
+    return {
+        "test_id": task.id,
+        "display_name": task.name,
+        **({"golden": True} if task.golden else {}),
+        **({"tags": task.tags} if task.tags else {}),
+        "status": task.status,
+        **({"reason": task.reason} if task.reason else {}),
+        "runs": runs,
+        "stats": _stats(task),
+    }
+
+
+def task_text(task: TaskSummary, results: Iterable[Result]) -> bytes:
+    """Return a task with its trials as it stands in the results file."""
+    return _indented(_task_tree(task, [_run(result) for result in results]), b"\n    ")
 
 
 def _stats(task: TaskSummary) -> dict[str, JSON]:

@@ -23,14 +23,7 @@ _BUFFER = 1 << 18
 _MOST_HELD = 1 << 22
 """How many bytes of text are held; the rest is written to a file."""
 _MOST_PENDING = 1 << 26
-"""How many bytes of text may wait for the other trials of their tasks."""
-
-
-class Texts(NamedTuple):
-    """How a report writes a trial, and a task with the texts of its trials."""
-
-    trial: Callable[[Result], bytes]
-    task: Callable[[TaskSummary, Sequence[bytes]], bytes]
+"""How many bytes, as they stand in the journal, may wait for the other trials of their tasks."""
 
 
 class Written(NamedTuple):
@@ -70,12 +63,12 @@ class Gathering:
     All this happens while agents still work. Where it cannot be done, the end of the run reads the journal.
     """
 
-    def __init__(self, run: Run, texts: Texts) -> None:
+    def __init__(self, run: Run, text: Callable[[TaskSummary, Sequence[Result]], bytes]) -> None:
         self._run = run
-        self._texts = texts
+        self._text = text
         self._rule = TaskRule.of(run)
         self._tasks = {str(task["id"]): task for task in run.spec.get("tasks") or []}
-        self._pending: dict[str, dict[int, tuple[Found, bytes]]] = {}
+        self._pending: dict[str, dict[int, tuple[Found, Result]]] = {}
         self._waiting = 0
         self._gathered: dict[str, Gathered] = {}
         self._file = TemporaryFile(buffering=_BUFFER, dir=run.folder)  # noqa: SIM115  it lasts as long as the run
@@ -94,22 +87,21 @@ class Gathering:
 
     def _note(self, piece: Piece, result: Result) -> bool:
         """Say whether a result has its place among the tasks, and there is room for what waits."""
-        task_id, text = result.task_id, self._texts.trial(result)
+        task_id = result.task_id
         if task_id not in self._tasks or task_id in self._gathered:
             return False
         trials = self._pending.setdefault(task_id, {})
-        trials[result.trial] = Found(piece.offset, len(piece.raw), outcome_of(result)), text
-        self._waiting += len(text)
+        trials[result.trial] = Found(piece.offset, len(piece.raw), outcome_of(result)), result
+        self._waiting += len(piece.raw)
         return self._complete(task_id) if len(trials) >= self._rule.planned else self._waiting <= _MOST_PENDING
 
     def _complete(self, task_id: str) -> bool:
         """Summarize and write a task; say whether there was room on the disk."""
         trials = [trial for _, trial in sorted(self._pending.pop(task_id, {}).items())]
-        texts = [text for _, text in trials]
-        self._waiting -= sum(map(len, texts))
+        self._waiting -= sum(found.length for found, _ in trials)
         summary = self._rule.summarize(self._tasks[task_id], [found.outcome for found, _ in trials])
         try:
-            text = self._put(self._texts.task(summary, texts))
+            text = self._put(self._text(summary, [result for _, result in trials]))
         except OSError:
             return False
         self._gathered[task_id] = Gathered([found for found, _ in trials], summary, text)

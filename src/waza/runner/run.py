@@ -13,7 +13,7 @@ from msgspec.structs import replace as changed
 
 from waza.errors import UsageError
 from waza.model import Result, Run, Trial
-from waza.reports.json import TEXTS
+from waza.reports.json import task_text
 from waza.results._remote_store import is_url
 from waza.results.canaries import KEY, canaries_of
 from waza.results.frames import Piece
@@ -114,7 +114,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         purse = Purse(order.max_cost_usd, chain(earlier.results, earlier.triggers) if earlier else ())
 
         purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))
-        gathering = Gathering(folder.run, TEXTS)
+        gathering = Gathering(folder.run, task_text)
 
         def store(*results: Result) -> list[Piece]:
             graders = order.spec.graders

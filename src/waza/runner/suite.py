@@ -111,6 +111,7 @@ async def _worker(
         kept = keeper.keep(result)
         if spec.config.fail_fast and result.status in ("failed", "error") and not trial.task.until_skill:
             listeners.stop(f"task '{trial.task.id}' did not pass")
+    keeper.hurry()
     if kept is not None:
         await kept
 

@@ -125,15 +125,15 @@ def read_yaml(text: str | bytes, file: str, *, may_be_empty: bool = False) -> An
 
 def mark_of(data: Any, path: Sequence[str | int]) -> Mark:
     """Return where the deepest existing place on `path` stands: a mapping's key, or a list's item."""
-    mark = data.mark if isinstance(data, YamlMap | YamlList) else Mark(1, 1)
+    place: _Place | None = data._place if isinstance(data, YamlMap | YamlList) else None
     for step in path:
         try:
-            place = data._places[step]
+            deeper = data._places[step]
             data = data[step]
         except (AttributeError, LookupError, TypeError):
             break
-        mark = _mark(place)
-    return mark
+        place = deeper
+    return Mark(1, 1) if place is None else _mark(place)
 
 
 def _mark(place: _Place) -> Mark:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import comb
 
 from waza.results.scores import mean
@@ -11,6 +12,7 @@ MOST_K = 100
 """Curves end here: nobody reads further."""
 
 
+@lru_cache(maxsize=1024)
 def pass_at_k(passed: int, trials: int, k: int) -> float:
     """Return the chance that at least one of k trials passes, unbiased; 0 where k is not within the trials."""
     if not 1 <= k <= trials:
@@ -18,6 +20,7 @@ def pass_at_k(passed: int, trials: int, k: int) -> float:
     return 1.0 - comb(trials - passed, k) / comb(trials, k)
 
 
+@lru_cache(maxsize=1024)
 def pass_hat_k(passed: int, trials: int, k: int) -> float:
     """Return the chance that all of k trials pass (pass^k), unbiased; 0 where k is not within the trials."""
     if not 1 <= k <= trials:

@@ -1,11 +1,12 @@
-"""One is let through in each round of the event loop, in the order they came."""
+"""A few are let through in each round of the event loop, in the order they came."""
 
 import asyncio
+from collections import Counter
 
-from waza.runner.turns import Turns
+from waza.runner.turns import A_ROUND, Turns
 
 
-def test_those_who_come_at_once_go_one_a_round_and_nobody_is_forgotten():
+def test_those_who_come_at_once_go_a_few_a_round_and_nobody_is_forgotten():
     async def scenario():
         turns, went, rounds = Turns(), [], [0]
 
@@ -27,5 +28,5 @@ def test_those_who_come_at_once_go_one_a_round_and_nobody_is_forgotten():
 
     went = asyncio.run(scenario())
     assert [number for number, _ in went] == [*(n for n in range(20) if n != 7), "later"]
-    in_one_round = [number for _, number in went[:-1]]
-    assert len(set(in_one_round)) == len(in_one_round)
+    in_a_round = Counter(number for _, number in went[:-1])
+    assert max(in_a_round.values()) == A_ROUND and len(in_a_round) >= 19 / A_ROUND
