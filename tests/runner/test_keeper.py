@@ -63,6 +63,48 @@ def test_close_writes_what_still_waits():
     assert [result.task_id for result in kept] == ["a", "b"]
 
 
+def test_close_tells_of_everything_that_is_safe_in_order():
+    told = []
+
+    async def scenario():
+        keeper = Keeper(lambda *results: list(results), told.append, width=2)
+        for task in "abcde":
+            await keeper.keep(a_result(task))
+        await keeper.close()
+
+    asyncio.run(scenario())
+    assert [result.task_id for result in told] == list("abcde")
+
+
+@pytest.mark.timeout(20)
+def test_a_result_is_told_of_though_no_other_follows():
+    async def scenario():
+        told = asyncio.Event()
+        keeper = Keeper(lambda *results: list(results), lambda result: told.set(), width=2)
+        await keeper.keep(a_result("a"))
+        await told.wait()
+        await keeper.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_a_listener_that_raises_ends_the_run(ends_first):
+    def on_result(result):
+        raise BrokenPipeError
+
+    async def scenario():
+        keeper = Keeper(lambda *results: list(results), on_result, width=2)
+        await keeper.keep(a_result("a"))
+        if not ends_first:
+            await keeper.trouble()
+        await keeper.close()
+
+    with pytest.raises(BrokenPipeError):
+        asyncio.run(scenario())
+
+
 @pytest.mark.timeout(20)
 def test_a_store_that_fails_is_told_at_once_to_those_who_wait_for_an_agent():
     def store(*results):

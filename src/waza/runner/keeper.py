@@ -1,4 +1,4 @@
-"""Results on their way to the disk: each is safe before anyone hears of it, and nobody waits longer than needed."""
+"""Results on their way to the disk: each is safe before anyone hears of it, and no agent waits for that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from waza.model import Result
 MOST_WAIT_S = 0.005
 """How long a result waits at most for others to share its sync."""
 LULL_S = 0.03
-"""How long results that are safe wait to be told."""
+"""How long results that are safe wait to be told of."""
 
 
 def as_it_is(result: Result) -> Result:
@@ -25,8 +25,8 @@ class Keeper:
     """Hands results to a store in a thread of its own; those that wait at the same time share one sync.
 
     With one trial at a time there is nothing to share: the store is called as it is. The store returns what it kept,
-    `read` makes results of that again, and so they are told. Reading stays out of the thread: two threads that both
-    compute hold each other up.
+    `read` makes results of that again, and so they are told. Reading stays out of the thread (two threads that both
+    compute hold each other up), and waits for a lull: agents that end together are graded and followed first.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Keeper:
         self._failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
     def keep(self, result: Result) -> asyncio.Future[None]:
-        """Take a result; what is returned is done when it is safe and told, or has what the store raised."""
+        """Take a result; what is returned is done when it is safe, or has what the store raised."""
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._thread is None:
             for kept in self._store(result):
@@ -98,7 +98,7 @@ class Keeper:
                 self._telling = asyncio.create_task(self._tell())
 
     async def _tell(self) -> None:
-        """Tell of what is safe, a little later: agents that end together are graded and followed by others first."""
+        """Tell of what is safe, one in a round of the event loop."""
         await asyncio.sleep(LULL_S)
         try:
             while self._untold:
