@@ -7,7 +7,7 @@ import pytest
 
 from results_made import a_result
 from waza.errors import StoreError
-from waza.runner.keeper import Keeper
+from waza.runner.keeper import MOST_UNTOLD, Keeper
 
 
 def test_a_result_is_told_as_it_was_kept_and_only_then():
@@ -86,6 +86,24 @@ def test_a_result_is_told_of_though_no_other_follows():
         await keeper.close()
 
     asyncio.run(scenario())
+
+
+def test_results_that_come_faster_than_rounds_do_not_pile_up():
+    told, most = [], []
+
+    async def scenario():
+        keeper = Keeper(lambda *results: list(results), told.append, width=50)
+
+        async def worker():
+            for number in range(100):
+                await keeper.keep(a_result(str(number)))
+                most.append(len(keeper._untold))
+
+        await asyncio.gather(*(worker() for _ in range(50)))
+        await keeper.close()
+
+    asyncio.run(scenario())
+    assert len(told) == 5000 and max(most) <= MOST_UNTOLD
 
 
 @pytest.mark.timeout(20)

@@ -14,6 +14,8 @@ MOST_WAIT_S = 0.005
 """How long a result waits at most for others to share its sync."""
 LULL_S = 0.03
 """How long results that are safe wait to be told of."""
+MOST_UNTOLD = 256
+"""How many may wait for that; they must not pile up where there is no lull."""
 
 
 def as_it_is(result: Result) -> Result:
@@ -76,8 +78,7 @@ class Keeper:
             self._thread.shutdown()
         if self._telling is not None:
             self._telling.cancel()
-        while self._untold:
-            self._on_result(self._read(self._untold.popleft()))
+        self._tell_of(len(self._untold))
 
     async def _write(self) -> None:
         """Write until nobody waits, all who wait at once together."""
@@ -88,6 +89,7 @@ class Keeper:
             batch, self._waiting = self._waiting, []
             try:
                 self._untold += await loop.run_in_executor(self._thread, self._store, *(result for result, _ in batch))
+                self._tell_of(len(self._untold) - MOST_UNTOLD)
             except Exception as error:  # noqa: BLE001  it belongs to the run, which is to end with it
                 self._fail(error, [safe for _, safe in batch])
                 continue
@@ -102,10 +104,14 @@ class Keeper:
         await asyncio.sleep(LULL_S)
         try:
             while self._untold:
-                self._on_result(self._read(self._untold.popleft()))
+                self._tell_of(1)
                 await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001  as above
             self._fail(error, [])
+
+    def _tell_of(self, number: int) -> None:
+        for _ in range(number):
+            self._on_result(self._read(self._untold.popleft()))
 
     def _fail(self, error: Exception, waiting: list[asyncio.Future[None]]) -> None:
         if not self._failed.done():
