@@ -13,6 +13,7 @@ from waza.results.stats.agreement import (
     cohen_kappa,
     confusion,
     kappa_interval,
+    kappa_remark,
     kappa_variance,
     krippendorff_alpha,
     table_of,
@@ -145,11 +146,37 @@ def test_a_judge_that_always_passes_agrees_often_and_says_nothing():
     assert (found.fail_precision, found.fail_recall) == (None, 0.0)
 
 
-@pytest.mark.parametrize("table", [[[3, 0], [0, 2]], [[0, 1], [0, 0]], [[18, 0], [2, 0]], [[0, 4], [3, 0]]])
-def test_a_few_items_never_make_kappa_certain(table):
-    found, many = kappa_interval(table), kappa_interval([[100 * cell for cell in row] for row in table])
-    assert found.upper - found.lower > 0.2 > many.upper - many.lower
-    assert found.lower <= cohen_kappa(table) <= found.upper
+def misfit(kappa, passes, fails):
+    """Pearson's statistic of a table on which all agree, if two raters who pass equally often had this kappa."""
+    n = passes + fails
+    p = passes / n
+    q = 1 - p
+    expected = [n * (p * p + kappa * p * q), 2 * n * p * q * (1 - kappa), n * (q * q + kappa * p * q)]
+    return sum((found - one) ** 2 / one for found, one in zip([passes, 0, fails], expected, strict=True))
+
+
+@given(st.integers(1, 300), st.integers(1, 300))
+def test_a_few_items_that_all_agree_on_never_make_kappa_certain(passes, fails):
+    """The goodness-of-fit interval of Donner and Eliasziw (1992): as far as the test at 5 % would not refuse."""
+    found = kappa_interval([[passes, 0], [0, fails]])
+    assert misfit(found.lower, passes, fails) == pytest.approx(3.841458820694124)
+    assert (found.mean, found.upper) == (1.0, 1.0) and found.lower < 1
+    assert kappa_interval([[passes, 0], [0, fails]], effect=4.0).lower < found.lower
+
+
+def test_the_guide_s_eighteen_outputs_without_a_difference():
+    assert kappa_interval([[12, 0], [0, 6]]).lower == pytest.approx(0.6147617470941369)
+    assert "12 passes and 6 fails without a\ndifference leave 0.61 to 1" in GUIDE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("table", "value"), [([[0, 1], [0, 0]], 0.0), ([[18, 0], [2, 0]], 0.0), ([[0, 4], [4, 0]], -1.0)]
+)
+def test_where_kappa_has_no_variance_it_has_no_interval_and_it_is_said_why(table, value):
+    assert (cohen_kappa(table), kappa_interval(table)) == (value, None)
+    assert kappa_remark(table).startswith("no interval: one of the two never varies, or they never agree")
+    assert kappa_remark([[7, 0], [0, 0]]) == "says nothing: all verdicts are the same"
+    assert kappa_remark([[3, 0], [0, 2]]) == kappa_remark([[3, 1], [0, 2]]) == ""
 
 
 PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)

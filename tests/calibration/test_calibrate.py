@@ -4,15 +4,26 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from results_made import a_grade, a_result, a_run
 from waza.errors import StoreError
 from waza.model import Grade, Result, Run, Trace
-from waza.results.calibrations import FOLDER, Calibration, read_calibration, read_calibrations, write_calibration
+from waza.results.calibrations import (
+    FOLDER,
+    Calibration,
+    asked_in,
+    read_calibration,
+    read_calibrations,
+    write_calibration,
+)
 from waza.results.stats.agreement import Confusion
+from waza.results.store import RunFolder
 from waza.runner.calibrating import calibrate, gather
+from waza.runner.finish import finish
 from waza.runner.reviewing import judged_by
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "judges.md"
@@ -71,7 +82,7 @@ def test_it_prints_what_the_guide_shows(example, waza):
     assert done.out.startswith(block.rstrip() + "\n")
     assert "they differ on 6 outputs" in done.out
     assert "t16 #1: people pass, judge fail\n      people: seen\n      judge: the judge's fail" in done.out
-    assert "Krippendorff's alpha between people" not in done.out or "on 0 outputs" in done.out
+    assert "Krippendorff's alpha between people" not in done.out, "no output has a verdict of two people"
 
 
 def test_json_has_every_number(example, waza):
@@ -91,12 +102,87 @@ def test_json_has_every_number(example, waza):
 
 def test_what_was_measured_is_kept_in_the_project_for_juries_and_reports(example, waza):
     assert "kept: .waza/calibration/" in waza("calibrate", "--labels", "labels.csv").out
-    kept = read_calibration(example, grader="polite", model="gpt-4o-mini")
+    (kept,) = read_calibrations(example)
+    assert kept == read_calibration(example, question=kept.question, model="gpt-4o-mini")
     assert (kept.n, kept.sensitivity, kept.specificity) == (29, 0.8, pytest.approx(7 / 9))
     assert kept.reviewers == ["ana", "ben"] and kept.when.endswith("Z")
-    assert read_calibration(example, grader="polite", model="another") is None
+    assert read_calibration(example, question=kept.question, model="another") is None
     shown = waza("show").out
     assert "polite by gpt-4o-mini agrees with people on 79 % of 29 outputs (kappa 0.54" in shown
+
+
+def test_what_was_measured_is_not_told_of_another_question_with_the_same_name(example, waza):
+    waza("calibrate", "--labels", "labels.csv")
+    (kept,) = read_calibrations(example)
+    told = "polite by gpt-4o-mini agrees with people"
+    assert told in waza("show").out
+    other = json.loads((example / "eval.yaml").read_text())
+    other["graders"][0]["prompt"] = "Is it kind?"
+    (example / "eval.yaml").write_text(json.dumps(other))
+    waza("grade", "latest", "-q")
+    assert told not in waza("show").out
+    write_calibration(example, msgspec.structs.replace(kept, question=""))
+    shown = waza("show").out
+    assert told not in shown
+    assert "polite by gpt-4o-mini: its calibration does not say what was asked, so it counts for nothing" in shown
+
+
+def outputs(*grades):
+    """A run with an output for each grade."""
+    results = [a_result(f"t{place:02}", output=f"answer {place}", grades=[one]) for place, one in enumerate(grades)]
+    return a_run(results, tasks=[result.task_id for result in results], config={"trials_per_task": 1})
+
+
+def labelled(folder, run):
+    """The run on a disk, with a person's label of each output."""
+    (folder / ".waza.yaml").touch()
+    with RunFolder.create(folder / "runs", run) as kept:
+        kept.append(*run.results)
+        finish(kept, "", print)
+    rows = [f"{result.task_id},{'pass' if place % 2 else 'fail'}" for place, result in enumerate(run.results)]
+    (folder / "labels.csv").write_text("\n".join(["task,verdict", *rows]) + "\n")
+
+
+def test_a_grader_that_asks_each_task_in_its_own_words_is_one_judge_until_the_words_change(waza, tmp_path):
+    def asking(*questions):
+        grade = a_grade(name="polite", kind="prompt")
+        told = [{"judge": {"model": "m"}, "question": question} for question in questions]
+        return outputs(*(msgspec.structs.replace(grade, details=details) for details in told))
+
+    first, same, other = (gather([run]) for run in (asking("a", "b"), asking("b", "a"), asking("a", "c")))
+    (rater,) = first.said
+    assert len(first.said[rater]) == 2 and list(same.said) == [rater] != list(other.said)
+    assert len(gather([asking("a", "b"), asking("a", "c")]).said) == 2, "two wordings are compared with each other"
+    run = asking("a", "b")
+    kept = [Calibration(grader="polite", question=one, model="m") for one in (rater.question, "a")]
+    assert asked_in(run, kept) == {rater.question}
+
+
+def test_of_a_run_that_does_not_say_what_was_asked_nothing_is_kept(waza, tmp_path):
+    grade = msgspec.structs.replace(a_grade(name="polite", kind="prompt"), details={"judge": {"model": "m"}})
+    labelled(tmp_path, outputs(grade, grade))
+    done = waza("calibrate", "--labels", "labels.csv")
+    assert done.code == 0 and "polite · m: not kept, since the run does not say what was asked" in done.err
+    assert read_calibrations(tmp_path) == []
+
+
+def test_a_model_at_two_addresses_is_measured_as_two_judges(waza, tmp_path):
+    def jury(*words):
+        about = {"details": {"judge": {"model": "m"}}, "feedback": ""}
+        seats = [("m", "http://one/v1"), ("m#2", "http://two/v1")]
+        votes = [
+            about | {"juror": name, "address": address, "status": word}
+            for (name, address), word in zip(seats, words, strict=True)
+        ]
+        details = {"judge": {"model": "m, m#2"}, "question": "q", "jury": {"votes": votes, "not_asked": []}}
+        return msgspec.structs.replace(a_grade(name="polite", kind="prompt"), details=details)
+
+    labelled(tmp_path, outputs(jury("passed", "failed"), jury("passed", "passed")))
+    out = waza("calibrate", "--labels", "labels.csv").out
+    assert "polite · judge m at http://one/v1\n" in out and "polite · judge m at http://two/v1\n" in out
+    assert "(polite · m · http://one/v1 · q, polite · m · http://two/v1 · q)" in out
+    kept = {one.address: one.accuracy for one in read_calibrations(tmp_path)}
+    assert kept == {"http://one/v1": 0.5, "http://two/v1": 1.0}
 
 
 def test_nothing_is_kept_where_that_is_not_wanted(example, waza):
@@ -112,6 +198,20 @@ def test_recorded_verdicts_are_compared_without_a_file(ran, waza):
     (judge,), (people,) = found["judges"], found["between_people"]
     assert (sum(judge["counts"].values()), judge["divided"], judge["people"]) == (3, 1, ["ana", "ben"])
     assert (people["raters"], people["outputs"]) == (["ana", "ben"], 3)
+
+
+def test_verdicts_without_a_name_are_no_rater_and_that_is_said(ran, waza):
+    ran(suite(["pass", "fail", "pass"]))
+    waza("review", "--grader", "polite", "--reviewer", "ana", typed="p\n\np\n\nf\n\n")
+    waza("review", "--grader", "polite", typed="p\n\nf\n\nq\n")
+    (people,) = json.loads(waza("calibrate", "--json").out)["between_people"]
+    assert (people["alpha"], people["raters"], people["outputs"], people["unnamed"]) == (None, ["ana"], 0, 2)
+    fact = "agreement between people leaves out 2 verdicts without a name beside ana, from one person or several"
+    out = waza("calibrate").out
+    assert fact in out and "alpha between people" not in out
+    waza("review", "--grader", "polite", "--reviewer", "ben", typed="p\n\np\n\nf\n\n")
+    out = waza("calibrate").out
+    assert fact.replace("ana", "ana, ben") in out and "alpha between people: 1.00 on 3 outputs (ana, ben)" in out
 
 
 def test_people_may_have_answered_another_grader(ran, waza):

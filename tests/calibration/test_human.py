@@ -1,9 +1,12 @@
 """The `human` grader and `human_calibration`: undecided until people have spoken, and never passed by accident."""
 
+import json
+
 import pytest
 
 import waza
-from waza.results.verdicts import Verdict, evidence_of, record_verdict
+from waza.results.verdicts import Verdict, evidence_of, question_of, record_verdict
+from waza.spec.load import load_spec
 
 TRACE = waza.Trace(input="hi", output="hello")
 HUMAN = {"type": "human", "name": "polite", "instructions": "Is it polite?", "criteria": ["no shouting"]}
@@ -98,9 +101,9 @@ def calibration(folder, **changes):
     return waza.load_grader(CALIBRATION | changes, folder)
 
 
-def judged(folder, pairs, **changes):
+def judged(folder, pairs, *, first=0, **changes):
     """Record verdicts of a person beside what the grader said."""
-    for number, (people, said) in enumerate(pairs):
+    for number, (people, said) in enumerate(pairs, first):
         about = {"grader": "judge", "evidence": f"e{number}", "model": "m1", "reviewer": "ana"}
         record_verdict(folder / "verdicts.jsonl", Verdict(**about | {"verdict": people, "said": said} | changes))
 
@@ -151,6 +154,30 @@ def test_another_prompt_is_another_judge(folder):
     judged(folder, GOOD, question="Is it polite?", at="2026-01-01T00:00:00Z")
     judged(folder, BLIND[:12], question="Is it kind?", at="2026-01-02T00:00:00Z", reviewer="ben")
     assert calibration(folder, min_agreement=0.5).grade(TRACE).details["calibration"]["n"] == 12
+
+
+def suite_of(folder, *judges):
+    """The suite's own calibration of a grader that every task asks in its own words."""
+    tasks = [
+        {"id": f"t{place}", "prompt": "x", "graders": [{"type": "prompt", "name": "judge"} | judge]}
+        for place, judge in enumerate(judges)
+    ]
+    written = {"name": "s", "tasks": tasks, "graders": [CALIBRATION | {"min_agreement": 0.5}]}
+    (folder / "eval.yaml").write_text(json.dumps(written | {"config": {"executor": "mock", "judge": "m1"}}))
+    found = [grader for grader in load_spec(folder).graders["t0"] if grader.name == "believed"]
+    return found[0].grade(TRACE).details["calibration"]["n"]
+
+
+def test_of_a_suite_with_several_judges_of_one_name_all_are_looked_at(folder):
+    polite, kind, terse = (question_of(f"Is it {word}?") for word in ("polite", "kind", "terse"))
+    judged(folder, GOOD[:5], question=polite, at="2026-01-01T00:00:00Z")
+    judged(folder, GOOD[5:9], first=5, question=kind, at="2026-01-02T00:00:00Z")
+    judged(folder, GOOD[9:12], first=9, question=terse, at="2026-01-03T00:00:00Z", model="m9")
+    asked = [{"prompt": f"Is it {word}?"} for word in ("polite", "kind", "terse")]
+    assert suite_of(folder, *asked[:2], asked[2] | {"model": "m9"}) == 12
+    assert suite_of(folder, *asked[:2]) == 9 and suite_of(folder, asked[0]) == 5
+    assert suite_of(folder, asked[2] | {"model": "m9"}) == 3 and suite_of(folder, asked[2] | {"model": "m8"}) == 0
+    assert suite_of(folder, {"prompt": "Is it short?"}) == 0, "nobody has reviewed what is asked now"
 
 
 def test_outputs_on_which_people_are_evenly_divided_count_for_nothing(folder):

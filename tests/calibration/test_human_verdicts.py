@@ -200,5 +200,11 @@ def test_the_evidence_is_what_a_person_sees_and_nothing_else(tmp_path):
     assert evidence_of(others[-1]) != before
 
 
+def test_the_source_context_is_evidence_and_verdicts_without_one_stay_valid():
+    trace = Trace(input="ask", output="answer")
+    assert evidence_of(trace) == evidence_of(trace, "") == "1b1316f4c713fcb42699964e8584cf4c", "as it ever was"
+    assert len({evidence_of(trace, source) for source in ("", "five days", "ten days")}) == 3
+
+
 def test_a_question_changes_with_any_word_of_it_and_with_where_it_is_parted():
     assert len({question_of("a", "b"), question_of("ab"), question_of("a b"), question_of("a", "B")}) == 4

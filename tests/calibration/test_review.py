@@ -113,6 +113,31 @@ def test_a_person_sees_the_source_that_the_answer_must_be_grounded_in(ran, waza,
     assert read_verdicts(folder / "verdicts.jsonl") == []
 
 
+def test_a_verdict_counts_for_the_source_it_was_given_on_alone(ran, waza, tmp_path):
+    (tmp_path / "rules.txt").write_text("Refunds take five days.")
+    sources = {"five": "rules.txt", "ten": "Refunds take ten days.", "again": "Refunds take ten days."}
+    tasks = [
+        {"id": name, "inputs": {"prompt": "When?", "context": {"source": source}}, "mock": {"output": "In five days."}}
+        for name, source in sources.items()
+    ]
+    say = {"tool_calls": [{"name": "set_waza_grade_pass", "arguments": {"reason": "so it is"}}]}
+    config = {"executor": "mock", "judge": {"type": "scripted", "model": "m", "replies": [say] * 3}}
+    judge = {"type": "prompt", "name": "grounded", "prompt": "Is it grounded?"}
+    folder = ran({"name": "s", "config": config, "tasks": tasks, "graders": [judge, SUITE["graders"][1]]})
+    done = waza("review", typed="p\n\nq\n")
+    assert "2 outputs" in done.out, "two sources, two things to look at"
+    passed = {"five"} if outputs_shown(done.out)[0] == "five" else {"ten", "again"}
+    assert {name for name, status in statuses(folder).items() if status == "passed"} == passed
+    waza("grade", "latest", "-q")
+    assert {name for name, status in statuses(folder).items() if status == "passed"} == passed
+    waza("review", "--grader", "grounded", typed="p\n\nf\n\n")
+    done = waza("calibrate", "--json")
+    (found,) = json.loads(done.out)["judges"]
+    assert (found["outputs"], found["counts"]["true_pass"], found["counts"]["false_pass"]) == (2, 1, 1)
+    (tmp_path / "rules.txt").write_text("Refunds take a year.")
+    assert "1 output of 2" in waza("review", "--grader", "grounded", typed="q\n").out, "one source is another now"
+
+
 def test_hints_name_the_run_as_it_was_named(ran, waza):
     folder = ran()
     moved = (folder / "runs" / latest_name(folder)).rename(folder / "runs" / "control")

@@ -207,6 +207,9 @@ def test_several_models_give_a_run_each_and_a_table(waza, tmp_path):
     assert done.returncode == 1
     assert re.search(r"m1\s+1 of 2.*\nm2\s+1 of 2", done.stdout)
     assert json.loads((tmp_path / "r_m2.json").read_text())["config"]["model_id"] == "m2"
+    for printed in (["--json"], ["--reporter", "json:-"]):
+        lines = waza("run", "--model", "m1", "--model", "m2", *printed).stdout.splitlines()
+        assert [json.loads(line)["config"]["model_id"] for line in lines] == ["m1", "m2"], "one document a line"
 
 
 def test_a_run_can_be_replayed_instead_of_an_agent(waza, tmp_path):

@@ -145,3 +145,39 @@ def test_nothing_is_removed_without_a_yes(waza, tmp_path):
     done = waza("runs", "prune", "--keep", "0", input_text="n\n")
     assert (done.returncode, "for good?" in done.stdout) == (0, True)
     assert (tmp_path / "runs" / "run-000").is_dir()
+
+
+def test_a_single_run_is_told_to_be_no_trend(call, tmp_path):
+    store(tmp_path / "runs", 0)
+    assert "a single run shows no trend yet: one more run" in call("trend")
+    store(tmp_path / "runs", 1)
+    assert "no trend yet" not in call("trend", "--last", "1")
+
+
+def test_a_conversation_is_shown_with_every_prompt_and_answer(call, tmp_path):
+    turns = [Trace(input=f"prompt {n}", output=f"answer {n}") for n in (1, 2)]
+    result = a_result("a", trace=Trace(input="prompt 1", output="answer 2", turns=turns))
+    with RunFolder.create(tmp_path / "runs", a_run(tasks=["a"], id="run-000")) as folder:
+        folder.append(result)
+    shown = call("show", "latest", "--task", "a")
+    places = [shown.index(words) for words in ("prompt 1", "answer 1", "prompt 2", "answer 2")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("command", [("show",), ("compare", "run-001"), ("runs", "list")])
+def test_a_spec_of_another_shape_is_told_in_one_sentence_by_every_reading_command(
+    tmp_path, monkeypatch, capsys, command
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    console.cache_clear()
+    for number in (0, 1):
+        with RunFolder.create(tmp_path / "runs", a_run(tasks=["a"], id=f"run-{number:03}")) as folder:
+            folder.append(a_result("a"))
+    file = tmp_path / "runs" / "run-000" / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"spec": {"config": 3}}))
+    code = run_command([*command, *([] if "list" in command else ["run-000"])])
+    said = "".join(capsys.readouterr())
+    assert code == (0 if "list" in command else 3), said
+    assert "run.json: is damaged: Expected `object | null`, got `int` - at `$.spec.config`" in " ".join(said.split())
+    assert "Error:" not in said

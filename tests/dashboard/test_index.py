@@ -1,6 +1,7 @@
 """The index: the same numbers as the journal, kept up to date with the disk, made again when it is lost."""
 
 import os
+import re
 import shutil
 import threading
 from datetime import UTC, datetime
@@ -9,9 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from odd_specs import ODD as ODD_SPECS
+from odd_specs import WHOLE, a_stored_run
 from runs_made import a_history, a_trial, plan, store_run
 
 from waza.dashboard.index import Index
+from waza.dashboard.markup import render
+from waza.dashboard.registry import Ask, Query, all_pages
 from waza.dashboard.store import Store, Wanted
 from waza.results.kept import TAGS, tag_run
 from waza.results.outcomes import outcomes_of
@@ -295,3 +300,55 @@ class TestChoosing:
             ("shop", "gpt-5", 4),
             ("shop", "sonnet", 3),
         ]
+
+
+def shown(store, name, *query, **parts):
+    """A page as it is sent, without its frame."""
+    page = next(page for page in all_pages() if page.name == name)
+    return "".join(render(node) for node in page.show(Ask(parts, Query(query), "/"), store).body)
+
+
+def test_a_single_run_is_told_to_be_no_trend_and_two_are_one(store, parent):
+    a_history(parent, runs=1)
+    listed(store)
+    assert "A single run shows no trend yet: one more run" in shown(store, "trends")
+    a_history(parent, runs=2, suite="other", seed=1)
+    listed(store)
+    assert shown(store, "trends").count("A single run shows no trend yet") == 1
+
+
+def test_an_interval_stands_in_one_line_on_every_page(store, parent):
+    a_history(parent, runs=2, trials=2)
+    key, other = (one.key for one in listed(store))
+    pages = [shown(store, "runs"), shown(store, "trends"), shown(store, "run", run=key)]
+    pages += [shown(store, "task", ("id", "task-0001"), run=key), shown(store, "compare", ("run", key), ("run", other))]
+    for page in pages:
+        assert '<span class="whole">' in page
+        assert not re.search(r"interval \d", page)
+
+
+def pages_of(store, key):
+    """The pages of a run and of its task."""
+    for name, query in (
+        ("run", ()),
+        ("task", [("id", "a")]),
+        ("files", [("id", "a")]),
+        ("compare", [("run", key), ("run", "whole")]),
+    ):
+        shown(store, name, *query, run=key)
+
+
+@given(spec=st.just(WHOLE) | ODD_SPECS)
+@settings(max_examples=40, deadline=None)
+def test_any_json_as_spec_gives_pages_or_one_sentence(tmp_path_factory, spec):
+    parent = tmp_path_factory.mktemp("odd")
+    folder = a_stored_run(parent, spec)
+    a_stored_run(parent, WHOLE, "whole")
+    index = Index(lambda: [parent])
+    store = Store(index)
+    found = next(one for one in listed(store) if one.key == "one")
+    if found.problem:
+        assert found.problem.startswith(f"{folder / 'run.json'}: is damaged: ")
+    else:
+        pages_of(store, found.key)
+    index.close()

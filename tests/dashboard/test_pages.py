@@ -177,12 +177,13 @@ def test_trigger_tests_and_judges_stand_on_the_run_s_page_as_text(site, folder):
     (root / "runs").mkdir(parents=True)
     (root / ".waza.yaml").write_text("")
     for number, text in enumerate(STRINGS[:30]):
-        write_calibration(root, Calibration(grader=text, model=text, counts=Confusion(true_pass=number, true_fail=3)))
+        made = Confusion(true_pass=number, true_fail=3)
+        write_calibration(root, Calibration(grader=text, rubric="r", model=text, counts=made))
     prompts = [{"id": f"trigger:{n}", "prompt": text, "skill": text} for n, text in enumerate(map(whole_text, STRINGS))]
     about = {"prompts": prompts, "skills": [one["skill"] for one in prompts], "catalogue": True, "tasks": prompts}
     graders = {"task-0000": [{"name": whole_text(text), "type": "prompt"} for text in STRINGS]}
     run = plan("judged", tasks=1)
-    spec = run.spec | {"triggers": about, "judged": {"task-0000": []}, "graders": graders}
+    spec = run.spec | {"triggers": about, "judged": {"task-0000": ["r"]}, "graders": graders}
     asked = [msgspec.structs.replace(a_trial(prompt["id"], rate=n > 2), reason=prompt["skill"])
              for n, prompt in enumerate(prompts)]  # fmt: skip
     made = store_run(root / "runs", msgspec.structs.replace(run, spec=spec), [a_trial("task-0000"), *asked])

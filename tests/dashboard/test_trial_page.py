@@ -15,6 +15,7 @@ from waza.dashboard.diffs import lines_of
 from waza.dashboard.markup import href
 from waza.dashboard.steps import steps_of
 from waza.dashboard.timeline import placed
+from waza.engines._turns import join_turns
 from waza.model import Check, Grade, Result, Run, ToolEvent, Trace
 from waza.reports._text import visible
 from waza.results.plain import whole_text
@@ -215,6 +216,33 @@ class TestTheTranscript:
     def test_calls_no_event_tells_of_are_not_lost(self):
         trace = replace(a_trace(), events=[{"type": "tool_call", "tool_call_id": "c4"}, {"type": 3}, {}])
         assert sorted(step.call for step in steps_of(trace) if step.call) == [1, 2, 3, 4, 5]
+
+    def test_a_conversation_is_told_prompt_by_prompt(self):
+        def said(trace):
+            return [step.text or f"{step.call} {step.event.tool_name}" for step in steps_of(trace)]
+
+        calls = events()
+        plain = Trace(input="And now?", output="Mailed.", tool_events=calls[3:])
+        whole = join_turns(["Refund it.", "And now?"], [a_trace(CALLS[:3]), plain])
+        first = ["Refund it.", "1 search", "I read the policy.", "2 read", "3 read", "It is refunded."]
+        assert said(whole) == [*first, "And now?", "4 bash", "5 edit", "Mailed."]
+        assert [step.event.turn for step in steps_of(whole) if step.call] == [1, 1, 2, 4, 5]
+        assert sorted(step.call for step in steps_of(replace(whole, turns=[plain])) if step.call) == [1, 2, 3, 4, 5]
+
+    def test_a_conversation_shows_each_prompt_with_its_answer(self, site, runs):
+        turns = [a_trace(), Trace(input="And <b>now</b>?", output="Mailed.", tool_events=[])]
+        whole = replace(join_turns(["Refund it.", "And <b>now</b>?"], turns), error="stopped after turn 2")
+        a_run(runs, "talk", [a_result(trace=whole)])
+        page = text_of(wait_for(site, "/runs/talk/task?id=refund"))
+        heads = [
+            "Asked · prompt 1 of 2",
+            "Answered · prompt 1 of 2",
+            "Asked · prompt 2 of 2",
+            "Answered · prompt 2 of 2",
+        ]
+        parts = [heads[0], "Refund it.", heads[1], "It is refunded.", heads[2], "And <b>now</b>?", heads[3], "Mailed."]
+        places = [page.index(part) for part in [*parts, "stopped after turn 2"]]
+        assert places == sorted(places)
 
     def test_a_call_is_folded_has_an_address_and_a_page_of_its_own(self, site):
         page = shown(site, "/runs/desk/task?id=refund&trial=2&call=4")

@@ -5,6 +5,7 @@ import hashlib
 import json
 from base64 import b64encode
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from agent_programs import address_for, agents, model_of, need, play, write
@@ -14,6 +15,7 @@ from scripted_model import SCRIPTS, TOKENS_IN, TOKENS_OUT, refuse, say, scripted
 import waza
 from waza.cli.check import command as check
 from waza.engines._continued import AgentSession, Session
+from waza.engines._copilot_session import allows
 from waza.errors import SpecError
 from waza.graders.prompt import PromptGrader
 from waza.judges._asking import Question, Unanswered, answer
@@ -21,7 +23,10 @@ from waza.judges._fence import Data
 from waza.judges._verdicts import PASS_FAIL
 from waza.model import Task, Trace, Trial
 from waza.runner.missing import ask_missing
+from waza.runner.order import order_for
 from waza.runner.regrade import from_run, graded
+from waza.runner.run import conduct
+from waza.runner.suite import Listeners
 from waza.sandbox.room import make_room
 from waza.spec.load import load_spec, read_spec
 from waza.spec.sessions import session_problems
@@ -39,6 +44,7 @@ VERDICTS = {
     "silent": [say("It is fine, pass.")],
     "wrong": [tool("set_waza_grade_pass", {"verdict": "pass"}), say("Judged.")],
     "refused": [refuse(401, "scripted: invalid api key")],
+    "limited": [refuse(429, "scripted: rate limit reached, try again in 0.3s")],
     "meddling": [shell("touch pwned; echo red > colour.txt"), tool("set_waza_grade_pass", CALL), say("Judged.")],
 }
 
@@ -92,6 +98,16 @@ def test_the_agent_judges_in_its_own_session_and_the_result_says_so(tmp_path, mo
 def test_only_a_call_of_the_verdict_tools_is_a_verdict(judge, status, words, tmp_path, model):
     _, grade = only(waza.run(suite(tmp_path, "openai", model, judge)))
     assert grade.status == status and words in grade.feedback
+
+
+def test_a_vendor_that_refuses_the_judge_for_its_rate_limit_pauses_the_agents_too(tmp_path, model):
+    said = []
+    file = suite(tmp_path, "openai", model, "limited")
+    _, grade = only(conduct(order_for(load_spec(file)), Listeners(on_remark=said.append)))
+    assert grade.status == "error" and "429" in grade.feedback
+    assert [remark for remark in said if "no agent starts" in remark] == [
+        "the vendor refuses for its rate limit: no agent starts for 0 s"
+    ]
 
 
 def test_several_judges_go_on_in_the_same_session_without_meeting(tmp_path, model):
@@ -152,7 +168,8 @@ def test_a_checkpoint_is_no_place_for_it(tmp_path, model):
 
 def test_an_engine_that_cannot_is_refused_by_check_with_a_sentence(tmp_path, model):
     done = CliRunner().invoke(check, [str(suite(tmp_path, "gemini", model)), "--json"], standalone_mode=False)
-    (problem,) = map(json.loads, done.stdout.splitlines())
+    told = map(json.loads, done.stdout.splitlines())
+    (problem,) = [one for one in told if one["severity"] != "note"]
     assert (done.return_value, problem["severity"], problem["path"]) == (2, "error", "config.executor")
     assert "engine 'gemini' cannot let a judge go on in an agent's session, as itself would" in problem["message"]
     assert "engines that can: claude-agent-sdk, claude-code, codex, copilot" in problem["message"]
@@ -165,6 +182,15 @@ def test_an_engine_that_can_is_warned_of_and_needs_no_other_judge(tmp_path, mode
     assert spec.judge() is None and not [note for note in spec.notes if "judge" in note.message]
     with pytest.raises(SpecError, match="engine 'mock' cannot"):
         spec.engine("mock")
+
+
+def test_a_copilot_that_judges_may_use_the_server_of_its_verdict_and_no_other():
+    given = {"permission_mode": "judge", "session": {"mcp_servers": {"waza_verdict": {}}}}
+    asked = [SimpleNamespace(kind="mcp", server_name=name) for name in ("waza_verdict", "github", "")]
+    asked += [SimpleNamespace(kind=kind) for kind in ("read", "write", "shell")]
+    assert [allows(given, one) for one in asked] == [True, False, False, True, False, False]
+    assert not allows(given | {"session": {}}, asked[0])
+    assert all(allows(given | {"permission_mode": "all"}, one) for one in asked), "an agent may do what its mode says"
 
 
 class Plant:

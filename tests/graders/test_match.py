@@ -197,6 +197,11 @@ def test_values_read_as_compact_json(value, text):
     assert text_of(value) == text
 
 
+def test_a_difference_shows_characters_as_they_are_and_not_as_matching_reads_them():
+    (difference,) = CallMatcher(name="t", args={"q": {"equals": ["a > b & c"]}}).differences({"q": {"x": "<b>"}})
+    assert str(difference) == 'q is {"x":"<b>"}, expected {"equals":["a > b & c"]}'
+
+
 def test_paths_have_keys_indexes_and_stars():
     assert parse_path("items[*].id") == ("items", None, "id")
     assert parse_path("a[0][-1]") == ("a", 0, -1)

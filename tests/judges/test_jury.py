@@ -218,9 +218,10 @@ def test_a_plain_majority_may_be_worse_than_its_best_member():
     assert accuracy(shares, [worth(share, share) for share in shares]) == pytest.approx(0.95)
 
 
-def calibrated(root, model, *, right, wrong):
+def calibrated(root, model, *, right, wrong, address=""):
     counts = Confusion(true_pass=right, true_fail=right, false_pass=wrong, false_fail=wrong)
-    write_calibration(root, Calibration(grader="prompt", model=model, counts=counts))
+    asked = waza.load_grader({"type": "prompt", "prompt": "Polite?"}).question_name
+    write_calibration(root, Calibration(grader="prompt", question=asked, model=model, counts=counts, address=address))
 
 
 def test_votes_count_by_measured_error_once_every_juror_is_calibrated(tmp_path):
@@ -240,6 +241,53 @@ def test_votes_count_by_measured_error_once_every_juror_is_calibrated(tmp_path):
     assert (grade.status, grade.details["jury"]["weighted_by"]) == ("passed", "measured error"), grade.feedback
     assert grade.details["jury"]["votes"][0]["worth"]["passing"] > 3
     assert before.asks() != after.asks(), "a run knows that its votes were counted in another way"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": "Polite!"},
+        {"type": "llm", "threshold": 0.5},
+        {"needs": ["files"]},
+        {"mode": "pairwise"},
+        {"rubric": "helpfulness"},
+    ],
+)
+def test_what_was_measured_about_one_question_counts_for_no_other(tmp_path, changes):
+    (tmp_path / ".waza.yaml").write_text("")
+    config = {"type": "prompt", "prompt": "Polite?", "judges": ["a", "b"]}
+    plain = waza.load_grader(config, base_dir=tmp_path)
+    for model in "ab":
+        write_calibration(
+            tmp_path, Calibration(grader="prompt", model=model, counts=Confusion(true_pass=9, true_fail=9))
+        )
+    assert waza.load_grader(config, base_dir=tmp_path).asks() == plain.asks(), "it does not say what was asked"
+    for model in "ab":
+        calibrated(tmp_path, model, right=49, wrong=1)
+    assert waza.load_grader(config | {"name": "another"}, base_dir=tmp_path).asks() != plain.asks()
+    other = waza.load_grader(config | changes, base_dir=tmp_path)
+    rubrics = [other.rubric_in_use.hash] if other.rubric_in_use else []
+    assert other.asks() == rubrics, "no votes are weighed"
+
+
+def test_a_rubric_in_its_own_words_is_one_question_whatever_the_grader_is_called():
+    def named(**config):
+        return waza.load_grader({"type": "prompt", **config}).question_name
+
+    assert named(rubric="helpfulness") == "", "the rubric's hash says what is asked"
+    assert named(prompt="Polite?") == named(prompt="Polite? ", name="x", model="m") != named(prompt="Kind?")
+
+
+def test_one_model_at_two_addresses_is_two_jurors(tmp_path):
+    (tmp_path / ".waza.yaml").write_text("")
+    judges = [{"type": "openai", "model": "m", "base_url": f"http://127.0.0.1:{port}/v1"} for port in (1, 2)]
+    config = {"type": "prompt", "prompt": "Polite?", "judges": judges}
+    calibrated(tmp_path, "m", right=49, wrong=1)
+    calibrated(tmp_path, "m", right=49, wrong=1, address=judges[0]["base_url"])
+    assert waza.load_grader(config, base_dir=tmp_path).asks() == [], "one of the two was never measured"
+    calibrated(tmp_path, "m", right=30, wrong=20, address=judges[1]["base_url"])
+    first, second = waza.load_grader(config, base_dir=tmp_path).asks()
+    assert first != second
 
 
 def test_a_sure_juror_settles_it_alone_and_one_no_better_than_chance_is_not_asked(tmp_path):
@@ -278,6 +326,7 @@ def test_a_suite_whose_jurors_bring_their_own_judges_needs_no_other(tmp_path):
     grade = first.results[0].grades[0]
     assert (first.results[0].status, asked(grade), len(server.requests)) == ("passed", ["a", "b"], 2), grade.feedback
     assert grade.details["judge"]["cost_usd"] == pytest.approx(137e-6)
+    assert [vote["address"] for vote in grade.details["jury"]["votes"]] == [f"{server.url}/v1"] * 2
     assert second.results[0].grades[0].details["judge"]["cached"] is True
     assert {request["model"] for request in server.requests} == {"a", "b"}
 

@@ -7,8 +7,10 @@ import pytest
 from hostile import STRINGS, hostile_run
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from results_made import a_result, a_run
+from waza.model import SkillInvocation
 from waza.reports._text import visible
 from waza.reports.csv import COLUMNS, CsvReport
 
@@ -65,3 +67,27 @@ def test_numbers_are_numbers_and_what_is_not_known_is_empty():
     assert (float(first["score"]), first["input_tokens"], first["cost_usd"]) == (1.0, "10", "")
     assert (float(first["duration_ms"]), first["tool_calls"], first["golden"]) == (2.0, "1", "false")
     assert (rows[2]["task"], rows[2]["status"], rows[2]["reason"], rows[2]["score"]) == ("c", "error", "not run", "")
+
+
+def test_answers_of_trigger_tests_follow_the_tasks_and_have_no_score():
+    prompts = [
+        {"id": "trigger:control-explicit", "prompt": "Use it", "skill": "=it", "control": "explicit"},
+        {"id": "trigger:should-1", "prompt": "=do()", "skill": "=it"},
+        {"id": "trigger:should-not-1", "prompt": "Sing", "skill": "=it", "should_trigger": False},
+    ]
+    run = a_run([a_result("t")])
+    used = [
+        a_result(one["id"], trace=replace(a_result().trace, skill_invocations=[SkillInvocation(name="=it")]))
+        for one in prompts[:2]
+    ]
+    run = replace(run, spec=run.spec | {"triggers": {"prompts": prompts}}, triggers=used)
+    task, *rows = rows_of(run)
+    assert (task["kind"], task["task"], task["status"], task["should_trigger"]) == ("task", "t", "passed", "")
+    columns = ("kind", "name", "status", "reason", "should_trigger", "did_trigger", "skills", "score")
+    assert [[row[column] for column in columns] for row in rows] == [
+        ["control", "control-explicit", "right", "", "true", "true", "'=it", ""],
+        ["trigger", "should-1", "right", "", "true", "true", "'=it", ""],
+        ["trigger", "should-not-1", "error", "not run", "false", "", "", ""],
+    ]
+    assert (rows[1]["prompt"], rows[1]["skill"], rows[1]["input_tokens"]) == ("'=do()", "'=it", "10")
+    assert rows_of(a_run([a_result("t")])) == [task], "a run without trigger tests has tasks alone"

@@ -285,6 +285,59 @@ def test_tags_put_on_a_pulled_run_stay_when_it_is_pulled_again(s3, bucket, tmp_p
     assert tags_of(there) == ["mine", "new", "theirs"]
 
 
+def test_a_push_keeps_the_tags_that_others_put_on_the_run_in_the_store(s3, bucket, tmp_path):
+    here = store(tmp_path / "here")
+    url = push(here, f"s3://{bucket}").url
+    there = pull(url, tmp_path / "there")
+    tag_run(there, ["theirs"])
+    push(there, f"s3://{bucket}")
+    assert push(here, f"s3://{bucket}").remarks == []
+    assert tags_of(local_copy(url)) == ["theirs"]
+    tag_run(here, ["mine"])
+    push(here, f"s3://{bucket}")
+    assert (tags_of(local_copy(url)), tags_of(here)) == (["mine", "theirs"], ["mine"])
+
+
+def test_a_replaced_run_is_exactly_the_one_that_was_sent(s3, bucket, tmp_path):
+    old = store(tmp_path / "old")
+    (old / "artifacts" / "4567cdef").write_text("only in the old run")
+    (old / "control").mkdir()
+    (old / "control" / "run.json").write_text("{}")
+    tag_run(old, ["theirs"])
+    url = push(old, f"s3://{bucket}").url
+    assert files(local_copy(url)).keys() > {"tags.json", "control/run.json"}
+    assert [run.folder for run in list_remote(f"s3://{bucket}") if tags_of(run.folder)]
+    new = store(tmp_path / "new", results=[a_result("c")])
+    (new / "artifacts" / "0123abcd").write_text("other by an agent")
+    s3.put_object(Bucket=bucket, Key="run-0010/x", Body=b"of another run")
+    pushed = push(new, f"s3://{bucket}", replace=True)
+    assert pushed.remarks == ["run-001: tags of the run that was replaced are gone: theirs"]
+    assert [key for key in keys(s3, bucket) if "run-001/" in key] == [f"run-001/{name}" for name in sorted(files(new))]
+    assert "run-0010/x" in keys(s3, bucket)
+    assert {name: at for name, at in files(local_copy(url)).items() if not name.startswith(".")} == files(new)
+    push(old, f"s3://{bucket}", replace=True)
+    push(new, f"s3://{bucket}", replace=True)
+    assert [run.folder for run in list_remote(f"s3://{bucket}") if tags_of(run.folder)] == []
+
+
+def test_nobody_can_go_on_with_a_run_while_it_is_sent(s3, bucket, tmp_path, monkeypatch):
+    from s3fs import S3FileSystem
+
+    folder = store(tmp_path / "runs")
+    sent = []
+
+    async def meanwhile(self, source, target, *others, put=S3FileSystem._put_file, **more):
+        with pytest.raises(StoreError, match="another run is writing it"):
+            RunFolder.open(folder)
+        sent.append(target)
+        return await put(self, source, target, *others, **more)
+
+    monkeypatch.setattr(S3FileSystem, "_put_file", meanwhile)
+    push(folder, f"s3://{bucket}")
+    assert len(sent) == 3
+    RunFolder.open(folder).close()
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from results_made import a_result, a_run
 from waza.errors import StoreError, UsageError
 from waza.results.journal import Note
+from waza.results.kept import is_going_on, tags_of
 from waza.results.store import (
     RunFolder,
     find_run,
@@ -274,3 +275,55 @@ def test_a_run_that_is_copied_while_it_goes_on_can_be_read(runs, tmp_path):
     run = read_run(tmp_path / "copy")
     assert len(run.results) == 1
     assert not run.complete
+
+
+def ended(work, path):
+    """What `work` returns or raises, within some seconds; whoever waits at a pipe is let go."""
+    said = []
+
+    def attempt():
+        try:
+            said.append(work())
+        except StoreError as error:
+            said.append(error)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(timeout=20)
+    is_waiting = thread.is_alive()
+    if is_waiting:
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+    assert not is_waiting, "it waits for somebody to write into the pipe"
+    return said[0]
+
+
+SPECIAL = {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero")} if hasattr(os, "mkfifo") else {}
+READERS = {
+    "read": read_run,
+    "open": RunFolder.open,
+    "list": lambda folder: StoreError(summary_of(folder).problem),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", ["run.json", "journal.jsonl"])
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_pipe_or_a_device_in_place_of_a_file_is_refused_at_once(runs, kind, name, reader):
+    folder = stored(runs, finished=name == "run.json" and reader != "list")
+    (folder / name).unlink()
+    SPECIAL[kind](folder / name)
+    error = ended(lambda: READERS[reader](folder), folder / name)
+    assert isinstance(error, StoreError)
+    assert str(error).startswith(f"{folder / name}: cannot be ")
+    if (kind, reader) != ("device", "open") or name == "run.json":  # a link is never written through
+        assert "it is not a regular file; remove it" in str(error)
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_pipe_or_a_device_is_no_tags_and_no_run_that_goes_on(runs, kind):
+    folder = stored(runs)
+    (folder / "journal.jsonl").unlink()
+    for name in ("journal.jsonl", "tags.json"):
+        SPECIAL[kind](folder / name)
+    assert ended(lambda: tags_of(folder), folder / "tags.json") == []
+    assert ended(lambda: is_going_on(folder), folder / "journal.jsonl") is False

@@ -343,13 +343,13 @@ def test_several_workers_share_one_limit_and_a_judge_finds_the_other_arms_output
     judge = {"type": "scripted", "replies": [{"when": "kinder", "tool_calls": calls}]}
     config = {"executor": "mock", "judge": judge, "trials_per_task": 4}
     slow = {f"t{number}": {**HELPS, "delay_s": 0.01} for number in range(4)}
-    running, most = set(), []
+    running, most = [], []
 
     def on_start(trial):
-        running.add((trial.task.id, trial.number))
+        running.append(trial)
         most.append(len(running))
 
-    listeners = Listeners(on_start=on_start, on_result=lambda result: running.discard((result.task_id, result.trial)))
+    listeners = Listeners(on_start=on_start, on_done=lambda result: running.pop())
     made = run(suite(tmp_path, slow, graders=graders, config=config), workers=3, listeners=listeners)
     assert max(most) == 3
     assert {result.trace.baseline_output for result in made.results} == {"hm"}

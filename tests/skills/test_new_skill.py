@@ -15,6 +15,7 @@ def test_a_new_skill_is_sound_and_its_suite_runs_offline(tmp_path, monkeypatch):
     assert 'USE FOR: \\"make a report\\"' in (tmp_path / "skills/csv-report/SKILL.md").read_text()
     assert run_command(["check", "-q", "--strict"]) == 0
     assert run_command(["run", "evals/csv-report", "-q"]) == 0
+    assert run_command(["check", "-q", "--oracles"]) == 0, "no agent that does nothing passes one of its tasks"
 
 
 def test_without_words_of_its_own_it_is_sound_as_well(tmp_path, monkeypatch):

@@ -7,8 +7,10 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from waza.model import Result, Run, SkillInvocation, Trace
+from waza.reports.json import JsonReport
 from waza.results.summary import summarize
 from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of
 from waza.results.triggers import recall_interval, summarize_triggers, trigger_numbers
@@ -138,6 +140,27 @@ def test_a_detector_that_never_says_no_is_not_believed():
     eager = summarize_triggers(run_of(always | {"no": [[]]}))
     assert eager.is_valid
     assert "nothing to do with the skill" in eager.warnings[0]
+
+
+@pytest.mark.parametrize("seen", ["outage", None])
+def test_an_unrelated_control_nobody_can_tell_of_is_told(seen):
+    found = summarize_triggers(run_of(RIGHT | {"u": [seen, []]}, trials=2))
+    why = "outage" if seen else "skill use was not recorded"
+    told = "the control that has nothing to do with the skill could not be decided in 1 of 2 trials: "
+    assert any(warning.startswith(told + why) for warning in found.warnings)
+    assert not any(told in warning for warning in summarize_triggers(run_of(RIGHT)).warnings)
+
+
+@pytest.mark.parametrize(
+    ("used", "told"), [([], None), (None, None), (["s"], "tool"), (["other"], "tool"), ("by reading", "file")]
+)
+def test_results_say_by_what_skills_were_seen_and_nothing_where_none_was(used, told):
+    read = [SkillInvocation(name="s", path="skills/s/SKILL.md")]
+    run = run_of({"c": [[]], "u": [[]], "yes": [[] if told == "file" else used], "no": [[]]})
+    if told == "file":
+        run.triggers[2] = replace(run.triggers[2], trace=replace(run.triggers[2].trace, skill_invocations=read))
+    tree = json.loads(b"".join(JsonReport().render(run)))
+    assert tree["trigger_metrics"]["seen_by"] == told
 
 
 def test_a_gate_that_is_missed_only_because_of_errors_is_undecided_and_one_missed_anyway_fails():

@@ -5,52 +5,18 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from trigger_suites import RULES, TESTS, stored, suite
 
 import waza
 from waza.cli import run_command
+from waza.errors import SpecError
 from waza.results.scores import wilson
-from waza.results.store import list_runs, open_run, read_run
+from waza.results.store import list_runs, open_run
 from waza.results.summary import summarize
 from waza.runner.order import order_for
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners, Stop
 from waza.spec.load import load_spec
-
-SKILL = '---\nname: explainer\ndescription: "Explains. USE FOR: explain this code. DO NOT USE FOR: poems."\n---\n# E\n'
-RULES = {"triggers": [{"skill": "explainer", "when": "explain"}]}
-TESTS = {
-    "skill": "explainer",
-    "should_trigger_prompts": [
-        {"prompt": "Explain this code", "phrasing": "keyword", "reason": "direct"},
-        {"prompt": "What goes on here?", "confidence": "medium", "phrasing": "generic"},
-    ],
-    "should_not_trigger_prompts": [{"prompt": "Write a poem"}, {"prompt": "Explain nothing", "confidence": "medium"}],
-}
-
-
-def suite(folder, *, tests=TESTS, rules=RULES, needs=0.5, tasks=True, **config):
-    """Write a suite with trigger tests; three of four answers weigh 2 of 3."""
-    (folder / "skills/explainer").mkdir(parents=True, exist_ok=True)
-    (folder / "skills/explainer/SKILL.md").write_text(SKILL)
-    (folder / ".waza.yaml").write_text("defaults: {engine: mock}\n")
-    task = {"id": "t", "prompt": "hi", "expected": {"output_contains": ["hello"]}, "mock": {"output": "hello"}}
-    data = {
-        "name": "e",
-        "skill": "explainer",
-        "config": {"executor": "mock"} | config,
-        "tasks": [task] if tasks else [],
-    }
-    data["metrics"] = [{"name": "trigger_accuracy", "threshold": needs}] if needs is not None else []
-    (folder / "eval.yaml").write_text(json.dumps(data))
-    (folder / "trigger_tests.yaml").write_text(json.dumps(tests))
-    (folder / "mock.yaml").unlink(missing_ok=True)
-    if rules is not None:
-        (folder / "mock.yaml").write_text(json.dumps(rules))
-    return folder
-
-
-def stored(folder):
-    return read_run(list_runs(folder / "runs")[0].folder)
 
 
 def test_trigger_tests_run_alone_and_keep_whole_counts(tmp_path, capsys):
@@ -318,6 +284,38 @@ def test_a_mistake_is_refused_with_its_place(tests, fact, tmp_path, capsys):
     assert not (tmp_path / "runs").exists()
 
 
+ELSEWHERE = TESTS | {"skill": "explaner"}
+
+
+def test_tests_about_a_skill_that_is_nowhere_are_refused_before_anything_is_run(tmp_path, capsys):
+    for arguments in (["trigger"], ["run"], ["run", "--dry-run"]):
+        assert run_command([*arguments, str(suite(tmp_path, tests=ELSEWHERE))]) == 2
+        told = " ".join(capsys.readouterr().err.split())
+        assert "trigger_tests.yaml:1:" in told
+        assert "skill 'explaner' was not found in this project; did you mean 'explainer'?" in told
+    (tmp_path / "eval.yaml").unlink()
+    assert run_command(["trigger", str(tmp_path)]) == 2
+    assert not (tmp_path / "runs").exists()
+    assert run_command(["run", str(suite(tmp_path, tests=ELSEWHERE, needs=None)), "-q", "--task", "t"]) == 0
+
+
+def test_check_warns_of_a_skill_that_is_nowhere_once(tmp_path, capsys):
+    file = suite(tmp_path, tests=ELSEWHERE, needs=None) / "eval.yaml"
+    file.write_text(json.dumps({key: value for key, value in json.loads(file.read_text()).items() if key != "skill"}))
+    assert run_command(["check", str(tmp_path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("was not found in this project") == 1
+    assert "trigger_tests.yaml:1:" in told
+
+
+def test_an_agent_that_has_its_skills_from_elsewhere_may_be_asked_about_them(tmp_path):
+    (tmp_path / "agent.py").write_text("def agent(prompt):\n    return prompt\n")
+    spec = load_spec(suite(tmp_path, tests=ELSEWHERE, executor="python", agent="agent:agent"))
+    assert spec.engine()
+    with pytest.raises(SpecError, match="explaner"):
+        spec.engine("mock")
+
+
 def test_a_confidence_may_be_left_empty_as_in_the_original(tmp_path):
     spec = load_spec(suite(tmp_path, tests=TESTS | {"should_trigger_prompts": [{"prompt": "x", "confidence": ""}]}))
     assert {prompt.confidence for prompt in spec.triggers.prompts if prompt.prompt == "x"} == {"high"}
@@ -385,6 +383,21 @@ def test_a_listing_tells_the_accuracy_of_runs_without_tasks(tmp_path, capsys):
     run_command(["runs", "list", "--path", str(tmp_path)])
     shown = capsys.readouterr().out
     assert "triggers 0.67" in shown and "triggers INVALID" in shown and "0 of 0" not in shown
+
+
+def test_a_trend_shows_the_accuracy_of_trigger_tests_and_no_empty_line(tmp_path, capsys):
+    for _ in range(2):
+        run_command(["trigger", str(suite(tmp_path)), "-q"])
+    capsys.readouterr()
+    run_command(["trend", "--path", str(tmp_path)])
+    alone = capsys.readouterr().out
+    assert "triggers" in alone and "0.67 → 0.67" in alone
+    assert "pass rate" not in alone and "score" not in alone
+    run_command(["run", str(suite(tmp_path)), "-q"])
+    capsys.readouterr()
+    run_command(["trend", "--path", str(tmp_path)])
+    both = capsys.readouterr().out
+    assert "pass rate" in both and "triggers" in both and "the number of tasks changed" not in both
 
 
 def test_prompts_are_the_same_by_their_words_not_by_their_number(tmp_path, capsys):

@@ -106,6 +106,10 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path):
         ("mcp_mocks: [{name: s}]", "the mocked server 's' has no tool"),
         ("metrics: [{name: m, threshold: 1.5}]", "must be at most 1, found the number 1.5"),
         ("metrics: [{name: m, grader: nobody}]", "no grader is called 'nobody'"),
+        (
+            "metrics:\n  - {name: task_completion, enabled: false}\n  - {name: says_hello}\n  - {name: says_hello}",
+            "eval.yaml:10:6: metrics[2].name: two metrics are called 'says_hello'; rename or remove this one",
+        ),
         ("tasks_from: rows.csv", "'rows.csv' is not there"),
         ("config: {pass_rule: most}", "config.pass_rule"),
         ("config: {group_by: colour}", "found the text 'colour'; one of: model, tags, task"),

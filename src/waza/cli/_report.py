@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from waza.cli._reporters import Reports, with_suffix, write_reports
+from waza.cli._reporters import Reports, on_one_line, with_suffix, write_reports
 from waza.cli._screen import console, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.model import Run
@@ -31,7 +31,8 @@ def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
     if options["output"]:
         _write(run, with_suffix(options["output"], suffix))
     if options["as_json"]:
-        for piece in JsonReport().chunks(run):
+        pieces = JsonReport().chunks(run)
+        for piece in on_one_line(pieces) if suffix else pieces:
             click.echo(piece, nl=False)
     elif not reports.take_stdout:
         _show(run, options)

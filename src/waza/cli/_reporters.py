@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
+from msgspec import json
 
 from waza.cli._runs import the_run
 from waza.cli._screen import console, remark, say
@@ -122,7 +123,8 @@ def _write(run: Run, wanted: Wanted, before: Before | None, suffix: str) -> Path
     try:
         if wanted.path == STDOUT:
             console().file.flush()
-            for piece in wanted.report.render(run, before):
+            pieces = wanted.report.render(run, before)
+            for piece in on_one_line(pieces) if suffix and wanted.kind == "json" else pieces:
                 click.echo(piece, nl=False)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,6 +142,11 @@ def _write(run: Run, wanted: Wanted, before: Before | None, suffix: str) -> Path
     again = f"waza show {run.id} --reporter {wanted.kind}"
     remark(f"no {wanted.kind} report in {path}: {why}; the results are safe, write it again with: {again}", "bold red")
     return None
+
+
+def on_one_line(pieces: Iterable[bytes]) -> list[bytes]:
+    """Return a JSON document as a line, for readers of several of them."""
+    return [json.format(b"".join(pieces), indent=-1), b"\n"]
 
 
 def _path(run: Run, wanted: Wanted, suffix: str) -> Path:

@@ -32,18 +32,20 @@ def working_options(unit: str, of: str) -> Callable[[Command], Command]:
         click.option(
             "--max-cost",
             type=click.FloatRange(0, min_open=True),
-            help="Start no further trial once this many dollars are spent.",
+            help="Start no further trial once this many dollars are spent; refused where agents never tell their cost.",
         ),
         click.option("--dry-run", is_flag=True, help="Check everything and say what would run."),
         click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are."),
     )
 
 
-def telling_options(detail: str = "check, not only those that did not hold") -> Callable[[Command], Command]:
-    """Add what a command needs that shows a run; `detail` says what `--verbose` shows."""
+def telling_options(
+    detail: str = "check, not only those that did not hold", *, several: str = ""
+) -> Callable[[Command], Command]:
+    """Add what a command needs that shows a run; `detail` is what `--verbose` shows, `several` what --json adds."""
     return _all(
         click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too."),
-        click.option("--json", "as_json", is_flag=True, help="Print results.json on standard output."),
+        click.option("--json", "as_json", is_flag=True, help=f"Print results.json on standard output{several}."),
         click.option("-v", "--verbose", is_flag=True, help=f"Show every {detail}."),
         click.option("-q", "--quiet", is_flag=True, help="Show the summary only."),
     )

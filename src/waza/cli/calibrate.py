@@ -49,12 +49,13 @@ def command(
     from waza.reports._calibration import alpha_lines, judge_lines
     from waza.results.store import open_run
     from waza.runner.calibrating import calibrate, gather
+    from waza.sandbox.folders import SpecFolder
     from waza.spec.project import shown
 
     stored = [open_run(the_run(ref)) for ref in dict.fromkeys(runs or ("latest",))]
-    gathered = gather(stored, graders)
-    _refuse(gathered, graders, people)
     base = _suite_folder(stored[0])
+    gathered = gather(stored, graders, SpecFolder(base))
+    _refuse(gathered, graders, people)
     verdicts = _verdicts(base, labels, gathered, people)
     if strangers := sum(verdict.evidence not in gathered.outputs for verdict in verdicts):
         remark(f"{strangers} of {len(verdicts)} verdicts of people are about outputs these runs do not have", "dim")
@@ -112,7 +113,7 @@ def _verdicts(base: Path, labels: Path | None, gathered: Any, people: str) -> li
 
 
 def _keep(base: Path, judges: list[Any]) -> list[Path]:
-    """Keep what was measured of each judge; say of which it was not, since a jury had asked it here and there."""
+    """Keep what was measured of each judge; say of which it was not, and why."""
     from waza.results.calibrations import write_calibration
     from waza.runner.calibrating import kept_form
     from waza.sandbox.folders import project_root
@@ -122,6 +123,9 @@ def _keep(base: Path, judges: list[Any]) -> list[Path]:
         if judge.counts.n and judge.not_asked:
             fact = "not kept, since the jury asked it only about what others had not settled"
             remark(f"{judge.grader} · {judge.model}: {fact}; run with `ask_everyone: true` first", "yellow")
+        elif judge.counts.n and judge.model and not (judge.rubric or judge.question):
+            fact = "not kept, since the run does not say what was asked"
+            remark(f"{judge.grader} · {judge.model}: {fact}; grade it again with `waza grade` first", "yellow")
         elif judge.counts.n:
             kept.append(write_calibration(project_root(base), kept_form(judge)))
     return kept

@@ -43,7 +43,8 @@ def command(
     suites, skills = find_all(paths or (Path(),))
     for file in suites:
         spec, problems = read_spec(file, allow_local_code=allow_local_code)
-        problems = [*problems, *(rubric_problems(spec) if spec else []), *(_sessions(spec) if spec else [])]
+        if spec is not None:
+            problems = [*problems, *rubric_problems(spec), *_sessions(spec), *spec.missing()]
         shown = [p for p in problems if not quiet or p.severity == "error" or (strict and p.severity == "warning")]
         if as_json:
             _print_json(shown)

@@ -31,6 +31,7 @@ from waza.runner.auto import most_trials
 from waza.runner.canaries import planned_canaries
 from waza.runner.order import Order, auto_for, judge_for, order_for, runs_folder, stored_form
 from waza.runner.plan import fewest_trials
+from waza.runner.purse import refuse_untold
 from waza.runner.resume import newest, resume
 from waza.runner.suite import Listeners, Stop
 from waza.spec.load import is_suite, load_spec
@@ -64,7 +65,7 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
 @click.option("--judge-model", help="The judge's model, where a grader names none.")
 @click.option("--no-judge-cache", is_flag=True, help="Ask the judge again, even what it was asked before.")
 @click.option("--against", metavar="RUN", help="A stored run whose outputs `pairwise` graders compare with.")
-@click.option("--fail-fast", is_flag=True, help="Stop after the first task that does not pass.")
+@click.option("--fail-fast", is_flag=True, help="Stop once a task can no longer pass.")
 @click.option("--skip-graders", is_flag=True, help="Only run the agent; `waza grade` grades later.")
 @working_options("task", "this suite")
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
@@ -72,7 +73,7 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
 @baseline_options
 @reporter_options
 @otel_option
-@telling_options()
+@telling_options(several="; with several --model, each on a line of its own")
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
 def command(path: Path, **options: Any) -> int:
     """Run a suite: PATH is an eval file or a folder that holds eval.yaml (default: the current folder).
@@ -101,7 +102,7 @@ def command(path: Path, **options: Any) -> int:
     engine = "replay" if options["replay"] else options["engine"]
     if options["dry_run"]:
         say_baseline(spec, engine, options)
-        return dry_run(spec, engine, options["trials"], options["judge_model"])
+        return dry_run(spec, engine, options)
     if len(set(options["models"])) != len(options["models"]):
         raise UsageError("each --model may be given once")
     codes, runs = [], []
@@ -134,10 +135,13 @@ def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     return spec
 
 
-def dry_run(spec: EvalSpec, engine: str | None, trials: int | Literal["auto"] | None, judge_model: str | None) -> int:
+def dry_run(spec: EvalSpec, engine: str | None, options: dict[str, Any]) -> int:
     """Say what would run; nothing is started."""
-    spec.engine(engine)
-    judge = spec.judge(model=judge_model or "")
+    trials: int | Literal["auto"] | None = options["trials"]
+    chosen = spec.engine(engine)
+    if options["max_cost"]:
+        refuse_untold(chosen)
+    judge = spec.judge(model=options["judge_model"] or "")
     name = engine or spec.config.executor or spec.project.defaults.engine
     if auto := auto_for(spec, trials):
         most = most_trials(len(spec.tasks), auto)

@@ -142,6 +142,8 @@ def _push(runs: tuple[str, ...], url: str | None, replace: bool) -> int:
         say(f"{folder.name}: {plural(pushed.sent, 'file')}: {pushed.url}")
         for name in pushed.left_out:
             remark(f"left out, for its name is not one of waza's: {name}", "yellow")
+        for told in pushed.remarks:
+            remark(told, "yellow")
     return code
 
 

@@ -117,7 +117,8 @@ def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) ->
     trace = result.trace
     say(f"{result.task_id} · trial {result.trial} · {result.status}", "bold")
     width = 10**9 if verbose else LONG
-    for label, text in (("asked", trace.input), ("answered", trace.output), ("error", trace.error or "")):
+    talk = [words for turn in trace.turns or [trace] for words in (("asked", turn.input), ("answered", turn.output))]
+    for label, text in (*talk, ("error", trace.error or "")):
         if text:
             say(label, "dim")
             screen.print(Text(visible(clipped(text, width), lines=True)))

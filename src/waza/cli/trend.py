@@ -34,7 +34,10 @@ def command(
     path: str | Path,
     as_json: bool,
 ) -> int:
-    """Plot pass rate, score and cost of complete runs, for each suite and model, the newest at the right."""
+    """Plot pass rate, score, cost and time of complete runs, for each suite and model, the newest at the right.
+
+    Where there are trigger tests, `triggers` is their accuracy.
+    """
     found = trends(chosen(path, suite, model, since, tags))
     if as_json:
         from waza.results.plain import plain
@@ -55,9 +58,12 @@ def _show(line: Trend, last: int) -> None:
     shares: list[tuple[str, Callable[[Point], float | None], Callable[[float | None], str]]] = [
         ("pass rate", lambda point: point.pass_rate, percent),
         ("score", lambda point: point.score, score),
+        ("triggers", lambda point: point.trigger_accuracy, score),
     ]
     for label, number, shown in shares:
-        _line(label, [number(point) for point in points], 1.0, shown)
+        numbers = [number(point) for point in points]
+        if any(found is not None for found in numbers):
+            _line(label, numbers, 1.0, shown)
     newest = points[-1].pass_rate_ci
     if newest is not None:
         say(f"{'':12}the newest with 95 % interval {newest.lower * 100:.0f}–{percent(newest.upper)}", "dim")
@@ -66,8 +72,11 @@ def _show(line: Trend, last: int) -> None:
         _line("cost", costs, max(cost or 0.0 for cost in costs), lambda cost: "–" if cost is None else f"${cost:.4f}")
     durations: list[float | None] = [point.duration_ms for point in points]
     _line("time", durations, max(duration or 0.0 for duration in durations), seconds)
-    if len({point.tasks for point in points}) > 1:
-        told = f"the number of tasks changed on the way: {points[0].tasks} at first, {points[-1].tasks} now"
+    if len(line.points) == 1:
+        say(f"{'':12}a single run shows no trend yet: one more run of this suite and model is needed", "dim")
+    counts = [point.tasks for point in points if point.tasks]
+    if len(set(counts)) > 1:
+        told = f"the number of tasks changed on the way: {counts[0]} at first, {counts[-1]} now"
         say(f"{'':12}{told}", "yellow")
     say()
 

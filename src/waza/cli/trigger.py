@@ -57,7 +57,7 @@ def command(path: Path, **options: Any) -> int:
     if not options["quiet"] and not options["as_json"]:
         show_problems(problem for problem in spec.notes if problem.severity == "warning")
     if options["dry_run"]:
-        return dry_run(spec, options["engine"], options["trials"], None)
+        return dry_run(spec, options["engine"], options)
     return one_model(spec, spec, options["engine"], options["model"], options)[0]
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from waza.dashboard.store import Opened
-from waza.model import JSON
 from waza.reports._text import clipped
 from waza.results.canaries import drift
+from waza.results.graded_by import graded_alike
 from waza.results.stats.changes import Comparison
 from waza.results.stats.comparison import among, compare
 from waza.results.stats.pairs import paired
@@ -51,7 +51,7 @@ def _warnings(before: Opened, after: Opened) -> list[str]:
     otherwise = [
         pair.before.id
         for pair in paired(before.run, after.run).pairs
-        if _yardstick(before.run.spec, pair.before.id) != _yardstick(after.run.spec, pair.before.id)
+        if not graded_alike(before.run.spec, after.run.spec, pair.before.id)
     ]
     if otherwise:
         some = clipped(", ".join(otherwise[:5]), 200) + (
@@ -62,9 +62,3 @@ def _warnings(before: Opened, after: Opened) -> list[str]:
             f"waza compare {before.run.id} {after.run.id} grades both by the same"
         )
     return told
-
-
-def _yardstick(spec: dict[str, JSON], task: str) -> list[JSON]:
-    """Return by what a task was graded."""
-    hashes = (spec.get("judged") or {}).get(task)
-    return [(spec.get("graders") or {}).get(task), hashes, spec.get("judge") if hashes is not None else None]

@@ -12,7 +12,7 @@ from waza.reports._elements import Bar, plot
 from waza.reports._elements import text as escaped
 from waza.reports._judging import judging_lines
 from waza.reports._text import percent
-from waza.results.calibrations import Calibration, read_calibrations
+from waza.results.calibrations import Calibration, asked_in, read_calibrations
 from waza.results.cards import JudgeCard, read_cards
 from waza.results.scores import Interval, wilson
 from waza.sandbox.folders import project_root
@@ -31,14 +31,13 @@ def judge_section(run: Run) -> Node:
 def _plots(run: Run) -> Iterator[str]:
     """Yield a plot for each calibration and each card that belongs to the run's rubrics."""
     root = project_root(Path(run.folder).resolve())
-    hashes = {one for task in run.spec["judged"].values() for one in task}
     names = {str(entry.get("name")) for each in (run.spec.get("graders") or {}).values() for entry in each}
     try:
-        for calibration in read_calibrations(root):
-            if calibration.n and calibration.grader in names and calibration.rubric in {"", *hashes}:
-                yield _calibration(calibration)
+        known = [one for one in read_calibrations(root) if one.n and one.grader in names]
+        asked = asked_in(run, known)
+        yield from (_calibration(one) for one in known if one.asked in asked)
         for card in read_cards(root):
-            if card.rubric_hash in hashes:
+            if card.rubric_hash in asked:
                 yield _card(card)
     except (StoreError, OSError) as error:
         yield f'<p class="error">{escaped(str(error), 600)}</p>\n'
@@ -46,7 +45,8 @@ def _plots(run: Run) -> Iterator[str]:
 
 def _calibration(found: Calibration) -> str:
     counts = found.counts
-    title = f"Calibration: {escaped(found.grader)} by {escaped(found.model or 'its judge')} against people"
+    who = f"{found.model or 'its judge'}{f' at {found.address}' if found.address else ''}"
+    title = f"Calibration: {escaped(found.grader)} by {escaped(who)} against people"
     passes, fails = counts.true_pass + counts.false_fail, counts.true_fail + counts.false_pass
     bars = [
         _bar("agrees with people", counts.agreed, counts.n, wilson(counts.agreed, counts.n)),

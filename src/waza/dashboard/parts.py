@@ -61,10 +61,15 @@ def head_cell(words: str, *, is_number: bool = False) -> Element:
     return el("th", words, scope="col", class_="number" if is_number else None)
 
 
-def interval(found: Interval | None) -> str:
-    """Return an interval of a share as people say it; nothing where there is none."""
+def interval(found: Interval | None) -> Node:
+    """Return an interval of a share as people say it, in one line; nothing where there is none."""
     # The sign stays with its number where a line ends.
-    return f"{found.lower * 100:.0f}–{percent(found.upper)}".replace(" ", "\u00a0") if found else ""
+    return whole(f"{found.lower * 100:.0f}–{percent(found.upper)}") if found else None
+
+
+def whole(words: str) -> Element:
+    """Return words that stand in one line together."""
+    return el("span", words, class_="whole")
 
 
 def day(started: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from waza.model import JSON, ToolEvent, Trace
@@ -28,8 +29,18 @@ class Step(NamedTuple):
 
 
 def steps_of(trace: Trace) -> list[Step]:
-    """Return what happened in order; calls that no event tells of stand at the end, by their own order."""
+    """Return what happened in order, prompt by prompt; calls that no event tells of stand at the end of theirs."""
     calls = list(enumerate(trace.tool_events or (), 1))
+    counts = [len(turn.tool_events or ()) for turn in trace.turns or ()]
+    if not counts or sum(counts) != len(calls):
+        return _steps(trace, calls)
+    ends = list(accumulate(counts, initial=0))
+    turns = zip(trace.turns or (), pairwise(ends), strict=True)
+    return [step for turn, (start, end) in turns for step in _steps(turn, calls[start:end])]
+
+
+def _steps(trace: Trace, calls: Sequence[tuple[int, ToolEvent]]) -> list[Step]:
+    """Return what happened after one prompt, or where nobody can tell which call belongs to which."""
     if not any(event.get("type") == "tool_call" for event in trace.events or ()):
         return list(_plain(trace, calls))
     steps = list(_merged(trace.events or [], calls))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from waza.errors import StoreError
-from waza.results.disk import why
+from waza.results.disk import open_regular, why
 from waza.results.frames import pieces
 from waza.results.records import End, Header, Note, read_seen
 from waza.results.seen import SeenResult
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 def read_on(journal: Path, start: int = 0) -> Iterator[Entry]:
     """Yield every record from an offset on, up to one that is still being written. Raises StoreError."""
     try:
-        with journal.open("rb") as file:
+        with open_regular(journal) as file:
             file.seek(start)
             for piece in pieces(file):
                 if piece.is_torn:

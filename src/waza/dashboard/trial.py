@@ -25,6 +25,7 @@ from waza.sandbox.snapshot import EMPTY, SnapshotFiles
 
 MOST_TEXT = 16_000
 MOST_FAULTS = 12
+MOST_PROMPTS = 50
 ROOM_TO_TALK, ROOM_TO_GRADE, ROOM_TO_ACT = 150_000, 250_000, 300_000
 """Bytes for what was said, for the grades and for the trajectory: none of them takes the room of another."""
 MOST_FILES = 20
@@ -98,15 +99,28 @@ def _fault(fault: Fault, number: int | None, room: Room) -> Element:
     return el("li", mark(status), " ", el("b", who), ": ", room.line(fault.words, 400))
 
 
-def _talk(trace: Trace, room: Room) -> Element:
-    """Return what was asked and what was answered, beside each other where there is room."""
-    asked = [el("h3", "Asked"), room.text(trace.input, MOST_TEXT) if trace.input else soft("nothing")]
+def _talk(trace: Trace, room: Room) -> Node:
+    """Return each prompt and its answer, beside each other where there is room."""
+    turns = trace.turns or [trace]
+    shown: list[Node] = []
+    for number, turn in enumerate(turns[:MOST_PROMPTS], 1):
+        place = f" · prompt {number} of {len(turns)}" if len(turns) > 1 else ""
+        # What went wrong in the end, a checkpoint that stopped the conversation among it, stands with the whole.
+        error = trace.error if number == len(turns) else turn.error
+        shown.append(_asked_and_answered(turn, place, error, room))
+    if len(turns) > MOST_PROMPTS:
+        shown.append(soft(f"… and {plural(len(turns) - MOST_PROMPTS, 'more prompt')} in the transcript"))
+    return shown
+
+
+def _asked_and_answered(turn: Trace, place: str, error: str | None, room: Room) -> Element:
+    asked = [el("h3", f"Asked{place}"), room.text(turn.input, MOST_TEXT) if turn.input else soft("nothing")]
     answered: list[Node] = [
-        el("h3", "Answered"),
-        room.text(trace.output, MOST_TEXT) if trace.output else soft("nothing"),
+        el("h3", f"Answered{place}"),
+        room.text(turn.output, MOST_TEXT) if turn.output else soft("nothing"),
     ]
-    if trace.error:
-        answered += [el("h3", "Error"), room.text(trace.error, MOST_TEXT)]
+    if error:
+        answered += [el("h3", "Error"), room.text(error, MOST_TEXT)]
     return el("div", el("div", *asked), el("div", *answered), class_="talk")
 
 

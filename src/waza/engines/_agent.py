@@ -61,6 +61,8 @@ class AgentEngine(Engine):
     """By `permission_mode`: what the program is told."""
     has_mcp: ClassVar[bool] = True
     """Whether it can use MCP servers."""
+    has_costs: ClassVar[bool] = True
+    """Whether it says what it costs."""
     sessions_at: ClassVar[str] = ""
     """Where in its home the agent keeps its sessions, if a judge can go on with them."""
 
@@ -252,6 +254,19 @@ class AgentEngine(Engine):
         if path := self.locate():
             return path
         raise EngineError(f"'{self.program}' was not found on PATH; install it: {self.install}")
+
+    def costs_untold(self) -> str:
+        """Return a sentence where the agent does not say what it costs."""
+        silent = f"{self.name} does not say what it costs; leave it out, --timeout limits each task"
+        return "" if self.has_costs else silent
+
+    def missing(self) -> str:
+        """Return how to install the program; empty if it is there."""
+        try:
+            self.found()
+        except EngineError as error:
+            return str(error)
+        return ""
 
     def executable(self) -> str:
         """Return what is started for a turn."""

@@ -60,6 +60,14 @@ class Engine(Options):
         """Return what an author who chose this engine should know of this machine; empty if nothing."""
         return ""
 
+    def costs_untold(self) -> str:
+        """Return why it can never be known what an agent costs, and what helps; empty where it may be known."""
+        return ""
+
+    def missing(self) -> str:
+        """Return why the agent's program cannot be started on this machine; empty if it can, or there is none."""
+        return ""
+
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Raise SpecError for what can be found wrong before the first agent runs; `tasks` are those to be run."""
 

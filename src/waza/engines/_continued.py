@@ -48,9 +48,16 @@ class AgentSession:
     """Whether its verdicts may be taken from the cache."""
     cache: ClassVar[None] = None
 
-    def __init__(self, session: Session, begin: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        begin: Callable[[], Awaitable[None]] | None = None,
+        heard: Callable[[Trace], None] = lambda trace: None,
+    ) -> None:
+        """`begin` returns when an agent may start; `heard` is told how it ended, since all share a vendor's limits."""
         self._session = session
         self._begin = begin
+        self._heard = heard
         self.model = session.trial.model
         self._loop = asyncio.get_running_loop()
 
@@ -77,7 +84,9 @@ class AgentSession:
                 trace, desk = await self._work(task, room, request.model)
                 await asyncio.to_thread(stack.close)
         except (EngineError, OSError) as error:
+            self._heard(Trace(input=task.prompt, output="", status="error", error=str(error)))
             raise JudgeError(f"the agent's session cannot be gone on with: {error}") from None
+        self._heard(trace)
         if trace.status in ("error", "timeout"):
             raise JudgeError(f"the agent's session gave no verdict: {trace.error or trace.status}")
         calls = tuple(Call(str(call["tool"]), call["args"]) for call in desk.calls)

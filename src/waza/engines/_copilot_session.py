@@ -15,16 +15,22 @@ _ALLOWED = {"edits": ("read", "write", "memory"), "read": ("read",), "judge": ("
 _FOREVER_S = 1e8
 
 
+def allows(order: dict[str, Any], request: Any) -> bool:
+    """Say whether the session may do what it asks for; a judge has no MCP server but those it was given."""
+    allowed = _ALLOWED.get(order["permission_mode"])
+    if allowed is None:
+        return True
+    is_given = request.kind != "mcp" or request.server_name in order["session"].get("mcp_servers", {})
+    return request.kind in allowed and is_given
+
+
 async def main(order: dict[str, Any]) -> None:
     """Give the prompt to a new session, or to the one named, and print what happens until it is idle."""
     from copilot import CopilotClient, RuntimeConnection  # type: ignore[import-not-found, unused-ignore]
     from copilot.rpc import PermissionDecisionApproveOnce, PermissionDecisionUserNotAvailable  # type: ignore[import-not-found, unused-ignore]
 
     def decide(request: Any, _: Any) -> Any:
-        allowed = _ALLOWED.get(order["permission_mode"])
-        if allowed is None or request.kind in allowed:
-            return PermissionDecisionApproveOnce()
-        return PermissionDecisionUserNotAvailable()
+        return PermissionDecisionApproveOnce() if allows(order, request) else PermissionDecisionUserNotAvailable()
 
     def tell(event: Any) -> None:
         print(json.dumps(event.to_dict()), flush=True)  # noqa: T201  standard output is what this program is for

@@ -33,6 +33,7 @@ class CodexEngine(AgentEngine):
     program = "codex"
     install = "npm install -g @openai/codex"
     reader = CodexReader
+    has_costs = False
     credentials = ("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
     skills_at = ".codex/skills"
     instructions_at = ".codex/AGENTS.md"

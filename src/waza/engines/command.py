@@ -88,14 +88,25 @@ class CommandEngine(Engine):
                 raise ValueError(f"'{{{word}}}' is not filled in; did you mean '{{{meant}}}'?")
         return command
 
+    def costs_untold(self) -> str:
+        """Return a sentence where standard output is the answer and nothing else."""
+        if self.output_format != "text":
+            return ""
+        return "`output_format: text` has no place for a cost; with `json` or `jsonl` the agent gives `usage.cost_usd`"
+
+    def missing(self) -> str:
+        """Return what is wrong with the program; empty if it can be started."""
+        try:
+            found = shutil.which(self._program(), path=base_environment(self.environment, home=None)["PATH"])
+        except ValueError as error:
+            return str(error)
+        return "" if found else f"'{self.command[0]}' was not found on PATH"
+
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Refuse a program, a variable or an isolation that is not there."""
         problems = []
-        try:
-            if not shutil.which(self._program(), path=base_environment(self.environment, home=None)["PATH"]):
-                problems.append(Problem(f"'{self.command[0]}' was not found on PATH", path="config.command"))
-        except ValueError as error:
-            problems.append(Problem(str(error), path="config.command"))
+        if fact := self.missing():
+            problems.append(Problem(fact, path="config.command"))
         for path in self.readable:
             try:
                 self.folder.find(path)

@@ -36,6 +36,7 @@ class CopilotEngine(AgentEngine):
     program = "copilot"
     install = "npm install -g @github/copilot"
     reader = CopilotReader
+    has_costs = False
     credentials = (
         "COPILOT_GITHUB_TOKEN",
         "GH_TOKEN",

@@ -29,6 +29,7 @@ class GeminiEngine(AgentEngine):
     program = "gemini"
     install = "npm install -g @google/gemini-cli"
     reader = GeminiReader
+    has_costs = False
     credentials = (
         "GEMINI_API_KEY",
         "GOOGLE_API_KEY",

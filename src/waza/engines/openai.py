@@ -97,6 +97,10 @@ class OpenaiEngine(Engine):
             raise ValueError(f"two tools are called '{twice}'")
         return tools
 
+    def costs_untold(self) -> str:
+        """Return a sentence where nobody said what tokens cost."""
+        return "" if self.prices else "give the engine `prices`, or nobody knows what its tokens cost"
+
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Refuse a key that is not set and a command that is not there."""
         problems = []

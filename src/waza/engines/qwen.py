@@ -28,6 +28,7 @@ class QwenEngine(AgentEngine):
     program = "qwen"
     install = "npm install -g @qwen-code/qwen-code"
     reader = QwenReader
+    has_costs = False
     credentials = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DASHSCOPE_API_KEY")
     skills_at = ".qwen/skills"
     instructions_at = ".qwen/QWEN.md"

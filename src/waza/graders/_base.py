@@ -6,6 +6,7 @@ overrides `verdict`. Nothing here knows YAML: `waza.spec.graders` builds graders
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -140,6 +141,13 @@ class Grader(Options):
         """
         return None
 
+    def reads(self) -> dict[str, str]:
+        """Return the files of the project that it reads: by the name the spec gives each, a hash of what it holds.
+
+        A stored run notes them, so that results from before a file changed are not taken for those of today.
+        """
+        return {}
+
     @property
     def continues(self) -> bool:
         """Whether the agent itself is asked, in its session, and not the run's judge."""
@@ -184,6 +192,11 @@ class Grader(Options):
         if failed:
             return Finding("passed" if passed else "failed", score, feedback, checks, details)
         return Finding("error", 0.0, feedback, checks, details)
+
+
+def content_hash(content: bytes) -> str:
+    """Return a name for a file's content that changes with anything in it."""
+    return hashlib.sha256(content).hexdigest()
 
 
 @cache

@@ -34,6 +34,10 @@ class CompositeGrader(Grader):
         asked = [hashes for grader in self.graders if (hashes := grader.asks()) is not None]
         return [one for hashes in asked for one in hashes] if asked else None
 
+    def reads(self) -> dict[str, str]:
+        """Return the files that any of them reads."""
+        return {name: digest for grader in self.graders for name, digest in grader.reads().items()}
+
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return what the grades come to: all of them, or the best one."""
         return self._found(trace, [grader.grade(trace, judge=judge) for grader in self.graders])

@@ -19,6 +19,7 @@ from waza.judges._loop import judged, wait_for_judge
 from waza.judges._verdicts import ONE_TO_FIVE, PASS_FAIL, PassFail, Score
 from waza.judges.rubrics import Rubric, find_rubric
 from waza.model import JSON, Check, Trace
+from waza.results.verdicts import question_of
 
 Evidence = Literal["tool_events", "source_context", "files"]
 MAX_FILES_BYTES = 200_000
@@ -71,7 +72,7 @@ class JudgedGrader(Grader):
         if self.vote == "mean" and pass_at is None:
             raise ValueError("there is no mean of pass and fail; use vote: majority, or a 1-5 rubric")
         jurors = jurors_from(self.judges, self.folder)
-        worths = measured(jurors, self.folder.root, self.name or self.type_name(), self._rubric_hash)
+        worths = measured(jurors, self.folder.root, self._rubric_hash, self.question_name)
         everyone = self.ask_everyone or self.vote == "mean"
         return Jury(jurors, self.vote, pass_at or 0.0, everyone, worths if self.vote == "majority" else [])
 
@@ -89,6 +90,13 @@ class JudgedGrader(Grader):
     def rubric_in_use(self) -> Rubric | None:
         """The rubric that `rubric` names."""
         return self._rubric
+
+    @property
+    def question_name(self) -> str:
+        """The name of what is asked, with the scale and what is shown; empty where the text of a rubric says it."""
+        if self._rubric and not self.prompt:
+            return ""
+        return question_of(self.type_name(), self.criteria, str(self.pass_at), *sorted(self.needs))
 
     @property
     def _rubric_hash(self) -> str:
@@ -161,12 +169,13 @@ class JudgedGrader(Grader):
         return [*parts, Data("Candidate output", trace.output)]
 
     def told(self) -> dict[str, JSON]:
-        """Return `details.rubric`, where a rubric is in use."""
+        """Return `details.question`, where a prompt asks it, and `details.rubric`, where a rubric is in use."""
+        asked: dict[str, JSON] = {"question": self.question_name} if self.question_name else {}
         if self._rubric is None:
-            return {}
+            return asked
         rubric = self._rubric
         facts = {"name": rubric.name, "version": rubric.version, "scale": rubric.scale}
-        return {"rubric": facts | {"source": rubric.source, "hash": rubric.hash}}
+        return asked | {"rubric": facts | {"source": rubric.source, "hash": rubric.hash}}
 
     async def ask_pass_fail(self, judge: Any, parts: list[str | Data]) -> Finding:
         """Return the finding of calls that pass and calls that fail: the share that pass, all of them to pass."""

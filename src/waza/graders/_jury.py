@@ -16,6 +16,8 @@ from waza.results.calibrations import Calibration, read_calibration
 
 ASKINGS = ("judge", "judge_swapped")
 """Where a finding holds what an asking took."""
+ASKED = ("question", "rubric")
+"""Where it holds what was asked: of every juror the same."""
 
 
 class Jury(NamedTuple):
@@ -31,13 +33,16 @@ class Jury(NamedTuple):
     """What the votes count for by measured error; empty: all the same."""
 
 
-def measured(jurors: Sequence[Juror], root: Path, grader: str, rubric: str) -> list[Worth]:
-    """Return what each juror's votes count for; none where the error of one of them was never measured.
+def measured(jurors: Sequence[Juror], root: Path, rubric: str, question: str) -> list[Worth]:
+    """Return what each juror's votes count for; none where its error by this rubric or question was never measured.
 
     Raises ValueError when a calibration cannot be read.
     """
     try:
-        known = [read_calibration(root, grader=grader, rubric=rubric, model=juror.model) for juror in jurors]
+        known = [
+            read_calibration(root, rubric=rubric, question=question, model=juror.model, address=juror.address)
+            for juror in jurors
+        ]
     except StoreError as error:
         raise ValueError(str(error)) from None
     found = [_worth(calibration) for calibration in known if calibration is not None]
@@ -119,14 +124,14 @@ def _details(jury: Jury, votes: Sequence[Vote], said: dict[int, Finding], verdic
     }
     askings = [asking for finding in said.values() if isinstance(asking := finding.details, dict)]
     told = {"jury": kept, "judge": _spent(jury, [one[key] for one in askings for key in ASKINGS if key in one])}
-    rubric = next((one["rubric"] for one in askings if "rubric" in one), None)
-    pairwise = _pairwise(votes, said, verdict)
-    return told | ({"rubric": rubric} if rubric else {}) | pairwise
+    asked = {key: one[key] for key in ASKED for one in askings[:1] if key in one}
+    return told | asked | _pairwise(votes, said, verdict)
 
 
 def _kept(jury: Jury, place: int, finding: Finding) -> dict[str, JSON]:
     kept: dict[str, JSON] = {"juror": jury.jurors[place].name, "status": finding.status, "score": finding.score}
-    kept |= {"feedback": finding.feedback, "details": {k: v for k, v in finding.details.items() if k != "rubric"}}
+    kept |= {"feedback": finding.feedback, "details": {k: v for k, v in finding.details.items() if k not in ASKED}}
+    kept |= {"address": address} if (address := jury.jurors[place].address) else {}
     return kept | ({"worth": jury.worths[place]._asdict()} if jury.worths else {})
 
 

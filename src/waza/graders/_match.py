@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema
 
 from waza.graders._fields import PatternField
 from waza.graders._text import excerpt
-from waza.graders._values import same, text_of
+from waza.graders._values import same, shown, text_of
 from waza.model import JSON
 from waza.options import Options
 from waza.sandbox.patterns import Pattern, PatternTimeout
@@ -54,8 +54,8 @@ class Difference(NamedTuple):
         if self.actual is _MISSING:
             return facts | {"missing": True}
         text = _text_or_notice(self.actual)
-        shown = excerpt(text)
-        facts["actual"] = self.actual if shown == text else shown
+        short = excerpt(text)
+        facts["actual"] = self.actual if short == text else short
         return facts | ({"why": self.why} if self.why else {})
 
 
@@ -219,7 +219,7 @@ def or_bare(schema: JsonSchemaValue, types: JSON) -> JsonSchemaValue:
 
 def _text_or_notice(value: JSON) -> str:
     try:
-        return "null" if value is None else text_of(value)
+        return shown(value)
     except RecursionError:
         return "(nested too deeply to show)"
 

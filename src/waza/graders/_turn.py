@@ -40,6 +40,10 @@ class AfterTurnGrader(Grader):
         """Return what the grader asks a judge by."""
         return self.grader.asks()
 
+    def reads(self) -> dict[str, str]:
+        """Return the files that the grader reads."""
+        return self.grader.reads()
+
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return what the grader finds in the part of the trace it is to look at."""
         part = self.part(trace)

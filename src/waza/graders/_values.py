@@ -34,15 +34,23 @@ def _near(one: float, other: float, tolerance: float) -> bool:
 
 
 def text_of(value: JSON) -> str:
-    """Return a text as it is, null as nothing, anything else as compact JSON with sorted keys."""
+    """Return what patterns are looked for in: a text as it is, null as nothing, anything else as compact JSON.
+
+    Its keys are sorted, and `<`, `>` and `&` are escaped as the original does it.
+    """
     if isinstance(value, str):
         return value
     if value is None:
         return ""
-    text = _JSON.encode(_WHOLE.decode(_JSON.encode(value))).decode()
+    text = shown(value)
     for letter, escape in _ESCAPES:
         text = text.replace(letter, escape)
     return text
+
+
+def shown(value: JSON) -> str:
+    """Return a value for people: a text as it is, anything else as compact JSON with sorted keys."""
+    return value if isinstance(value, str) else _JSON.encode(_WHOLE.decode(_JSON.encode(value))).decode()
 
 
 def _whole(text: str) -> float:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from waza.errors import StoreError
-from waza.graders._base import Finding, Grader, files_of, undecided
+from waza.graders._base import Finding, Grader, content_hash, files_of, undecided
 from waza.graders._fields import InnerPath, Text
 from waza.graders._snapshots import first_difference, lines_changed, place_of, read_snapshot, write_snapshot
 from waza.graders._text import around, excerpt
@@ -85,6 +85,12 @@ class DiffGrader(Grader):
             if not self.update_snapshots or place.exists():
                 self._snapshots[snapshot] = read_snapshot(place, snapshot)
         return self
+
+    def reads(self) -> dict[str, str]:
+        """Return the snapshots, unless they are to be written."""
+        if self.update_snapshots:
+            return {}
+        return {snapshot: content_hash(content) for snapshot, content in sorted(self._snapshots.items())}
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per file, snapshot and fragment."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 from msgspec.structs import replace
-from pydantic import model_validator
+from pydantic import PrivateAttr, model_validator
 
 from waza.errors import StoreError, Undecidable
 from waza.graders._base import Finding, Grader
@@ -22,8 +22,9 @@ _EVIDENCE = "human_evidence"
 class HumanGrader(Grader):
     """Let people decide: undecided until somebody gives a verdict with `waza review`, then graded again for free.
 
-    A verdict counts for every trial with the same input, output, tool calls and files, as long as the question stays
-    the same. Everybody who looked must pass it: the score is the share of people who do, and one fail decides.
+    A verdict counts for every trial with the same input, source context, output, tool calls and files, as long as the
+    question stays the same. Everybody who looked must pass it: the score is the share of people who do, and one fail
+    decides.
 
     ```yaml
     - type: human
@@ -46,6 +47,8 @@ class HumanGrader(Grader):
     min_reviewers: Least = 1
     """How many people must have given their verdict."""
 
+    _source: str = PrivateAttr(default="")
+
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
         if not "".join([self.instructions, *self.criteria]).strip():
@@ -57,9 +60,15 @@ class HumanGrader(Grader):
         """The name of what is asked: verdicts on another question do not count."""
         return question_of(self.instructions.strip(), *self.criteria)
 
+    def beside(self, source: str) -> Self:
+        """Return this grader for a task with a source context, which people see beside the output."""
+        made = self.model_copy()
+        made._source = source
+        return made
+
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return what people say about the evidence, which is named once: files may be large."""
-        return super().look(replace(trace, extra=trace.extra | {_EVIDENCE: evidence_of(trace)}), judge)
+        return super().look(replace(trace, extra=trace.extra | {_EVIDENCE: evidence_of(trace, self._source)}), judge)
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check for each person who gave a verdict, and one where more are needed."""

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from waza.errors import StoreError, Undecidable
 from waza.graders._base import Grader
 from waza.graders._fields import Least, Text
+from waza.graders._turn import AfterTurnGrader
 from waza.model import JSON, Check, Trace
 from waza.results.stats.agreement import Confusion, confusion
-from waza.results.verdicts import VERDICTS, Verdict, label_of, standing_in
+from waza.results.verdicts import VERDICTS, Verdict, label_of, question_of, standing_in
 
 
 class HumanCalibrationGrader(Grader):
     """Check that a named grader agrees with the verdicts of people on the same outputs.
 
     People give their verdicts with `waza review --grader NAME`; each is kept beside what the grader said. What most
-    people say about an output counts; an even division counts for nothing. Only verdicts of the judge that was
-    reviewed last are compared: another prompt, rubric or model is another judge. With fewer than `min_items` outputs
-    nobody can tell. The grade is about the grader, so it is the same for every trial.
+    people say about an output counts; an even division counts for nothing. Only what the suite asks now is compared,
+    all prompts and rubrics that it has under that name, and of a judge without a `model:` the one reviewed last:
+    another prompt, rubric or model is another judge. With fewer than `min_items` outputs nobody can tell. The grade is
+    about the grader, so it is the same for every trial.
 
     ```yaml
     - type: human_calibration
@@ -45,6 +47,15 @@ class HumanCalibrationGrader(Grader):
     """The lowest share of equal verdicts that passes; see the base rate beside it."""
     min_items: Least = 20
     """How many outputs both must have judged before anything is said."""
+
+    _present: frozenset[tuple[str, str]] = PrivateAttr(default=frozenset())
+
+    def among(self, graders: Iterable[Grader]) -> Self:
+        """Return this grader for a suite with these graders: it looks at what they ask now."""
+        named = [grader for grader in graders if (grader.name or grader.type_name()) == self.grader]
+        made = self.model_copy()
+        made._present = frozenset((question_of(asked_of_people(one)), _model(one)) for one in named)
+        return made
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check for each bound."""
@@ -82,9 +93,31 @@ class HumanCalibrationGrader(Grader):
         except StoreError as error:
             raise Undecidable(str(error)) from None
         judged = [[one for one in said if one.said is not None] for said in found]
-        if not (last := max((one for said in judged for one in said), key=lambda one: one.at, default=None)):
-            return Confusion()
-        return confusion(_pairs([[one for one in said if _judge(one) == _judge(last)] for said in judged]))
+        judges = self._judges(sorted((one for said in judged for one in said), key=lambda one: one.at))
+        return confusion(_pairs([[one for one in said if _judge(one) in judges] for said in judged]))
+
+    def _judges(self, given: list[Verdict]) -> set[tuple[str, str, str]]:
+        """Return the judges that count: for each question of the suite the last of these; without a suite the last."""
+        if not self._present:
+            return {_judge(one) for one in given[-1:]}
+        open_ones = {question for question, model in self._present if not model}
+        usual = next((one.model for one in reversed(given) if one.question in open_ones), "")
+        wanted = {(question, model or usual) for question, model in self._present}
+        last = {(one.question, one.model): _judge(one) for one in given if (one.question, one.model) in wanted}
+        return set(last.values())
+
+
+def asked_of_people(grader: Grader) -> str:
+    """Return what people are asked whose verdicts are compared with a grader's."""
+    inner = grader.grader if isinstance(grader, AfterTurnGrader) else grader
+    name = grader.name or grader.type_name()
+    return str(getattr(inner, "criteria", "")) or f"Does this pass '{name}' ({inner.type_name()})?"
+
+
+def _model(grader: Grader) -> str:
+    """Return the model that a grader names, or its jury's; empty where it asks the suite's judge."""
+    inner = grader.grader if isinstance(grader, AfterTurnGrader) else grader
+    return ", ".join(juror.name for juror in getattr(inner, "jurors", ()))
 
 
 def _judge(verdict: Verdict) -> tuple[str, str, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from waza.errors import Undecidable
-from waza.graders._base import Grader
+from waza.graders._base import Grader, content_hash
 from waza.graders._fields import Text
 from waza.graders._text import excerpt
 from waza.model import JSON, Check, Trace
@@ -46,6 +46,8 @@ class JsonSchemaGrader(Grader):
     extract_json: bool = False
     """Accept text around the JSON; exactly one object or array must stand in the output."""
 
+    _digest: str = PrivateAttr(default="")
+
     @model_validator(mode="after")
     def _is_sound(self) -> Self:
         if (self.schema_ is None) == (self.schema_file is None):
@@ -60,9 +62,15 @@ class JsonSchemaGrader(Grader):
             return compile_schema(self.schema_ or {})
         place = self.folder.find(self.schema_file)
         try:
-            return compile_schema(parse_json(place.read_text("utf-8")))
+            content = place.read_bytes()
+            self._digest = content_hash(content)
+            return compile_schema(parse_json(content.decode("utf-8")))
         except (OSError, ValueError) as error:
             raise ValueError(f"schema_file '{self.schema_file}': {error}") from None
+
+    def reads(self) -> dict[str, str]:
+        """Return the file of the schema, if there is one."""
+        return {} if self.schema_file is None else {self.schema_file: self._digest}
 
     def checks(self, trace: Trace) -> list[Check]:
         """Return one check: the output is JSON that fits the schema."""

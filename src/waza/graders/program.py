@@ -87,6 +87,11 @@ class ProgramGrader(Grader):
         self._pinned.append(pin(path))
         return path
 
+    def reads(self) -> dict[str, str]:
+        """Return the program or the script of an interpreter, where it is a file of the project."""
+        named = [word for word, path in zip([self.command, *self.args], self._argv, strict=True) if word != path]
+        return {word: pinned.digest for word, pinned in zip(named, self._pinned, strict=True)}
+
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return what the program's exit code says."""
         refuse_changed(self._pinned)

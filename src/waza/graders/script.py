@@ -66,6 +66,10 @@ class ScriptGrader(Grader):
         self._pinned = pin(self.folder.find(self.script))
         return self
 
+    def reads(self) -> dict[str, str]:
+        """Return the script."""
+        return {self.script: self._pinned.digest}
+
     def look(self, trace: Trace, judge: Any) -> Finding:
         """Return the verdict the script printed."""
         refuse_changed([self._pinned])

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from waza.graders._base import Grader
+from waza.graders._base import Grader, content_hash
 from waza.graders._fields import Text
 from waza.graders._skill import Skill, read_skill
 from waza.model import JSON, Check, Trace
@@ -52,6 +52,11 @@ class TriggerGrader(Grader):
         if not self._skill.keywords:
             raise ValueError(f"'{self.skill_path}' has no words to compare a prompt with")
         return self
+
+    def reads(self) -> dict[str, str]:
+        """Return the SKILL.md."""
+        text = "\0".join((self._skill.name, self._skill.description, self._skill.body))
+        return {self.skill_path: content_hash(text.encode("utf-8", "replace"))}
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield the one comparison."""

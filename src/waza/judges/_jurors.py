@@ -22,6 +22,11 @@ class Juror(NamedTuple):
     judge: Judge | None = None
     """Whom to ask; the suite's judge if None."""
 
+    @property
+    def address(self) -> str:
+        """Where its model is served, if that is said here; empty for the vendor's own and for the suite's judge."""
+        return self.judge.base_url if self.judge else ""
+
     def asked(self, judge: Any) -> Any:
         """Return whom to ask, where `judge` is the suite's; a judge of one's own keeps its verdicts where that does."""
         if self.judge is None:

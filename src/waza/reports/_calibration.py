@@ -8,12 +8,13 @@ from pathlib import Path
 from waza.errors import StoreError
 from waza.model import JSON, Run
 from waza.reports._text import clipped, percent, plural, visible
-from waza.results.calibrations import Calibration, read_calibrations
+from waza.results.calibrations import Calibration, asked_in, read_calibrations
 from waza.results.measured import Alpha, Measured, Output
 from waza.results.scores import Interval
 from waza.sandbox.folders import project_root
 
 MOST_DIFFERENCES = 20
+NOT_USED = "its calibration does not say what was asked, so it counts for nothing; measure again with `waza calibrate`"
 REASON_WIDTH = 80
 RULE = "in the order of a hash: any beginning of the list is a fair sample, outputs picked by eye would be none"
 
@@ -32,22 +33,27 @@ def sentence(calibration: Calibration) -> str:
 
 
 def believed(run: Run) -> list[str]:
-    """Return a sentence for each judge of a run that was measured against people."""
+    """Return a sentence for each judge of a run that was measured against people; and for what cannot be used."""
     if not run.spec.get("judged"):
         return []
     every_grader = [entry for each in (run.spec.get("graders") or {}).values() for entry in each]
     graders = {str(entry.get("name")): entry for entry in every_grader if isinstance(entry, dict)}
-    hashes = {one for task in (run.spec.get("judged") or {}).values() for one in task}
     usual = (run.spec.get("judge") or {}).get("model") or ""
     try:
         every = read_calibrations(_root(run))
     except (StoreError, OSError):
         return []
-    return [
-        f"{visible(one.grader)} by {visible(one.model) or 'its judge'} {sentence(one)}"
-        for one in every
-        if one.grader in graders and one.model in _models(graders[one.grader], usual) and one.rubric in {"", *hashes}
-    ]
+    known = [one for one in every if one.grader in graders and one.model in _models(graders[one.grader], usual)]
+    asked = asked_in(run, known)
+    mine = [one for one in known if one.asked in asked]
+    measured = {(one.grader, one.model) for one in mine}
+    lost = [one for one in known if not one.asked and (one.grader, one.model) not in measured]
+    return [f"{_judge(one)} {sentence(one)}" for one in mine] + [f"{_judge(one)}: {NOT_USED}" for one in lost]
+
+
+def _judge(calibration: Calibration) -> str:
+    where = f" at {visible(calibration.address)}" if calibration.address else ""
+    return f"{visible(calibration.grader)} by {visible(calibration.model) or 'its judge'}{where}"
 
 
 def _models(grader: dict[str, JSON], usual: str) -> list[str]:
@@ -65,7 +71,8 @@ def _root(run: Run) -> Path:
 def judge_lines(found: Measured) -> Iterator[str]:
     """Yield a judge's measurement, line by line; texts of agents and people are made visible."""
     rubric = f" · rubric {found.rubric_name} {found.rubric[:8]}" if found.rubric else ""
-    yield visible(f"{found.grader} · judge {found.model or 'without a model name'}{rubric}")
+    where = f" at {found.address}" if found.address else ""
+    yield visible(f"{found.grader} · judge {found.model or 'without a model name'}{where}{rubric}")
     yield from _sample(found)
     if found.counts.n:
         yield ""
@@ -95,9 +102,9 @@ def _sample(found: Measured) -> Iterator[str]:
 
 def _agreement(found: Measured) -> Iterator[str]:
     yield f"agreement       {_interval(found.agreement)}"
-    kappa = found.kappa
-    told = "says nothing: all verdicts are the same" if kappa is None else f"{kappa.mean:.2f}"
-    yield f"Cohen's kappa   {told}" + (f"   ({kappa.lower:.2f} to {kappa.upper:.2f})" if kappa else "")
+    value = [] if found.kappa_value is None else [f"{found.kappa_value:.2f}"]
+    beside = f"({found.kappa.lower:.2f} to {found.kappa.upper:.2f})" if found.kappa else found.kappa_remark
+    yield "   ".join(["Cohen's kappa", *value, beside])
     yield f"base rate       people pass {percent(found.base_rate)}"
     constant = f'always "{found.constant_answer}" would agree on {percent(found.constant_agreement)}'
     yield f"best constant   {constant}"
@@ -148,9 +155,13 @@ def _next(found: Measured) -> Iterator[str]:
 def alpha_lines(alphas: Sequence[Alpha], who: str) -> Iterator[str]:
     """Yield how far several judges, or several people, agree."""
     for one in alphas:
-        told = "says nothing: all verdicts are the same" if one.alpha is None else f"{one.alpha:.2f}"
-        names = ", ".join(visible(name) or "no name" for name in one.raters)
-        yield f"Krippendorff's alpha between {who}: {told} on {plural(one.outputs, 'output')} ({names})"
+        names = ", ".join(visible(name) for name in one.raters)
+        if len(one.raters) > 1:
+            told = "says nothing: all verdicts are the same" if one.alpha is None else f"{one.alpha:.2f}"
+            yield f"Krippendorff's alpha between {who}: {told} on {plural(one.outputs, 'output')} ({names})"
+        if one.unnamed:
+            left = f"{plural(one.unnamed, 'verdict')} without a name beside {names}, from one person or several"
+            yield f"agreement between {who} leaves out {left}; give names with --reviewer"
 
 
 def _interval(found: Interval | None) -> str:

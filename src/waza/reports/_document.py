@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Literal, NamedTuple
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -78,7 +78,9 @@ def _plain(words: Words) -> str:
 def _rich_table(grid: Grid) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(grid.columns):
-        table.add_column(column, justify="left" if place in grid.texts else "right", overflow="fold")
+        is_interval = column.endswith("interval")  # half of one says something else
+        justify: JustifyMethod = "left" if place in grid.texts else "right"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=is_interval)
     for row in grid.rows:
         table.add_row(*(Text(_plain(words)) for words in row))
     return table

@@ -31,17 +31,17 @@ def trigger_tree(
     answers = answers_of(run)
     results = {(result.task_id, result.trial): result for result in run.triggers}
     listed = [_entry(answer, trial(results[answer.prompt.id, answer.trial])) for answer in answers]
-    tree: dict[str, JSON] = {"trigger_metrics": _metrics(summary), "trigger_results": listed}
+    tree: dict[str, JSON] = {"trigger_metrics": _metrics(summary, answers), "trigger_results": listed}
     return tree | ({"trigger_catalogue": to_builtins(catalogue)} if catalogue else {})
 
 
-def _metrics(summary: TriggerSummary) -> dict[str, JSON]:
+def _metrics(summary: TriggerSummary, answers: list[Answer]) -> dict[str, JSON]:
     return {
         **_numbers(summary.all, summary.is_valid),
         "valid": summary.is_valid,
         **({"invalid_reasons": summary.reasons} if summary.reasons else {}),
         "warnings": summary.warnings,
-        "seen_by": "file" if summary.by_reading else "tool",
+        "seen_by": "file" if summary.by_reading else "tool" if any(answer.skills for answer in answers) else None,
         "prompts": summary.prompts,
         "answers": summary.answers,
         "decided": _numbers(summary.decided, summary.is_valid) if summary.decided else None,

@@ -55,7 +55,8 @@ def _measures(summary: TriggerSummary) -> str:
         rows.append(_numbers("words of SKILL.md alone (<code>trigger</code> grader)", summary.heuristic))
     rows += [_numbers(text(skill.skill), skill.all) for skill in summary.skills]
     ci = summary.recall_ci
-    note = f"unweighted {score(ci.mean)}, 95 % interval {ci.lower * 100:.0f}–{percent(ci.upper)}" if ci else ""
+    span = f'<span class="whole">{ci.lower * 100:.0f}–{percent(ci.upper)}</span>' if ci else ""
+    note = f"unweighted {score(ci.mean)}, 95 % interval {span}" if ci else ""
     tiles = tile("accuracy", score(summary.all.accuracy), f"{plural(summary.prompts, 'prompt')}")
     tiles += tile("recall", score(summary.all.recall), note) + tile("errors", str(summary.all.errors))
     names = ("over", "accuracy", "precision", "recall", "F1", "TP", "FP", "TN", "FN", "errors")

@@ -1,4 +1,7 @@
-"""CSV for spreadsheets and data frames: a row for each trial. No cell is a formula, whatever an agent wrote."""
+"""CSV for spreadsheets and data frames: a row for each trial. No cell is a formula, whatever an agent wrote.
+
+Rows of trigger tests come last and have no score: `kind` tells them apart.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from waza.reports._faults import by_task, faults, missing_trials
 from waza.reports._text import clipped, visible
 from waza.results.outcomes import duration_of, outcome_of
 from waza.results.tasks import TaskSummary, summarize_tasks
+from waza.results.trigger_answers import Answer, answers_of, prompts_of, unanswered
 
 LONGEST_CELL = 32_000
 """Spreadsheets take no cell longer than 32,767 characters."""
@@ -22,13 +26,18 @@ COLUMNS = (
     *("run", "suite", "engine", "model", "task", "name", "tags", "golden", "trial", "status", "reason"),
     *("score", "score_low", "score_high", "undecided", "duration_ms", "input_tokens", "output_tokens", "cost_usd"),
     *("tool_calls", "attempts", "started_at", "failed_checks", "prompt", "output", "error"),
+    *("kind", "skill", "should_trigger", "did_trigger", "skills"),
 )
+_NOT_OF_TRIGGERS = ("score", "score_low", "score_high", "undecided", "failed_checks")
 
 Cell = str | float | bool | None
 
 
 class CsvReport(Report):
-    """CSV: a row for each trial, in UTF-8; text that a spreadsheet would take for a formula gets a `'` in front."""
+    """CSV: a row for each trial, in UTF-8; text that a spreadsheet would take for a formula gets a `'` in front.
+
+    Answers of trigger tests follow those of tasks, with `trigger` or `control` in the column `kind`.
+    """
 
     file = "results.csv"
 
@@ -42,14 +51,44 @@ class CsvReport(Report):
                 yield _row(_about(run, task) | _trial(result))
             for trial in missing_trials(task, seen):
                 yield _row(_about(run, task) | {"trial": trial, "status": "error", "reason": "not run"})
+        yield from _triggers(run)
+
+
+def _triggers(run: Run) -> Iterator[bytes]:
+    """Yield a row for each trial of each prompt of the trigger tests, as they were asked; those that were not last."""
+    prompts = prompts_of(run)
+    asked = (result for result in run.triggers if result.task_id in prompts)
+    for answer, result in zip(answers_of(run), asked, strict=True):
+        cells = {column: cell for column, cell in _trial(result).items() if column not in _NOT_OF_TRIGGERS}
+        yield _row(_of_run(run) | cells | _answer(answer))
+    for answer in unanswered(run):
+        yield _row(_of_run(run) | _answer(answer))
+
+
+def _answer(answer: Answer) -> dict[str, Cell]:
+    prompt = answer.prompt
+    return {
+        "task": prompt.id,
+        "name": prompt.short_id,
+        "trial": answer.trial,
+        "status": "error" if answer.did_trigger is None else "right" if answer.is_right else "wrong",
+        "reason": answer.error,
+        "prompt": prompt.prompt,
+        "kind": "control" if prompt.control else "trigger",
+        "skill": prompt.skill,
+        "should_trigger": prompt.should_trigger,
+        "did_trigger": answer.did_trigger,
+        "skills": "; ".join(answer.skills or []),
+    }
+
+
+def _of_run(run: Run) -> dict[str, Cell]:
+    return {"run": run.id, "suite": run.name, "engine": run.engine, "model": run.model}
 
 
 def _about(run: Run, task: TaskSummary) -> dict[str, Cell]:
-    return {
-        "run": run.id,
-        "suite": run.name,
-        "engine": run.engine,
-        "model": run.model,
+    return _of_run(run) | {
+        "kind": "task",
         "task": task.id,
         "name": task.name,
         "tags": "; ".join(task.tags),

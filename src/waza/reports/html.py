@@ -84,7 +84,9 @@ def _tiles(summary: Summary) -> Iterator[str]:
 
 
 def _interval(interval: Interval | None) -> str:
-    return f"(95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)})" if interval else ""
+    if interval is None:
+        return ""
+    return f'(95 % interval <span class="whole">{interval.lower * 100:.0f}–{percent(interval.upper)}</span>)'
 
 
 def _metrics(summary: Summary) -> str:

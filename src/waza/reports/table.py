@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -40,6 +40,11 @@ MOST_FAILURES = 20
 """How many tasks are shown in full before the report says how many more there are."""
 MOST_TRIALS = 10
 """How many trials of one task are shown in full."""
+_GAP = 2
+_NAME = 24, 44
+"""How wide a task's name is: at least, where other columns stand beside it, and at most."""
+_WIDTHS = {"score": 8, "time": 10, "trials": 17}
+"""The columns beside the name."""
 
 
 class TableReport(Report):
@@ -119,24 +124,35 @@ def heading(run: Run) -> Text:
 
 
 def task_line(task: TaskSummary, console: Console) -> RenderableType:
-    """Return a task in one line: status, name, trials, score, time."""
-    line = Table.grid(padding=(0, 2))
-    line.add_column(width=4 if _plain(console) else 1)
-    line.add_column(width=44, no_wrap=True, overflow="ellipsis")
-    line.add_column(width=8, justify="right")
-    line.add_column(width=10, justify="right")
-    line.add_column()
+    """Return a task in one line: status, name, score, time, trials; the last three as far as there is room."""
     trials = task.passed + task.failed + task.errors + task.skipped
     counted = f"{task.passed} of {trials}" if trials > 1 else ""
     flaky = Text("flaky", style="yellow") if task.is_flaky else Text()
-    line.add_row(
-        _mark(task.status, console),
-        Text(visible(task.id)),
-        Text(score(task.score.weighted)),
-        Text(seconds(task.duration_ms), style="dim"),
-        Text.assemble(Text(counted, style="dim"), "  ", flaky),
-    )
+    cells = {
+        "score": Text(score(task.score.weighted)),
+        "time": Text(seconds(task.duration_ms), style="dim"),
+        "trials": Text.assemble(Text(counted, style="dim"), "  ", flaky),
+    }
+    mark_width = 4 if _plain(console) else 1
+    name_width, shown = _columns(console.width - mark_width - _GAP, [*cells] if trials > 1 else ["score", "time"])
+    line = Table.grid(padding=(0, _GAP))
+    line.add_column(width=mark_width)
+    line.add_column(width=name_width, no_wrap=True, overflow="ellipsis")
+    for name in shown:
+        is_last = name == "trials"
+        line.add_column(width=None if is_last else _WIDTHS[name], justify="left" if is_last else "right", no_wrap=True)
+    line.add_row(_mark(task.status, console), Text(visible(task.id)), *(cells[name] for name in shown))
     return line
+
+
+def _columns(room: int, wanted: list[str]) -> tuple[int, list[str]]:
+    """Return how wide a task's name may be, and which columns stand beside it: in a narrow terminal time goes first."""
+    for dropped in ((), ("time",), ("time", "trials"), tuple(_WIDTHS)):
+        shown = [name for name in wanted if name not in dropped]
+        left = room - sum(_WIDTHS[name] + _GAP for name in shown)
+        if left >= _NAME[0]:
+            break
+    return max(1, min(_NAME[1], left)), shown
 
 
 def result_lines(
@@ -264,7 +280,8 @@ def models_table(runs: list[Run]) -> Table:
     """Return several runs of one suite side by side, a line a model."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("model", "passed", "95 % interval", "score", "tokens", "cost", "time"):
-        table.add_column(column, justify="left" if column == "model" else "right")
+        justify: JustifyMethod = "left" if column == "model" else "right"
+        table.add_column(column, justify=justify, no_wrap=column.endswith("interval"))
     for run in runs:
         summary = summarize(run)
         interval, usage = summary.success_rate_ci, summary.usage

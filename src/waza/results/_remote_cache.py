@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -59,6 +59,13 @@ def take(store: Store, wanted: Mapping[str, Object], cache: Path) -> None:
         raise StoreError(f"{cache}: copies of runs cannot be kept there: {why(error)}") from error
     for run in {name.partition("/")[0] for name in lacking}:
         write_atomically(cache / run / _COPIED, msgspec.json.encode(held[run]), lasts=False)
+
+
+def forget(folder: Path, names: Container[str]) -> None:
+    """Remove from a run's copy what is not in the store any more."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith(".") and path.relative_to(folder).as_posix() not in names:
+            path.unlink(missing_ok=True)
 
 
 def odd_name(url: str, name: str) -> str:

@@ -105,6 +105,12 @@ class Store:
             with self._told("cannot be written"):
                 self._files.put([str(file) for file in files], [f"{self._root}/{name}" for name in names])
 
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove files; each name means itself, whatever signs it holds."""
+        with self._told("cannot be removed"):
+            for name in names:
+                self._files.rm_file(f"{self._root}/{name}")
+
     def ranges(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes]:
         """Return parts of files, each from one byte up to another."""
         if not wanted:

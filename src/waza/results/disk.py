@@ -9,8 +9,10 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from waza.errors import StoreError
 
@@ -25,6 +27,9 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _FAR = 2**62
 _PIECE = 1 << 20
+NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+"""Opening a pipe or a device with these does not wait for anybody."""
+SPECIAL = "it is not a regular file; remove it"
 
 
 class Disk:
@@ -85,6 +90,25 @@ class Disk:
 
 
 DISK = Disk()
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading; raise OSError for a pipe, a device or a socket, which could be read forever."""
+    return open(path, "rb", opener=_open_regular)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    fd = os.open(path, flags | NO_WAIT)
+    if is_special(fd):
+        os.close(fd)
+        raise OSError(errno.EINVAL, SPECIAL)
+    return fd
+
+
+def is_special(fd: int) -> bool:
+    """Say whether an open file is a pipe, a device or a socket; a folder is refused by whoever reads it."""
+    mode = os.fstat(fd).st_mode
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def write_all(disk: Disk, fd: int, data: bytes) -> None:

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from waza.errors import StoreError
 from waza.model import Run
-from waza.results.disk import DISK, Disk, why, write_atomically
+from waza.results.disk import DISK, Disk, open_regular, why, write_atomically
 from waza.results.frames import Piece
 from waza.results.journal import End, Journal, Record
 from waza.results.plain import encode
+from waza.results.stored_spec import refuse_odd
 from waza.results.summary import Summary
 
 RUN = "run.json"
@@ -113,7 +114,9 @@ def read_run_json(folder: Path) -> Run:
     """Return the run without its results. Raises StoreError when the folder holds none."""
     path = folder / RUN
     try:
-        run = _DECODER.decode(path.read_bytes())
+        with open_regular(path) as file:
+            run = _DECODER.decode(file.read())
+        refuse_odd(run.spec)
     except FileNotFoundError:
         raise StoreError(f"{folder}: is not a run folder: it has no {RUN}") from None
     except OSError as error:

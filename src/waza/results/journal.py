@@ -7,21 +7,33 @@ How a line looks is in `frames.py`, what it holds in `records.py`.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
-from typing import NoReturn, Self, TypeVar
+from typing import BinaryIO, NoReturn, Self, TypeVar
 from zlib import crc32
 
 from waza.errors import StoreError
 from waza.model import Result
-from waza.results.disk import DISK, Disk, is_full, why, write_all, write_atomically
+from waza.results.disk import (
+    DISK,
+    NO_WAIT,
+    SPECIAL,
+    Disk,
+    is_full,
+    is_special,
+    open_regular,
+    why,
+    write_all,
+    write_atomically,
+)
 from waza.results.frames import Piece, frame, pieces
 from waza.results.records import End, Header, Note, Record, is_result, read_record, refuse_newer, write_record
 
@@ -212,7 +224,7 @@ def scan_journal(
     notes: list[str] = []
     unknown = 0
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for piece in pieces(file):
                 if piece.payload is None:
                     faults.append(piece)
@@ -235,7 +247,7 @@ def read_end(path: str | Path) -> End | None:
     """Return how the run ended, from the last few records alone; None when it did not, or when that cannot be told."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for piece in reversed(_last_pieces(file)):
                 record = _read_record(path, piece.payload) if piece.payload is not None else None
                 if not isinstance(record, (Header, Note)):
@@ -245,7 +257,7 @@ def read_end(path: str | Path) -> End | None:
     return None
 
 
-def _last_pieces(file: BufferedReader) -> list[Piece]:
+def _last_pieces(file: BinaryIO) -> list[Piece]:
     """Return the pieces at the end of a file, the last one whole however long it is."""
     size = file.seek(0, os.SEEK_END)
     tail = _TAIL
@@ -265,6 +277,8 @@ def _open_locked(path: Path, disk: Disk) -> tuple[int, bool]:
     while True:
         fd = _open(path, disk)
         try:
+            if is_special(fd):
+                raise OSError(errno.EINVAL, SPECIAL)
             is_locked = disk.lock(fd)
             if disk.links(fd):
                 return fd, is_locked
@@ -276,7 +290,7 @@ def _open_locked(path: Path, disk: Disk) -> tuple[int, bool]:
 
 def _open(path: Path, disk: Disk) -> int:
     try:
-        return disk.open(path, os.O_RDWR | os.O_APPEND)
+        return disk.open(path, os.O_RDWR | os.O_APPEND | NO_WAIT)
     except FileNotFoundError:
         fd = disk.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
     try:

@@ -6,13 +6,14 @@ import os
 import stat
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
 from waza.errors import StoreError, UsageError
-from waza.results.disk import DISK, why, write_atomically
+from waza.results.disk import DISK, NO_WAIT, is_special, open_regular, why, write_atomically
 from waza.results.folder import JOURNAL
 from waza.results.store import StoredRun
 
@@ -23,34 +24,66 @@ MOST_TAG = 60
 def tags_of(folder: str | Path) -> list[str]:
     """Return the tags people put on a run; none where the file is not there or not readable."""
     try:
-        return msgspec.json.decode((Path(folder) / TAGS).read_bytes(), type=list[str])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        with open_regular(Path(folder) / TAGS) as file:
+            return read_tags(file.read())
+    except OSError:
         return []
+
+
+def read_tags(content: bytes) -> list[str]:
+    """Return the tags in a file's content; none where it holds something else."""
+    try:
+        return msgspec.json.decode(content, type=list[str])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+
+
+def write_tags(folder: Path, tags: Sequence[str]) -> None:
+    """Write the tags of a run, in place of those it had."""
+    write_atomically(folder / TAGS, msgspec.json.encode(tags) + b"\n")
 
 
 def tag_run(folder: Path, add: Sequence[str] = (), remove: Sequence[str] = ()) -> list[str]:
     """Put tags on a run or take them off, and return those it has now; raise UsageError for one that is no tag."""
     for tag in add:
-        if not tag.strip() or len(tag) > MOST_TAG or not tag.isprintable():
+        if not is_tag(tag):
             raise UsageError(f"a tag is a printable text of at most {MOST_TAG} characters, found {tag!r}")
     tags = sorted({*tags_of(folder), *add} - {*remove})
-    write_atomically(folder / TAGS, msgspec.json.encode(tags) + b"\n")
+    write_tags(folder, tags)
     return tags
+
+
+def is_tag(text: str) -> bool:
+    """Say whether a text may be a tag."""
+    return bool(text.strip()) and len(text) <= MOST_TAG and text.isprintable()
 
 
 def is_going_on(folder: str | Path) -> bool:
     """Say whether a process is writing the run at this moment."""
     try:
-        fd = os.open(Path(folder) / JOURNAL, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        DISK.lock(fd)
-    except BlockingIOError:
+        with held(folder):
+            return False
+    except UsageError:
         return True
+
+
+@contextmanager
+def held(folder: str | Path) -> Iterator[None]:
+    """Let nobody go on with a run meanwhile, where its journal can be locked; raise UsageError when a process does."""
+    try:
+        fd = os.open(Path(folder) / JOURNAL, os.O_RDWR | NO_WAIT)
+    except OSError:
+        yield
+        return
+    try:
+        try:
+            if not is_special(fd):
+                DISK.lock(fd)
+        except BlockingIOError:
+            raise UsageError(f"{Path(folder).name}: goes on at this moment; wait until it has ended") from None
+        yield
     finally:
         os.close(fd)
-    return False
 
 
 def to_prune(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from waza.results.scores import Interval
-from waza.results.stats.agreement import Confusion, confusion, kappa_interval, krippendorff_alpha
+from waza.results.stats.agreement import Confusion, confusion, kappa_interval, kappa_remark, krippendorff_alpha
 from waza.results.stats.corrected import Corrected, corrected, effects_of, labels_needed, share_of
 
 HALF_WIDTH = 0.05
@@ -33,6 +33,10 @@ class Rater(NamedTuple):
     model: str = ""
     rubric: str = ""
     rubric_name: str = ""
+    question: str = ""
+    """What a prompt asks; empty where the rubric's text does, or nobody is asked."""
+    address: str = ""
+    """Where a juror's model is served, if the jury says so itself."""
 
 
 class Said(NamedTuple):
@@ -63,6 +67,8 @@ class Alpha(Struct, frozen=True, kw_only=True):
     raters: list[str]
     outputs: int
     """Outputs that at least two of them judged."""
+    unnamed: int = 0
+    """Verdicts that were left out: they have no name, so nobody can tell one person from several."""
 
 
 class Measured(Struct, frozen=True, kw_only=True):
@@ -72,6 +78,8 @@ class Measured(Struct, frozen=True, kw_only=True):
     model: str
     rubric: str
     rubric_name: str
+    question: str
+    address: str
     outputs: int
     """Distinct outputs that the judge decided."""
     tasks: int
@@ -83,6 +91,10 @@ class Measured(Struct, frozen=True, kw_only=True):
     counts: Confusion
     agreement: Interval | None
     kappa: Interval | None
+    """None where there is no kappa, or no interval of it."""
+    kappa_value: float | None
+    kappa_remark: str
+    """Why there is none."""
     base_rate: float | None
     constant_answer: str
     constant_agreement: float | None
@@ -124,6 +136,8 @@ def measure(
         counts=counts,
         agreement=share_of(counts.agreed, counts.n, less.agreement, less.labelled_tasks),
         kappa=kappa_interval(counts.table, less.agreement),
+        kappa_value=counts.kappa,
+        kappa_remark=kappa_remark(counts.table),
         base_rate=counts.base_rate,
         constant_answer="pass" if (counts.base_rate or 0.0) >= 0.5 else "fail",
         constant_agreement=counts.constant_accuracy,
@@ -183,13 +197,16 @@ def _word(passes: bool) -> str:
 
 
 def between(raters: Mapping[str, Opinions]) -> Alpha | None:
-    """Return how far several raters agree; None where there are fewer than two."""
-    names = sorted(name for name, opinions in raters.items() if opinions)
-    if len(names) < 2:
+    """Return how far several raters agree; None where no two judged the same. Those without a name do not count."""
+    names = sorted(name for name, opinions in raters.items() if opinions and name)
+    unnamed = len(raters.get("", ()))
+    if len(names) + bool(unnamed) < 2:
         return None
     every = sorted({evidence for name in names for evidence in raters[name]})
     rows: Sequence[list[bool | None]] = [
         [raters[name][evidence].passes if evidence in raters[name] else None for name in names] for evidence in every
     ]
     shared = sum(len(row) - row.count(None) > 1 for row in rows)
-    return Alpha(alpha=krippendorff_alpha(rows), raters=names, outputs=shared)
+    if not shared and not unnamed:
+        return None
+    return Alpha(alpha=krippendorff_alpha(rows), raters=names, outputs=shared, unnamed=unnamed)

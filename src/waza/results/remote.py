@@ -2,7 +2,8 @@
 
 A run is always written to a local folder first, because a journal is appended and synced record by record and object
 stores can do neither. The whole folder is sent afterwards, its journal last: a run is there when its journal is. What
-is read is copied into a cache. Nothing here ever removes a run, on either side.
+is read is copied into a cache. Nothing here ever removes a run, on either side; one that is replaced is then exactly
+the one that was sent.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from waza.model import Run
 from waza.results._remote_cache import (
     Listed,
     cache_of,
+    forget,
     journals_last,
     odd_name,
     read_listing,
@@ -31,7 +33,7 @@ from waza.results._remote_store import Object, Store, checked_url, is_plain, is_
 from waza.results.disk import why
 from waza.results.folder import ARTIFACTS, JOURNAL, RUN
 from waza.results.journal import read_end
-from waza.results.kept import TAGS, is_going_on, tag_run, tags_of
+from waza.results.kept import TAGS, held, is_going_on, is_tag, read_tags, tag_run, tags_of, write_tags
 from waza.results.store import StoredRun, summary_of
 
 __all__ = ["checked_url", "is_url", "list_remote", "local_copy", "pull", "push", "require"]
@@ -49,30 +51,63 @@ class Pushed(Struct, frozen=True, kw_only=True):
     """How many files."""
     left_out: list[str]
     """Files whose names waza does not give."""
+    remarks: list[str]
+    """What else a person should know."""
 
 
 def push(folder: Path, url: str, *, replace: bool = False) -> Pushed:
     """Send a run's folder to the folder at `url` and return what was sent; artifacts that are there are not sent again.
 
     Raises UsageError when the run goes on, and StoreError when it cannot be sent or something else is there that
-    would be lost (unless `replace`). The local folder stays as it is, whatever happens.
+    would be lost (unless `replace`: then all that is not here goes). The local folder stays as it is, whatever happens,
+    and nobody can go on with it meanwhile. Tags that the store's run has are kept beside those from here.
     """
     folder = folder.resolve()
-    if is_going_on(folder):
-        raise UsageError(f"{folder.name}: goes on at this moment; push it when it has ended")
-    if not is_plain(folder.name):
-        raise UsageError(f"{folder}: could not be read again by that name; give the folder one of letters and digits")
-    store = Store(url)
-    there = store.objects(folder.name)
-    if JOURNAL in there and not replace:
-        _refuse_to_lose(store, folder, there[JOURNAL])
+    with held(folder):
+        if not is_plain(folder.name):
+            raise UsageError(f"{folder}: could not be read again by that name; give the folder letters and digits")
+        store = Store(url)
+        there = store.objects(folder.name)
+        if JOURNAL in there and not replace:
+            _refuse_to_lose(store, folder, there[JOURNAL])
+        return _send(store, folder, there, replace=replace)
+
+
+def _send(store: Store, folder: Path, there: dict[str, Object], *, replace: bool) -> Pushed:
+    """Send the files that the store lacks, the journal last; then remove what a replaced run had besides."""
     every = sorted(_files(folder))
-    known = [name for name in every if all(map(is_plain, name.split("/")))]
-    lacking = [name for name in journals_last(known) if not _is_there(folder, name, there)]
-    for some in ([name for name in lacking if name != JOURNAL], [JOURNAL]):
-        store.put([folder / name for name in some], [f"{folder.name}/{name}" for name in some])
-    left_out = [name for name in every if name not in known]
-    return Pushed(url=f"{store.url}/{folder.name}", sent=len(lacking), left_out=left_out)
+    known = [name for name in every if _is_ours(name)]
+    lacking = [name for name in journals_last(known) if replace or not _is_there(folder, name, there)]
+    theirs = _other_tags(store, folder, there)
+    with TemporaryDirectory() as temp:
+        sources = {name: folder / name for name in lacking}
+        if theirs and not replace and TAGS in lacking:
+            write_tags(Path(temp), sorted({*tags_of(folder), *theirs}))
+            sources[TAGS] = Path(temp) / TAGS
+        for some in ([name for name in lacking if name != JOURNAL], [JOURNAL]):
+            store.put([sources[name] for name in some], [f"{folder.name}/{name}" for name in some])
+    if replace:
+        store.remove([f"{folder.name}/{name}" for name in there if name not in known and _is_ours(name)])
+    return Pushed(
+        url=f"{store.url}/{folder.name}",
+        sent=len(lacking),
+        left_out=[name for name in every if name not in known],
+        remarks=[f"{folder.name}: tags of the run that was replaced are gone: {', '.join(theirs)}"]
+        if theirs and replace
+        else [],
+    )
+
+
+def _is_ours(name: str) -> bool:
+    return all(map(is_plain, name.split("/")))
+
+
+def _other_tags(store: Store, folder: Path, there: dict[str, Object]) -> list[str]:
+    """Return the tags of the store's run that the one here does not have."""
+    if TAGS not in there or not there[TAGS].size:
+        return []
+    content = store.ranges([(f"{folder.name}/{TAGS}", 0, there[TAGS].size)])[0]
+    return sorted({tag for tag in read_tags(content) if is_tag(tag)} - {*tags_of(folder)})
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -164,8 +199,10 @@ def local_copy(url: str) -> Path:
     missing = next((name for name in (RUN, JOURNAL) if name not in objects), None)
     if missing:
         raise StoreError(f"{store.url}/{ref}: has no {missing}: it was not sent to its end; push it again")
-    take(store, {f"{ref}/{name}": object for name, object in objects.items()}, cache_of(store.url))
-    return cache_of(store.url) / ref
+    copy = cache_of(store.url) / ref
+    take(store, {f"{ref}/{name}": object for name, object in objects.items()}, copy.parent)
+    forget(copy, objects)
+    return copy
 
 
 def _meant(store: Store, ref: str) -> str:
@@ -198,6 +235,8 @@ def list_remote(url: str) -> list[StoredRun]:
     known = read_listing(cache)
     whole = {run: found for run, found in runs.items() if is_plain(run) and {RUN, JOURNAL} <= found.keys()}
     take(store, {f"{run}/{TAGS}": found[TAGS] for run, found in whole.items() if TAGS in found}, cache)
+    for run in (run for run, found in whole.items() if TAGS not in found):
+        (cache / run / TAGS).unlink(missing_ok=True)
     lacking = [run for run, found in whole.items() if not found[JOURNAL].tag or not _is_known(known, run, found)]
     for start in range(0, len(lacking), _AT_ONCE):
         some = {run: whole[run] for run in lacking[start : start + _AT_ONCE]}

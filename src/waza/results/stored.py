@@ -9,7 +9,7 @@ from typing import NamedTuple, overload
 
 from waza.errors import StoreError
 from waza.model import Result
-from waza.results.disk import why
+from waza.results.disk import open_regular, why
 from waza.results.frames import unframe
 from waza.results.outcomes import KnownResults, Outcome
 from waza.results.records import read_record
@@ -50,7 +50,7 @@ class StoredResults(KnownResults):
     def _at(self, places: Iterable[tuple[int, int]]) -> Iterator[Result]:
         """Yield the results at these places; raise StoreError when one is not there any more."""
         try:
-            with self._journal.open("rb") as file:
+            with open_regular(self._journal) as file:
                 for offset, length in places:
                     file.seek(offset)
                     yield self._result(file.read(length))

@@ -131,10 +131,15 @@ def _status(rule: JSON, passed: int, failed: int, errors: int) -> ResultStatus:
     total = passed + failed + errors
     if not total:
         return "skipped"
-    needed = total if rule == "all" else 1 if rule == "any" else max(1, math.ceil(float(rule) * total - TOLERANCE))
+    needed = passes_needed(rule, total)
     if passed >= needed:
         return "passed"
     return "failed" if passed + errors < needed else "error"
+
+
+def passes_needed(rule: JSON, trials: int) -> int:
+    """Return how many of so many trials must pass for the task to pass."""
+    return trials if rule == "all" else 1 if rule == "any" else max(1, math.ceil(float(rule) * trials - TOLERANCE))
 
 
 def _reason(status: ResultStatus, trials: Sequence[Outcome], not_run: int) -> str:

@@ -73,7 +73,7 @@ def answers_of(run: Run) -> list[Answer]:
     """Return what each trial of each prompt came to, controls among them, in the order of the prompts."""
     prompts = prompts_of(run)
     tested = {prompt.skill for prompt in prompts.values() if prompt.skill}
-    return [_answer(result, prompts[result.task_id], tested) for result in run.triggers if result.task_id in prompts]
+    return [answer_to(result, prompts[result.task_id], tested) for result in run.triggers if result.task_id in prompts]
 
 
 def unanswered(run: Run) -> list[Answer]:
@@ -88,7 +88,8 @@ def unanswered(run: Run) -> list[Answer]:
     ]
 
 
-def _answer(result: Result, prompt: TriggerPrompt, tested: set[str]) -> Answer:
+def answer_to(result: Result, prompt: TriggerPrompt, tested: set[str]) -> Answer:
+    """Return what one trial of a prompt came to; `tested` are the skills a prompt that names none is not to use."""
     used = result.trace.skill_invocations
     names = None if used is None else [invocation.name for invocation in used]
     wanted = {prompt.skill} if prompt.skill else tested

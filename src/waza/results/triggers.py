@@ -179,7 +179,11 @@ def _validity(answers: Sequence[Answer]) -> tuple[list[str], list[str]]:
         )
         reasons += [reason] if reason else []
         warnings += [warning] if warning else []
-    fired = [a for a in answers if a.prompt.control == "unrelated" and a.did_trigger]
+    unrelated = [a for a in answers if a.prompt.control == "unrelated"]
+    if errors := [answer.error for answer in unrelated if answer.did_trigger is None]:
+        fact = f"could not be decided in {len(errors)} of {len(unrelated)} trials: {errors[0]}"
+        warnings.append(f"the control that has nothing to do with the skill {fact}")
+    fired = [a for a in unrelated if a.did_trigger]
     if fired:
         fact = f"the control that has nothing to do with the skill used it ({', '.join(fired[0].skills or [])})"
         if any(answer.did_trigger is False for answer in answers):

@@ -1,9 +1,9 @@
 """Verdicts of people on outputs: one line of JSON each, in a file that is only ever added to.
 
-A verdict is about a grader's question and the evidence a person saw: input, output, tool calls and files. It counts for
-every trial with exactly that evidence, in this run and in later ones. Lines need no order, so files of several people
-are merged by putting their lines together (`merge_verdicts`, or a `merge=union` of git). Of two verdicts of one person
-on one output the later counts; verdicts of different people stand beside each other.
+A verdict is about a grader's question and the evidence a person saw: input, source context, output, tool calls and
+files. It counts for every trial with exactly that evidence, in this run and in later ones. Lines need no order, so
+files of several people are merged by putting their lines together (`merge_verdicts`, or a `merge=union` of git). Of two
+verdicts of one person on one output the later counts; verdicts of different people stand beside each other.
 """
 
 from __future__ import annotations
@@ -207,11 +207,15 @@ def question_of(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def evidence_of(trace: Trace) -> str:
-    """Return a name for what a person looks at: input, output, turns, tool calls and the files that were left."""
+def evidence_of(trace: Trace, source: str = "") -> str:
+    """Return a name for what a person looks at: input, output, turns, tool calls, the files that were left.
+
+    And the task's source context, where it has one.
+    """
     calls = [[call.tool_name, call.args, call.result, call.success, call.error] for call in trace.tool_events or ()]
     told: list[JSON] = [trace.input, trace.output, None if trace.tool_events is None else calls]
     told += [[[turn.input, turn.output] for turn in trace.turns or ()], list(_contents(trace.files))]
+    told += [source] if source else []
     text = json.dumps(plain(told), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

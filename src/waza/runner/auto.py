@@ -61,6 +61,10 @@ class AutoTrials(Iterator[Trial]):
             self._take(task_id, trial)
             self._seen[task_id][status] += 1
 
+    def most_of(self, task_id: str) -> int:
+        """Return how many trials a task may come to have."""
+        return len(self._taken[task_id]) if self._is_settled(task_id) else self._auto.most
+
     def __next__(self) -> Trial:
         """Return the next trial of the task that had the fewest and is not settled."""
         if self._queue is None:

@@ -27,13 +27,15 @@ from waza.results.redact import Redactor
 from waza.results.stats.impact_records import CONTROL
 from waza.results.store import RunFolder
 from waza.runner.baseline_arms import Outputs, control_folder, control_order, outputs_of, why_not_with, why_not_without
+from waza.runner.controls import Controls
 from waza.runner.finish import finish
 from waza.runner.hooks import run_hooks
 from waza.runner.keeper import Keeper
 from waza.runner.order import Order, redactor_for
 from waza.runner.plan import concurrency
+from waza.runner.purse import Purse, purse_for
 from waza.runner.reviewing import as_stored
-from waza.runner.run import Purse, folder_for, leave_rooms, until_done_or_stopped
+from waza.runner.run import folder_for, leave_rooms, until_done_or_stopped
 from waza.runner.suite import Listeners, end_suite, paced, with_hooks
 from waza.runner.trial import Setting
 from waza.runner.waiting import wait_for
@@ -66,7 +68,7 @@ def conduct_baseline(
     order: Order, listeners: Listeners, *, rerun_changed: bool = False, rerun_errors: bool = False
 ) -> Run:
     """Run both arms and return the one with the skill; the other is in its folder (`stored_impact` reads both)."""
-    skill = order.spec.skill
+    skill, purse = order.spec.skill, purse_for(order)
     redactor, warnings = redactor_for(order.spec)
     for warning in warnings:
         listeners.on_remark(warning)
@@ -84,7 +86,7 @@ def conduct_baseline(
             ),
         )
         try:
-            working = _both(order, (control, order), (other, folder), settings, outputs, heard, redactor)
+            working = _both(order, (control, order), (other, folder), settings, outputs, heard, redactor, purse)
             wait_for(until_done_or_stopped(working, heard))
         finally:
             for setting in settings:
@@ -112,6 +114,7 @@ async def _both(
     outputs: Outputs,
     listeners: Listeners,
     redactor: Redactor,
+    purse: Purse | None,
 ) -> None:
     """Run both arms under one limit of trials at once."""
     spec, width = order.spec, concurrency(order.spec, order.workers)
@@ -126,9 +129,12 @@ async def _both(
         )
         for one, folder, setting, shown_as in zip(orders, folders, settings, told, strict=True)
     ]
-    purse = Purse(order.max_cost_usd, [result for one in orders if one.resume for result in one.resume.run.results])
+    if purse is not None and orders[0].resume:
+        for result in orders[0].resume.run.results:
+            purse.spend(result)
     is_compared = any(_is_pairwise(spec, task.id) for task in spec.tasks)
     trials = pairs(*arms, control_first=is_compared)
+    controls = order.controls()
     if (first := next(trials, None)) is None:
         return
     trials = chain([first], trials)
@@ -140,29 +146,41 @@ async def _both(
             await arm.setting.engine.start(width)
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(arm.keeper.trouble()) for arm in arms]
-            await asyncio.wait([group.create_task(_worker(trials, purse, outputs, listeners)) for _ in range(width)])
+            work = [_worker(trials, purse, outputs, listeners, controls) for _ in range(width)]
+            await asyncio.wait([group.create_task(one) for one in work])
             for watch in watches:
                 watch.cancel()
     finally:
         for arm in arms:
             await arm.keeper.close()
         await end_suite(spec, [arm.setting.engine for arm in arms], listeners, environment)
+    if controls.held_back:
+        listeners.stop(controls.reason(bool(spec.tasks)))
+    if purse is not None:
+        purse.close(listeners)
 
 
-async def _worker(trials: Iterator[Pair], purse: Purse, outputs: Outputs, listeners: Listeners) -> None:
+async def _worker(
+    trials: Iterator[Pair], purse: Purse | None, outputs: Outputs, listeners: Listeners, controls: Controls
+) -> None:
     """Take the next pair until there is none, or the run is to stop; a result is safe before the next trial starts."""
     for pair in trials:
         for arm, trial in pair:
+            is_allowed = await controls.allow(trial)
             if listeners.stop.reason:
+                controls.release()
                 return
+            if not is_allowed:
+                continue
             named = changed(trial, task=changed(trial.task, id=trial.task.id + arm.shown_as))
             listeners.on_start(named if arm.shown_as else trial)
             result = await with_hooks(arm.order.spec, trial, arm.setting, listeners)
             if arm.shown_as and result.trace.status == "success":
                 outputs[result.task_id, result.trial] = result.trace.output
             listeners.on_done(result)
-            if purse.spend(result):
-                listeners.stop(f"${purse.spent:.4f} spent, the limit is ${purse.limit:.4f}")
+            controls.heard(result)
+            if purse is not None:
+                purse.heard(result, listeners)
             await arm.keeper.keep(result)
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from waza.model import JSON, Grade, Run
-from waza.results.calibrations import Calibration
+from waza.model import JSON, Grade, Run, Task
+from waza.results.calibrations import Calibration, questions_in
 from waza.results.measured import HALF_WIDTH, Alpha, Measured, Output, Rater, Said, between, measure
 from waza.results.verdicts import Verdict, evidence_of, standing
 from waza.runner.reviewing import with_files
+from waza.sandbox.folders import SpecFolder
+from waza.spec.sources import source_of
 
 
 class Gathered(Struct):
@@ -42,16 +44,21 @@ class Calibrated(Struct, frozen=True, kw_only=True):
     between_people: list[Alpha]
 
 
-def gather(runs: Iterable[Run], graders: Collection[str] = ()) -> Gathered:
-    """Return what the named graders said, or without names every grader that asks a judge; jurors count one by one."""
+def gather(runs: Iterable[Run], graders: Collection[str] = (), folder: SpecFolder | None = None) -> Gathered:
+    """Return what the named graders said, or without names every grader that asks a judge; jurors count one by one.
+
+    `folder` is where files stand that tasks name as their source.
+    """
     found = Gathered()
     seats: dict[tuple[str, str], Rater] = {}
     passed_over: Counter[tuple[str, str]] = Counter()
     for run in runs:
+        questions = questions_in(run)
+        sources = _sources(run, folder or SpecFolder())
         for result in run.results:
             if result.trace.status == "error" or not result.grades:
                 continue
-            evidence = evidence_of(with_files(run, result))
+            evidence = evidence_of(with_files(run, result), sources.get(result.task_id, ""))
             place = Output(evidence=evidence, run=run.id, task=result.task_id, trial=result.trial)
             found.outputs.setdefault(evidence, place)
             found.places.setdefault((result.task_id, result.trial), []).append(evidence)
@@ -64,17 +71,29 @@ def gather(runs: Iterable[Run], graders: Collection[str] = ()) -> Gathered:
                 if grade.name not in graders and (graders or "judge" not in grade.details):
                     continue
                 passed_over.update((grade.name, _text(name)) for name in _listed(grade, "not_asked"))
-                for rater, seat, said in _votes(grade):
+                for rater, seat, said in _votes(grade, questions.get(grade.name, "")):
                     seats[grade.name, seat] = rater
                     found.said.setdefault(rater, {}).setdefault(evidence, said)
     found.not_asked = {seats[key]: count for key, count in passed_over.items() if key in seats}
     return found
 
 
-def _votes(grade: Grade) -> Iterator[tuple[Rater, str, Said]]:
+def _sources(run: Run, folder: SpecFolder) -> dict[str, str]:
+    """Return the source context of each task of a stored run that has one."""
+    listed = run.spec.get("tasks")
+    tasks = [_mapping(task) for task in listed] if isinstance(listed, list) else []
+    contexts = {_text(task.get("id")): dict(_mapping(task.get("context"))) for task in tasks}
+    return {
+        name: source_of(Task(id=name, prompt="", context=context), folder)
+        for name, context in contexts.items()
+        if "source" in context
+    }
+
+
+def _votes(grade: Grade, question: str) -> Iterator[tuple[Rater, str, Said]]:
     """Yield who said what in a grade: the judge, or each juror who voted, with its name in the jury."""
     rubric = _mapping(grade.details.get("rubric"))
-    by = (_text(rubric.get("hash")), _text(rubric.get("name")))
+    by = (_text(rubric.get("hash")), _text(rubric.get("name")), question)
     if "jury" not in grade.details:
         if grade.status != "error":
             reason = "; ".join(check.claim for check in grade.checks) if grade.passed else grade.feedback
@@ -83,7 +102,8 @@ def _votes(grade: Grade) -> Iterator[tuple[Rater, str, Said]]:
     for vote in map(_mapping, _listed(grade, "votes")):
         if vote.get("status") in ("passed", "failed"):
             said = Said(vote["status"] == "passed", _text(vote.get("feedback")))
-            yield Rater(grade.name, _model(_mapping(vote.get("details"))), *by), _text(vote.get("juror")), said
+            model, address = _model(_mapping(vote.get("details"))), _text(vote.get("address"))
+            yield Rater(grade.name, model, *by, address), _text(vote.get("juror")), said
 
 
 def _model(details: Mapping[str, JSON]) -> str:
@@ -136,7 +156,7 @@ def calibrate(
 
 
 def _called(rater: Rater) -> str:
-    parts = [rater.grader, rater.model, rater.rubric[:8]]
+    parts = [rater.grader, rater.model, rater.address, rater.rubric[:8], rater.question[:8]]
     return " · ".join(part for part in parts if part)
 
 
@@ -146,6 +166,8 @@ def kept_form(measured: Measured) -> Calibration:
         grader=measured.grader,
         rubric=measured.rubric,
         rubric_name=measured.rubric_name,
+        question=measured.question,
+        address=measured.address,
         model=measured.model,
         counts=measured.counts,
         when=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),

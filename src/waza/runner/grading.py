@@ -13,7 +13,7 @@ from waza.graders._judged import SOURCE
 from waza.model import Files, Grade, ResultStatus, Task, Trace
 from waza.sandbox.beside import in_thread
 from waza.sandbox.folders import SpecFolder
-from waza.spec.sources import source_text
+from waza.spec.sources import source_of
 
 
 def grade_trace(trace: Trace, graders: Iterable[Grader], files: Files | None = None) -> list[Grade]:
@@ -62,14 +62,6 @@ class Asked(NamedTuple):
         if self.task is None or SOURCE in trace.extra:
             return trace
         return replace(trace, extra=trace.extra | {SOURCE: source_of(self.task, self.folder or SpecFolder())})
-
-
-def source_of(task: Task, folder: SpecFolder) -> str:
-    """Return a task's source context; none where its file has gone since the suite was checked."""
-    try:
-        return source_text(task.context.get("source"), folder)
-    except ValueError:
-        return ""
 
 
 def status_of(trace: Trace, grades: list[Grade]) -> tuple[ResultStatus, str]:

@@ -20,6 +20,7 @@ from waza.model import JSON, Run, Trial
 from waza.results._remote_store import is_url
 from waza.results.redact import Redactor, secrets_in
 from waza.runner.auto import Auto, share_of
+from waza.runner.controls import Controls
 from waza.runner.plan import fewest_trials, plan
 from waza.runner.resume import Resumed, fingerprints
 from waza.spec.judges import CACHE, judge_as_data, judge_settings, jurors_of
@@ -66,6 +67,15 @@ class Order:
         """Yield every trial of the trigger tests, those of the controls first."""
         for task in self.spec.triggers.tasks if self.spec.triggers else ():
             yield from (Trial(task=task, number=number + 1, model=self.model) for number in range(self.trials))
+
+    def controls(self) -> Controls:
+        """Return the controls of the trigger tests, with what the run it goes on with tells of them."""
+        if self.spec.triggers is None:
+            return Controls()
+        kept = self.resume.run.triggers if self.resume else []
+        done = self.resume.done if self.resume else frozenset()
+        heard = (result for result in kept if (result.task_id, result.trial) in done)
+        return Controls(self.spec.triggers.prompts, self.trials, heard)
 
     @property
     def stored(self) -> EvalSpec:

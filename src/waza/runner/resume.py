@@ -15,7 +15,10 @@ from typing import NamedTuple
 from waza.errors import UsageError, WazaError
 from waza.model import JSON, Run
 from waza.results.folder import read_run_json
+from waza.results.graded_by import FILES, without_files
 from waza.results.store import read_run, run_folders
+from waza.results.trigger_answers import prompts_of
+from waza.runner.controls import Controls
 from waza.spec.suite import encoded, fingerprint
 
 PACE = {
@@ -73,9 +76,10 @@ def resume(
             f"Run the changed tasks again with --rerun-changed, or start a new run without --resume"
         )
     kept = {task["id"] for task in _tasks(new.spec)}
+    answers = [] if _controls(old).failed else old.triggers
     done = frozenset(
         (result.task_id, result.trial)
-        for result in chain(old.results, old.triggers)
+        for result in chain(old.results, answers)
         if result.task_id in kept
         and result.task_id not in changed
         and not (rerun_errors and result.trace.status == "error")
@@ -83,6 +87,11 @@ def resume(
     )
     removed = sorted({task["id"] for task in _tasks(old.spec)} - kept)
     return Resumed(folder, old, done, removed)
+
+
+def _controls(run: Run) -> Controls:
+    """Return the controls of a stored run; where one failed, no answer beside it can be believed."""
+    return Controls(prompts_of(run).values(), int(run.spec["config"]["trials_per_task"]), run.triggers)
 
 
 def newest(runs: Path, file: str, model: str | None, *, has_tasks: bool = True) -> Path | None:
@@ -144,12 +153,24 @@ def changes(old: dict[str, JSON], new: dict[str, JSON]) -> Iterator[tuple[str, l
         if (previous := before.get(task["id"])) is None:
             continue
         fields = settings + _changed_keys(_asked(previous), _asked(task))
-        if old["graders"].get(task["id"]) != new["graders"].get(task["id"]):
-            fields.append("graders")
+        fields += _changed_graders(old["graders"].get(task["id"]) or [], new["graders"].get(task["id"]) or [])
         if _judged(old, task["id"]) != _judged(new, task["id"]):
             fields.append("judge")
         if fields:
             yield task["id"], fields
+
+
+def _changed_graders(old: list[dict[str, JSON]], new: list[dict[str, JSON]]) -> list[str]:
+    """Return what differs between the graders of a task; the files' names where only they hold something else."""
+    if old == new:
+        return []
+    if list(map(without_files, old)) != list(map(without_files, new)):
+        return ["graders"]
+    files = []
+    for before, after in ((before.get(FILES), after.get(FILES) or {}) for before, after in zip(old, new, strict=True)):
+        unknown = ": not known what it held then" if before is None else ""
+        files += [f"{name}{unknown}" for name in _changed_keys(before or {}, after)]
+    return [f"graders ({', '.join(dict.fromkeys(files))})"]
 
 
 def _judged(spec: dict[str, JSON], task_id: str) -> list[JSON]:

@@ -12,15 +12,16 @@ from waza.errors import Undecidable, UsageError, did_you_mean
 from waza.graders._base import Grader
 from waza.graders._turn import AfterTurnGrader
 from waza.graders.human import HumanGrader
-from waza.graders.human_calibration import HumanCalibrationGrader
+from waza.graders.human_calibration import HumanCalibrationGrader, asked_of_people
 from waza.model import JSON, Grade, Result, Run, Trace
 from waza.results.redact import Redactor
 from waza.results.store import RunFolder, open_run
 from waza.results.verdicts import VERDICTS, Answer, Verdict, evidence_of, question_of
 from waza.runner.finish import finish
-from waza.runner.grading import source_of, status_of
+from waza.runner.grading import status_of
 from waza.runner.order import redactor_for
 from waza.sandbox.snapshot import SnapshotFiles
+from waza.spec.sources import source_of
 from waza.spec.suite import EvalSpec
 
 
@@ -92,13 +93,15 @@ def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[
     for place, result in enumerate(run.results):
         if result.trace.status == "error" or result.task_id not in spec.graders:
             continue
-        for item in _items(run, place, result, spec.graders[result.task_id], graders):
-            shown = item._replace(source=sources.get(item.task, ""))
-            found.setdefault((item.grader, item.evidence, item.question), shown)
+        source = sources.get(result.task_id, "")
+        for item in _items(run, place, result, spec.graders[result.task_id], graders, source):
+            found.setdefault((item.grader, item.evidence, item.question), item._replace(source=source))
     return sorted(found.values(), key=lambda item: (item.evidence, item.grader))
 
 
-def _items(run: Run, place: int, result: Result, graders: list[Grader], names: Collection[str]) -> Iterator[Item]:
+def _items(
+    run: Run, place: int, result: Result, graders: list[Grader], names: Collection[str], source: str
+) -> Iterator[Item]:
     trace = with_files(run, result)
     for index, grader in enumerate(graders):
         name, inner = name_of(grader), _inner(grader)
@@ -110,9 +113,9 @@ def _items(run: Run, place: int, result: Result, graders: list[Grader], names: C
                 yield Item(*where, name_of(inner), asked, inner.question, told["evidence"], checkpoint=part)
         elif name in names:
             grade = result.grades[index] if len(result.grades) == len(graders) else None
-            asked = str(getattr(inner, "criteria", "")) or f"Does this pass '{name}' ({inner.type_name()})?"
+            asked = asked_of_people(grader)
             judged = judged_by(grade) if grade else Judged()
-            yield Item(*where, name, asked, question_of(asked), evidence_of(trace), judged, part)
+            yield Item(*where, name, asked, question_of(asked), evidence_of(trace, source), judged, part)
 
 
 def judged_by(grade: Grade) -> Judged:

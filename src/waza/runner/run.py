@@ -22,9 +22,11 @@ from waza.results.memory import rare_collections
 from waza.results.redact import Redactor
 from waza.results.store import RunFolder
 from waza.runner.auto import AutoTrials
+from waza.runner.fail_fast import misses_of
 from waza.runner.finish import finish
 from waza.runner.judge_card_known import CARDS, about_judges
 from waza.runner.order import Order, order_for, redactor_for, runs_folder, stored_form
+from waza.runner.purse import purse_for
 from waza.runner.reviewing import as_stored
 from waza.runner.signals import ends_cleanly
 from waza.runner.suite import Listeners, run_suite
@@ -64,32 +66,11 @@ def run(
     return changed(made, results=list(made.results), triggers=list(made.triggers))
 
 
-class Purse:
-    """What a run has cost so far."""
-
-    def __init__(self, limit: float | None, earlier: Iterable[Result] = ()) -> None:
-        self.limit = float("inf") if limit is None else limit
-        self.spent = sum(_cost(result) for result in earlier)
-
-    def spend(self, result: Result) -> bool:
-        """Count a result's cost and say whether the limit is reached."""
-        self.spent += _cost(result)
-        return self.spent >= self.limit
-
-
-def _cost(result: Result) -> float:
-    """Return what the agent and its judges cost."""
-    agent = result.trace.usage.cost_usd if result.trace.usage else None
-    verdicts = [grade.details.get(key) for grade in result.grades for key in ("judge", "judge_swapped")]
-    judges = [verdict.get("cost_usd") for verdict in verdicts if isinstance(verdict, dict)]
-    return sum(max(0.0, float(cost)) for cost in (agent, *judges) if isinstance(cost, (int, float)))
-
-
 @rare_collections()
 def conduct(order: Order, listeners: Listeners) -> Run:
     """Run an order, each result safe on the disk before the next listener hears of it, and return the stored run."""
     spec = order.spec
-    engine = spec.engine(order.engine or None)
+    engine, purse = spec.engine(order.engine or None), purse_for(order)
     redactor, warnings = redactor_for(spec)
     for warning in warnings:
         listeners.on_remark(warning)
@@ -110,10 +91,8 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             baselines=order.baselines,
             turns=Turns(),
         )
-        earlier = order.resume.run if order.resume else None
-        purse = Purse(order.max_cost_usd, chain(earlier.results, earlier.triggers) if earlier else ())
-
-        purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))
+        if purse is not None:
+            purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))
         gathering = Gathering(folder.run, task_text)
 
         def store(*results: Result) -> list[Piece]:
@@ -123,12 +102,16 @@ def conduct(order: Order, listeners: Listeners) -> Run:
 
         def on_done(result: Result) -> None:
             listeners.on_done(result)
+            controls.heard(result)
             if auto is not None:
                 auto.heard(result.task_id, result.trial, result.status)
-            if purse.spend(result):
-                listeners.stop(f"${purse.spent:.4f} spent, the limit is ${purse.limit:.4f}")
+            if purse is not None:
+                purse.heard(result, listeners)
+            if misses is not None and misses.lost(result):
+                listeners.stop(f"task '{result.task_id}' did not pass")
 
-        auto = _auto(order)
+        auto, controls = _auto(order), order.controls()
+        misses = misses_of(order, auto)
         planned = (trial for trial in order.planned() if (trial.task.id, trial.number) not in done)
         asked = (trial for trial in order.asked() if (trial.task.id, trial.number) not in done)
         trials: Iterator[Trial] = planned if auto is None else chain(asked, auto)
@@ -136,10 +119,15 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         try:
             if first := next(trials, None):
                 todo = chain([first], trials)
-                working = run_suite(spec, todo, setting, heard, store, workers=order.workers, read=gathering.add)
+                how: dict[str, Any] = {"workers": order.workers, "read": gathering.add, "controls": controls}
+                working = run_suite(spec, todo, setting, heard, store, **how)
                 wait_for(until_done_or_stopped(working, heard))
+                if purse is not None:
+                    purse.close(listeners)
         finally:
             leave_rooms(setting, listeners.on_remark)
+        if controls.held_back:
+            listeners.stop(controls.reason(bool(spec.tasks)))
         gathered = gathering.results() if order.resume is None and spec.triggers is None else None
         return finish(folder, listeners.stop.reason, listeners.on_remark, gathered)
 

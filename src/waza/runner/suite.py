@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from waza.engines._base import Engine
 from waza.errors import EngineError
 from waza.model import Result, Trial
+from waza.runner.controls import Controls
 from waza.runner.hooks import run_hooks
 from waza.runner.keeper import Keeper, as_it_is
 from waza.runner.pace import pace_for
@@ -56,9 +57,14 @@ async def run_suite(
     *,
     workers: int | None = None,
     read: Callable[[Any], Result] = as_it_is,
+    controls: Controls | None = None,
 ) -> None:
-    """Run the trials, started in order; `store` keeps results, `read` gives them back as kept: so they are told."""
+    """Run the trials, started in order; `store` keeps results, `read` gives them back as kept: so they are told.
+
+    Trials that `controls` hold back are left out.
+    """
     width = concurrency(spec, workers)
+    controls = controls or Controls()
     keeper = Keeper(store, listeners.on_result, width, read)
     setting = paced(setting, spec)
     environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}
@@ -70,7 +76,7 @@ async def run_suite(
             watch = group.create_task(keeper.trouble())
             at_work = []
             for _ in range(width):
-                at_work.append(group.create_task(_worker(spec, trials, setting, keeper, listeners)))
+                at_work.append(group.create_task(_worker(spec, trials, setting, keeper, listeners, controls)))
                 await asyncio.sleep(0)  # its agent starts before the next worker looks for one
             await asyncio.wait(at_work)
             watch.cancel()
@@ -96,21 +102,28 @@ async def end_suite(
 
 
 async def _worker(
-    spec: EvalSpec, trials: Iterator[Trial], setting: Setting, keeper: Keeper, listeners: Listeners
+    spec: EvalSpec,
+    trials: Iterator[Trial],
+    setting: Setting,
+    keeper: Keeper,
+    listeners: Listeners,
+    controls: Controls,
 ) -> None:
     """Take the next trial until there is none, or the run is to stop; one result may be on its way meanwhile."""
     kept: asyncio.Future[None] | None = None
     for trial in trials:
+        is_allowed = await controls.allow(trial)
         if listeners.stop.reason:
+            controls.release()
             break
+        if not is_allowed:
+            continue
         listeners.on_start(trial)
         result = await with_hooks(spec, trial, setting, listeners)
         listeners.on_done(result)
         if kept is not None:
             await kept
         kept = keeper.keep(result)
-        if spec.config.fail_fast and result.status in ("failed", "error") and not trial.task.until_skill:
-            listeners.stop(f"task '{trial.task.id}' did not pass")
     keeper.hurry()
     if kept is not None:
         await kept

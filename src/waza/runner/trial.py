@@ -73,12 +73,16 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
             result = await _attempt(trial, graders, setting, attempt)
         except EngineError as error:
             return failed_trial(trial, setting, str(error))
-        if setting.pace is not None and (pause_s := setting.pace.heard(result.trace)):
-            setting.on_remark(f"the vendor refuses for its rate limit: no agent starts for {pause_s:.0f} s")
         if result.trace.status != "error" or attempt == setting.max_attempts:
             return result
         await asyncio.sleep(min(RETRY_DELAY_S * 2 ** (attempt - 1), MAX_RETRY_DELAY_S))
     raise AssertionError("max_attempts is at least 1")
+
+
+def _hear(setting: Setting, trace: Trace) -> None:
+    """Let all agents of the vendor pause where it refused this one, and say so."""
+    if setting.pace is not None and (pause_s := setting.pace.heard(trace)):
+        setting.on_remark(f"the vendor refuses for its rate limit: no agent starts for {pause_s:.0f} s")
 
 
 async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, attempt: int) -> Result:
@@ -184,7 +188,8 @@ async def _grade(
         from waza.engines._continued import AgentSession, Session  # only runs with such graders pay for it
 
         begin = setting.pace.begin if setting.pace else None
-        asked = asked._replace(session=AgentSession(Session(setting.engine, trial, trace, room), begin))
+        session = Session(setting.engine, trial, trace, room)
+        asked = asked._replace(session=AgentSession(session, begin, partial(_hear, setting)))
     return await grades_of(trace, graders, files, asked)
 
 
@@ -218,7 +223,9 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
         changes["model"] = trial.model
     if trace.duration_ms is None:
         changes["duration_ms"] = round((time.perf_counter() - started) * 1000, 3)
-    return replace(trace, **changes) if changes else trace
+    trace = replace(trace, **changes) if changes else trace
+    _hear(setting, trace)
+    return trace
 
 
 def _now() -> str:

@@ -16,6 +16,7 @@ from msgspec.structs import replace as changed
 from waza.errors import SpecError, UsageError
 from waza.graders._base import Grader
 from waza.model import JSON, Grade, Result, ResultStatus, Run, Task
+from waza.results.graded_by import FILES, graded_alike, same_graders
 from waza.results.outcomes import KnownResults, outcome_of, outcomes_of
 from waza.results.stats.pairs import Pair
 from waza.results.stats.verdicts import MARGIN
@@ -49,12 +50,7 @@ class How:
 def graded_otherwise(before: Run, after: Run, pairs: Sequence[Pair]) -> list[str]:
     """Return the paired tasks whose graders, rubrics or judge differ."""
     ids = [pair.before.id for pair in pairs]
-    return [task_id for task_id in ids if _yardstick(before.spec, task_id) != _yardstick(after.spec, task_id)]
-
-
-def _yardstick(spec: dict[str, JSON], task_id: str) -> list[JSON]:
-    hashes = (spec.get("judged") or {}).get(task_id)
-    return [(spec.get("graders") or {}).get(task_id), hashes, spec.get("judge") if hashes is not None else None]
+    return [task_id for task_id in ids if not graded_alike(before.spec, after.spec, task_id)]
 
 
 def suite_of(run: Run, tasks: list[str], how: How) -> EvalSpec:
@@ -74,9 +70,10 @@ def suite_of(run: Run, tasks: list[str], how: How) -> EvalSpec:
 
 
 def _is_as_stored(spec: EvalSpec, run: Run, task_id: str) -> bool:
-    graders, hashes = _yardstick(run.spec, task_id)[:2]
+    if spec.judged.get(task_id) != (run.spec.get("judged") or {}).get(task_id):
+        return False
     now = [grader_as_data(grader) for grader in spec.graders[task_id]]
-    return [now, spec.judged.get(task_id)] == [graders, hashes]
+    return same_graders(now, (run.spec.get("graders") or {}).get(task_id))
 
 
 def _refuse_other_judge(spec: EvalSpec, run: Run, how: How) -> None:
@@ -114,7 +111,8 @@ def _stored_grader(entry: dict[str, JSON], task_id: str, why: str) -> Grader:
 
 def _needs_more(entry: dict[str, JSON]) -> bool:
     """Say whether a grader starts a program or reads files of the suite: a run folder alone is not enough for it."""
-    return entry.get("type") in BESIDE or "schema_file" in (entry.get("config") or {}) or "source" in entry
+    names_file = FILES in entry or "schema_file" in (entry.get("config") or {})
+    return names_file or entry.get("type") in BESIDE or "source" in entry
 
 
 class GradedAgain(KnownResults):

@@ -31,7 +31,7 @@ _DOUBLED = re.compile(r"\\\\[sSdDwWbBnrt.()\[\]{}]")
 def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
     """Return the notes on a suite."""
     return [
-        *_metrics(spec),
+        *_metrics(spec, shape),
         *_calibrated(spec),
         *_config(spec, shape),
         *_enforced(spec, shape),
@@ -43,11 +43,15 @@ def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
     ]
 
 
-def _metrics(spec: EvalSpec) -> Iterator[Problem]:
+def _metrics(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
     graders = {grader.name for graders in spec.graders.values() for grader in graders}
     tags = {tag for task in spec.tasks for tag in task.tags}
-    for index, metric in enumerate(spec.metrics):
+    seen: set[str] = set()
+    for index, metric in ((index, metric) for index, metric in enumerate(shape.metrics) if metric.enabled):
         here = spec.place.at("metrics", index, "name")
+        if metric.name in seen:
+            yield here.problem(f"two metrics are called '{metric.name}'; rename or remove this one")
+        seen.add(metric.name)
         if metric.grader and metric.grader not in graders:
             yield spec.place.at("metrics", index, "grader").problem(f"no grader is called '{metric.grader}'")
         if metric.tag and metric.tag not in tags:
@@ -118,7 +122,8 @@ def _enforced(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
 
 
 def _skill(spec: EvalSpec) -> Iterator[Problem]:
-    if spec.skill and spec.skill_folder is None:
+    is_told = spec.triggers is not None and spec.triggers.not_found and spec.skill in spec.triggers.skills
+    if spec.skill and not is_told and spec.skill_folder is None:
         yield spec.place.at("skill").warning(f"skill '{spec.skill}' was not found in this project")
 
 

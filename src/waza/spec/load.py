@@ -18,6 +18,7 @@ from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
 from waza.spec.hooks import check_hooks
 from waza.spec.mocks import as_data, plain, read_commands, read_servers
+from waza.spec.people import with_judges, with_sources
 from waza.spec.places import Place, keys_of, parse, unknown_key
 from waza.spec.project import read_file, read_project, shown
 from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
@@ -117,7 +118,8 @@ def read_spec(
         name=shape.name or folder.base.name,
         config=config,
         tasks=tasks,
-        graders=with_tool_names(chosen, config.tool_names) | (triggers.graders if triggers else {}),
+        graders=with_judges(with_sources(with_tool_names(chosen, config.tool_names), tasks, folder))
+        | (triggers.graders if triggers else {}),
         engine_options=engine_options,
         description=shape.description,
         skill=shape.skill or (triggers.skills[0] if triggers else ""),

@@ -55,7 +55,7 @@ class ConfigShape(Options):
     max_attempts: Whole = 1
     """How often a trial is started again after an infrastructure error; a failed trial is never repeated."""
     fail_fast: bool = False
-    """Stop after the first task that does not pass."""
+    """Stop once a task can no longer pass by `pass_rule`."""
     group_by: Literal["model", "tags", "task"] | None = None
     """Show results grouped by this."""
     skill_directories: list[Words] = []

@@ -54,7 +54,10 @@ class Suggestions(Struct, frozen=True, kw_only=True):
 
 
 def from_phrases(name: str, description: str, count: int = MOST) -> Suggestions:
-    """Return what the phrases of a description give; empty lists where it has none."""
+    """Return what the phrases of a description give; empty lists where it has none.
+
+    What the skill is not for gives no task: an agent that does nothing would pass it. The trigger tests ask that.
+    """
     phrases, others = use_for_phrases(description), not_for_phrases(description)
     asked = [
         SuggestedPrompt(prompt=_sentence(phrase), reason=f"USE FOR: {phrase}", phrasing="keyword") for phrase in phrases
@@ -63,8 +66,7 @@ def from_phrases(name: str, description: str, count: int = MOST) -> Suggestions:
         named = f"Use {name}: {phrases[0]}"
         asked.insert(0, SuggestedPrompt(prompt=named, reason="names the skill", phrasing="explicit"))
     silent = [SuggestedPrompt(prompt=_sentence(phrase), reason=f"DO NOT USE FOR: {phrase}") for phrase in others]
-    tasks = [SuggestedTask(prompt=_sentence(phrase)) for phrase in phrases[: MOST_TASKS - 1]]
-    tasks += [SuggestedTask(prompt=_sentence(phrase), should_trigger=False) for phrase in others[:1]]
+    tasks = [SuggestedTask(prompt=_sentence(phrase)) for phrase in phrases[:MOST_TASKS]]
     return Suggestions(should_trigger=asked[:count], should_not_trigger=silent[:count], tasks=tasks)
 
 

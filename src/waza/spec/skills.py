@@ -52,15 +52,25 @@ class SkillFile(NamedTuple):
 
 def find_skill(name: str, folder: SpecFolder, directories: Iterable[str], project_folder: str) -> Path | None:
     """Return the folder of a skill: in the suite's folders of skills, the project's, or above the eval file."""
-    folders = [folder.base / given for given in directories]
-    folders += [folder.root / given for given in (*SKILL_FOLDERS, project_folder)]
-    for place in folders:
+    for place in _folders(folder, directories, project_folder):
         if is_there(place / name / MARK):
             return (place / name).resolve()
         if found := next((skill for skill in skills_in(place) if skill.name == name), None):
             return found.resolve()
     above = [path for path in (folder.base, *folder.base.parents) if path.is_relative_to(folder.root)]
     return next((path.resolve() for path in above if path.name == name and is_there(path / MARK)), None)
+
+
+def skill_names(folder: SpecFolder, directories: Iterable[str], project_folder: str) -> list[str]:
+    """Return the skills that could be found, by the names of their folders."""
+    places = _folders(folder, directories, project_folder)
+    return sorted({skill.name for place in places for skill in skills_in(place)})
+
+
+def _folders(folder: SpecFolder, directories: Iterable[str], project_folder: str) -> list[Path]:
+    """Return where skills are looked for: in the suite's folders of skills, then in the project's."""
+    own = [folder.base / given for given in directories]
+    return own + [folder.root / given for given in (*SKILL_FOLDERS, project_folder)]
 
 
 def skills_below(folder: Path) -> Iterator[Path]:

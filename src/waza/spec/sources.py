@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from waza.model import Task
 from waza.sandbox.folders import SpecFolder
 
 _FILE_NAME = re.compile(r"[^\s:*?\"<>|]{1,200}\.(txt|md|markdown|rst|json|jsonl|ya?ml|csv|tsv|html?|xml|log)", re.I)
@@ -21,6 +22,14 @@ def source_text(value: Any, folder: SpecFolder) -> str:
         return "\n\n".join(_content(entry, folder) for entry in value)
     text = value if isinstance(value, str) else str(value)
     return _content(text, folder) if _FILE_NAME.fullmatch(text.strip()) else text
+
+
+def source_of(task: Task, folder: SpecFolder) -> str:
+    """Return a task's source context; none where its file has gone since the suite was checked."""
+    try:
+        return source_text(task.context.get("source"), folder)
+    except ValueError:
+        return ""
 
 
 def _content(name: Any, folder: SpecFolder) -> str:

@@ -20,6 +20,7 @@ from waza.errors import Problem, SpecError, UsageError
 from waza.graders._base import Grader
 from waza.judges._base import Judge
 from waza.model import JSON, Task
+from waza.results.graded_by import FILES
 from waza.sandbox.folders import SpecFolder
 from waza.spec.judges import chosen_judge, judge_settings, jurors_of, models_asked, own_judge, settings_place
 from waza.spec.local_code import came_from, local_files
@@ -120,16 +121,10 @@ class EvalSpec:
         if not chosen:
             known = ", ".join(ENGINES.names())
             raise UsageError(f"no engine: name one with --engine or config.executor; known: {known}")
-        cls: type[Engine] = ENGINES.load(chosen)
-        own = {key: value for key, value in self.engine_options.items() if key in keys_of(cls)}
-        try:
-            given = {"folder": self.folder, "skill": self.skill, "skill_folder": self.skill_folder}
-            engine = cls.model_validate(own | given)
-        except ValidationError as error:
-            locate = lambda path: self.place.at("config", *path)  # noqa: E731
-            raise SpecError(problems_of(error, cls, own, locate)) from None
+        engine = self._built(chosen)
         asking = {task.id: self.graders[task.id] for task in self.tasks}
         unfit = list(refused(chosen, engine, self.tasks, self.place))
+        unfit += self.triggers.refused(chosen) if self.triggers else []
         if unfit := unfit + list(session_problems(chosen, asking, self.place, is_run=True)):
             raise SpecError(unfit)
         try:
@@ -137,6 +132,32 @@ class EvalSpec:
         except SpecError as error:
             raise SpecError([self._placed(problem) for problem in error.problems]) from None
         return engine
+
+    def missing(self) -> list[Problem]:
+        """Return what to say of an agent's program that is not on this machine: a warning if the suite names it."""
+        name = self.config.executor or self.project.defaults.engine
+        if not name or not ENGINES.knows(name):
+            return []
+        try:
+            engine = self._built(name)
+        except SpecError:
+            return []  # its options are wrong, which is told with the suite's other mistakes
+        if not (fact := engine.missing()):
+            return []
+        if engine.program:
+            return [self.place.at("config", "executor").problem(fact, "note")]
+        return [self.place.at("config", "command").warning(fact)]
+
+    def _built(self, name: str) -> Engine:
+        """Return the engine with the suite's options; raise SpecError when they are wrong."""
+        cls: type[Engine] = ENGINES.load(name)
+        own = {key: value for key, value in self.engine_options.items() if key in keys_of(cls)}
+        try:
+            given = {"folder": self.folder, "skill": self.skill, "skill_folder": self.skill_folder}
+            return cls.model_validate(own | given)
+        except ValidationError as error:
+            locate = lambda path: self.place.at("config", *path)  # noqa: E731
+            raise SpecError(problems_of(error, cls, own, locate)) from None
 
     def _placed(self, problem: Problem) -> Problem:
         """Return an engine's problem at the place of the key it names."""
@@ -249,8 +270,10 @@ def grader_as_data(grader: Grader) -> dict[str, JSON]:
     """Return a grader as the mapping it could be loaded from."""
     config = grader.model_dump(mode="json", exclude={"name", "weight", "folder"}, exclude_defaults=True, by_alias=True)
     code = [code._asdict() for code in came_from(grader)]
-    source = {"source": code} if code else {}
-    return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config} | source
+    beside: dict[str, JSON] = {"source": code} if code else {}
+    if files := grader.reads():
+        beside[FILES] = files
+    return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config} | beside
 
 
 def fingerprint(data: JSON) -> str:

@@ -10,18 +10,19 @@ from typing import NamedTuple
 from msgspec import to_builtins
 from msgspec.structs import replace as changed
 
+from waza.engines._base import ENGINES
 from waza.engines._skills import MARK, find_skills
 from waza.engines.mock import MockFile, trigger_script
-from waza.errors import Problem, SpecError, UsageError
+from waza.errors import Problem, SpecError, UsageError, did_you_mean
 from waza.graders._base import GRADERS, Grader
 from waza.graders._skill import Skill, read_skill
 from waza.model import JSON, Task
 from waza.results.trigger_answers import TriggerPrompt
 from waza.sandbox.folders import SpecFolder
-from waza.spec.places import Place, parse
+from waza.spec.places import Place, keys_of, parse
 from waza.spec.project import read_file, shown
 from waza.spec.shapes import ConfigShape
-from waza.spec.skills import find_skill
+from waza.spec.skills import find_skill, skill_names
 from waza.spec.trigger_shapes import TriggerPromptShape, TriggerShape
 
 FILE = "trigger_tests.yaml"
@@ -44,6 +45,14 @@ class TriggerTests:
     heuristic: dict[str, dict[str, float]] = field(default_factory=dict)
     """By prompt and skill: what the `trigger` grader makes of it, where the SKILL.md can be read."""
     is_catalogue: bool = False
+    not_found: list[Problem] = field(default_factory=list)
+    """A warning for each tested skill that stands nowhere in the project."""
+
+    def refused(self, engine: str) -> list[Problem]:
+        """Return what an engine cannot answer: one that gives its agents their skills has none that is not found."""
+        if engine != "mock" and "skill_directories" not in keys_of(ENGINES.load(engine)):
+            return []  # its agent may have skills of its own
+        return [problem._replace(severity="error") for problem in self.not_found]
 
     def as_data(self) -> dict[str, JSON]:
         """Return all that readers of a stored run need; `results/trigger_answers.py` says what is what."""
@@ -180,6 +189,12 @@ def beside(
     name = found.shape.skill
     home = find_skill(name, folder, around.config.skill_directories, skills_at)
     tests = build_triggers([found], around._replace(folders={name: home} if home else {}))
+    if home is None:
+        known = skill_names(folder, around.config.skill_directories, skills_at)
+        told = did_you_mean(name, known) if known else "put it into skills/, or name its folder in skill_directories"
+        lost = found.place.at("skill").warning(f"skill '{name}' was not found in this project; {told}")
+        tests = replace(tests, not_found=[lost])
+        problems.append(lost)
     if clash := next((prompt.id for prompt in tests.prompts if prompt.id in taken), None):
         problems.append(found.place.problem(f"a task of the suite has the id '{clash}', which names a trigger test"))
     return tests, problems

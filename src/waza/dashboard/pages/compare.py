@@ -88,8 +88,8 @@ def _runs(runs: Sequence[Opened]) -> Element:
         told = f"{found.succeeded} of {found.total_tests}"
         link = run_link(one.listed.key, one.listed.suite or one.listed.key)
         made = short(one.listed.model or one.listed.engine, 60)
-        rate = f"{percent(found.success_rate)} ({interval(found.success_rate_ci)})"
-        cells = [el("td", link), el("td", day(one.listed.started)), el("td", made), number(told), number(rate)]
+        rate: list[Node] = [f"{percent(found.success_rate)} (", interval(found.success_rate_ci), ")"]
+        cells = [el("td", link), el("td", day(one.listed.started)), el("td", made), number(told), number(*rate)]
         rows.append(el("tr", el("th", letter, scope="row"), *cells, number(score(found.weighted_score))))
     heads = [head_cell("run"), head_cell("suite"), head_cell("started"), head_cell("model")]
     heads += [head_cell(word, is_number=True) for word in ("passed", "pass rate (95 %)", "score")]

@@ -21,6 +21,7 @@ from waza.dashboard.parts import (
     task_address,
     tile,
     when,
+    whole,
 )
 from waza.dashboard.registry import Ask, NotThere, View
 from waza.dashboard.store import Opened, Store
@@ -92,18 +93,18 @@ def _tiles(opened: Opened) -> Element:
     found, usage = opened.summary, opened.summary.usage
     stats = statistics_of(opened.run, opened.tasks)
     trials = len(opened.run.results) + len(opened.run.triggers)
-    passed = f"{percent(found.success_rate)} · 95 % interval {interval(found.success_rate_ci)}"
+    passed: Node = [f"{percent(found.success_rate)} · 95 % interval ", interval(found.success_rate_ci)]
     tiles = [tile("passed", f"{found.succeeded} of {found.total_tests}", passed)] if opened.tasks else []
     counts = ((found.failed, "failed"), (found.errors, "undecided"), (found.skipped, "not graded"))
     tiles += [tile(noun, str(many), f"of {plural(found.total_tests, 'task')}") for many, noun in counts if many]
     ci = stats.whole.score_ci
-    told = (
-        f"95 % interval {score(ci.lower)}–{score(ci.upper)}"
+    told: list[Node] = (
+        ["95 % interval ", whole(f"{score(ci.lower)}–{score(ci.upper)}")]
         if ci and ci.tells
-        else f"plain mean {score(found.aggregate_score)}"
+        else [f"plain mean {score(found.aggregate_score)}"]
     )
     if found.undecided:
-        told += f" · between {score(found.score_low)} and {score(found.score_high)} with the undecided"
+        told.append(f" · between {score(found.score_low)} and {score(found.score_high)} with the undecided")
     tiles += [tile("score, weighted", score(found.weighted_score), told)] if opened.tasks else []
     if len(stats.pass_hat_k) > 1:
         k = len(stats.pass_hat_k)

@@ -169,7 +169,8 @@ def _numbers(run: Listed) -> Iterator[Element]:
     found = run.summary
     assert found is not None
     usage = found.usage
-    share = f"{percent(found.success_rate)} ({interval(found.success_rate_ci)})" if found.total_tests > 1 else ""
+    share: Node = [f"{percent(found.success_rate)} (", interval(found.success_rate_ci), ")"]
+    share = share if found.total_tests > 1 else ""
     told = "" if run.is_complete or run.is_live else "not complete"
     passed = f"{found.succeeded} of {found.total_tests}"
     if not found.total_tests and found.triggers is not None:

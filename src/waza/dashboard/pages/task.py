@@ -75,7 +75,7 @@ def the_result(opened: Opened, task: str, trial: int) -> Result:
 def _top(task: TaskSummary, key: str) -> list[Node]:
     facts: list[Node] = [f"{task.passed} of {plural(trials_of(task), 'trial')} passed"]
     if trials_of(task) > 1:
-        facts.append(f" ({percent(task.pass_rate)}, 95 % interval {interval(task.pass_rate_ci)})")
+        facts += [f" ({percent(task.pass_rate)}, 95 % interval ", interval(task.pass_rate_ci), ")"]
     facts.append(f" · score {score(task.score.weighted)}")
     facts += [" · ", el("span", "flaky", class_="tag")] if task.is_flaky else []
     facts += [" · ", el("span", "golden", class_="tag")] if task.golden else []

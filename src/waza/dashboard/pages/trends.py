@@ -17,6 +17,7 @@ KEY = "t"
 MOST_LINES = 12
 """Suites and models on one page."""
 MOST_POINTS = 200
+ONE_RUN = "A single run shows no trend yet: one more run of this suite and model is needed."
 
 
 def page(ask: Ask, store: Store) -> View:
@@ -47,10 +48,10 @@ def _line(line: Trend) -> Element:
     link = el("a", short(line.suite, 80), href=href("trends", suite=line.suite))
     about = [el("h2", link, el("span", f" · {short(line.model, 60)}" if line.model else "", class_="soft"))]
     last = points[-1]
-    newest = f"{percent(last.pass_rate)}" + (
-        f" (95 % interval {interval(last.pass_rate_ci)})" if last.pass_rate_ci else ""
-    )
-    about.append(soft(f"{plural(len(line.points), 'run')} · the newest passed {newest}"))
+    spread: Node = [" (95 % interval ", interval(last.pass_rate_ci), ")"] if last.pass_rate_ci else None
+    about.append(soft(f"{plural(len(line.points), 'run')} · the newest passed {percent(last.pass_rate)}", spread))
+    if len(line.points) == 1:
+        about.append(soft(ONE_RUN))
     if len({point.tasks for point in points}) > 1:
         told = f"The number of tasks changed on the way: {points[0].tasks} at first, {last.tasks} now."
         about.append(el("p", told, class_="error"))

@@ -136,18 +136,41 @@ def cohen_kappa(table: Sequence[Sequence[int]]) -> float | None:
 def kappa_interval(table: Sequence[Sequence[int]], effect: float = 1.0) -> Interval | None:
     """Return the 95 % interval of kappa, by its large-sample variance (Fleiss, Cohen and Everitt 1969).
 
-    `effect` is the design effect of the agreement, where items belong to the same tasks; kappa moves as it does. Where
-    the table has no variance (all agree, or one rater never varies) that of half an item more in each cell is taken: a
-    few items prove no certainty.
+    `effect` is the design effect of the agreement, where items belong to the same tasks; kappa moves as it does. A
+    table without variance would make a few items certain: where two raters agree on every item, the interval is that of
+    `_perfect`; else (one rater never varies, or they never agree) there is none, and `kappa_remark` says so.
     """
     kappa = cohen_kappa(table)
     if kappa is None:
         return None
     variance = kappa_variance(table)
     if variance < _NONE:
-        variance = kappa_variance([[cell + 0.5 for cell in row] for row in table])
+        return _perfect(table, effect) if kappa == 1 and len(table) == 2 else None
     reach = _Z95 * math.sqrt(variance * effect)
     return Interval(lower=max(-1.0, kappa - reach), upper=min(1.0, kappa + reach), mean=kappa)
+
+
+def _perfect(table: Sequence[Sequence[int]], effect: float) -> Interval:
+    """Return the interval of kappa where both raters say the same of every item, of two kinds.
+
+    That of Donner and Eliasziw (1992): every kappa by which a goodness-of-fit test would not refuse the table. It takes
+    both raters to pass equally often, as they do here. The test's statistic is n pq (1 - k^2) / (pq + k (p^2 + q^2) +
+    k^2 pq), which is set to its 95 % point and solved for k.
+    """
+    n, point = sum(map(sum, table)) / effect, _Z95 * _Z95
+    p = table[0][0] / sum(map(sum, table))
+    half = point * (p * p + (1 - p) * (1 - p)) / (p * (1 - p)) / 2
+    lower = (math.sqrt(half * half + (n + point) * (n - point)) - half) / (n + point)
+    return Interval(lower=lower, upper=1.0, mean=1.0)
+
+
+def kappa_remark(table: Sequence[Sequence[int]]) -> str:
+    """Return why there is no kappa, or no interval of it; empty where there is."""
+    if cohen_kappa(table) is None:
+        return "says nothing: all verdicts are the same" if sum(map(sum, table)) else "says nothing: no verdicts"
+    if kappa_interval(table) is None:
+        return "no interval: one of the two never varies, or they never agree, and then kappa's variance is not known"
+    return ""
 
 
 def kappa_variance(table: Sequence[Sequence[float]]) -> float:

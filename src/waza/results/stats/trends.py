@@ -22,6 +22,8 @@ class Point(Struct, frozen=True, kw_only=True):
     cost_usd: float | None
     duration_ms: float
     tasks: int
+    trigger_accuracy: float | None = None
+    """Of its trigger tests; None where it has none, or they are INVALID."""
 
 
 class Trend(Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ def trends(runs: Sequence[StoredRun]) -> list[Trend]:
 def _point(stored: StoredRun) -> Point:
     summary = stored.summary
     assert summary is not None
-    usage = summary.usage
+    usage, triggers = summary.usage, summary.triggers
     return Point(
         run=stored.run.id,
         started_at=stored.run.started_at,
@@ -54,4 +56,5 @@ def _point(stored: StoredRun) -> Point:
         cost_usd=float(usage.cost_usd) if usage and usage.cost_usd is not None else None,
         duration_ms=summary.duration_ms,
         tasks=summary.total_tests,
+        trigger_accuracy=triggers.all.accuracy if triggers and triggers.is_valid else None,
     )

@@ -1,0 +1,63 @@
+"""The controls of trigger tests while a run goes on: no prompt is paid for whose answer could mean nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+
+from waza.model import Result, Trial
+from waza.results.trigger_answers import TriggerPrompt, answer_to
+
+
+class Controls:
+    """What the controls that name a skill outright have shown so far.
+
+    One that registered in no trial makes the run INVALID, whatever the other prompts would come to.
+    """
+
+    def __init__(self, prompts: Collection[TriggerPrompt] = (), trials: int = 1, heard: Iterable[Result] = ()) -> None:
+        self._explicit = {prompt.id: prompt for prompt in prompts if prompt.control == "explicit"}
+        self._left = dict.fromkeys(self._explicit, trials)
+        self._others = {prompt.id for prompt in prompts if not prompt.control}
+        self._known = asyncio.Event()
+        self.failed: list[str] = []
+        """The skills whose control did not register."""
+        self.held_back = 0
+        """Trials that were not started because of that."""
+        for result in heard:
+            self.heard(result)
+        self._look()
+
+    def heard(self, result: Result) -> None:
+        """Note how a trial ended."""
+        if (left := self._left.get(result.task_id)) is None:
+            return
+        prompt = self._explicit[result.task_id]
+        if answer_to(result, prompt, {prompt.skill}).did_trigger:
+            del self._left[result.task_id]
+        else:
+            self._left[result.task_id] = left - 1
+            self.failed += [prompt.skill] if left == 1 else []
+        self._look()
+
+    def _look(self) -> None:
+        if self.failed or not self._left:
+            self._known.set()
+
+    async def allow(self, trial: Trial) -> bool:
+        """Say whether a trial is worth its cost; a prompt of trigger tests waits until its controls are known."""
+        if trial.task.id not in self._others:
+            return True
+        await self._known.wait()
+        self.held_back += bool(self.failed)
+        return not self.failed
+
+    def release(self) -> None:
+        """Let nobody wait any longer: the run is to stop, and controls may never be heard of."""
+        self._known.set()
+
+    def reason(self, has_tasks: bool) -> str:
+        """Return why trials were held back."""
+        others = "; the tasks were run all the same" if has_tasks else ""
+        fact = f"the control that names '{self.failed[0]}' outright did not register"
+        return f"trigger tests are INVALID, so their other prompts were not asked: {fact}{others}"
