@@ -234,4 +234,5 @@ def test_codex_that_may_only_edit_keeps_its_commands_to_the_workspace():
         look = lambda room: left.extend(path.name for path in room.workspace.rglob("*"))  # noqa: E731
         trace = play("codex", model, ["edit"], permission_mode="edits", look=look)
     assert left == ["made.txt"] and not outside.exists()
-    assert [event.success for event in trace.tool_events] == [True, False]
+    first, *others = [event.success for event in trace.tool_events]
+    assert first and not any(others), "a command that codex itself refuses to start is not in its stream"
