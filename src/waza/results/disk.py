@@ -92,9 +92,9 @@ class Disk:
 DISK = Disk()
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path, buffering: int = -1) -> BinaryIO:
     """Open a file for reading; raise OSError for a pipe, a device or a socket, which could be read forever."""
-    return open(path, "rb", opener=_open_regular)
+    return open(path, "rb", buffering, opener=_open_regular)
 
 
 def _open_regular(path: str, flags: int) -> int:

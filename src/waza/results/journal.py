@@ -40,6 +40,7 @@ from waza.results.records import End, Header, Note, Record, is_result, read_reco
 __all__ = ["End", "Header", "Journal", "Note", "Record", "read_end", "read_journal", "scan_journal"]
 
 _TAIL = 1 << 13
+_BUFFER = 1 << 18
 Seen = TypeVar("Seen")
 
 
@@ -224,7 +225,7 @@ def scan_journal(
     notes: list[str] = []
     unknown = 0
     try:
-        with open_regular(path) as file:
+        with open_regular(path, _BUFFER) as file:
             for piece in pieces(file):
                 if piece.payload is None:
                     faults.append(piece)

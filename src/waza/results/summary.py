@@ -193,15 +193,12 @@ def _shared_names(outcomes: Iterable[Outcome]) -> list[str]:
 
 def _busy_ms(outcomes: Iterable[Outcome]) -> float:
     """Return for how long at least one trial was going on; their sum where starts were not recorded."""
-    spans: list[tuple[float, float]] = []
-    unplaced: list[float] = []
-    for outcome in outcomes:
-        if outcome.start_ms is None:
-            unplaced.append(outcome.duration_ms)
-        else:
-            spans.append((outcome.start_ms, outcome.start_ms + outcome.duration_ms))
+    outcomes = list(outcomes)
+    spans = [(each.start_ms, each.start_ms + each.duration_ms) for each in outcomes if each.start_ms is not None]
+    unplaced = [each.duration_ms for each in outcomes if each.start_ms is None]
     busy, until = [], -math.inf
     for start, end in sorted(spans):
-        busy.append(max(0.0, end - max(start, until)))
-        until = max(until, end)
+        if end > until:
+            busy.append(end - (start if start > until else until))
+            until = end
     return math.fsum(busy + unplaced)

@@ -79,16 +79,24 @@ class TaskRule(NamedTuple):
 
     def summarize(self, task: dict[str, JSON], trials: Sequence[Outcome]) -> TaskSummary:
         """Return a task in numbers, from the outcomes of its trials in order."""
-        statuses, scores = tuple([trial.status for trial in trials]), tuple([trial.score for trial in trials])
+        if len(trials) == 1:  # nearly always, and then there is nothing to add up
+            [only] = trials
+            statuses: tuple[ResultStatus, ...] = (only.status,)
+            scores: tuple[Score, ...] = (only.score,)
+            duration_ms = only.duration_ms
+        else:
+            statuses, scores = tuple([trial.status for trial in trials]), tuple([trial.score for trial in trials])
+            duration_ms = math.fsum([trial.duration_ms for trial in trials])
         numbers = _numbers(statuses, scores, max(0, self.planned - len(trials)), self.passes)
+        tags = task.get("tags")
         return replace(
             numbers,
             id=str(task["id"]),
             name=str(task.get("name") or task["id"]),
-            tags=[str(tag) for tag in task.get("tags") or ()],
+            tags=[str(tag) for tag in tags] if tags else [],
             golden=bool(task.get("golden")),
             reason=_reason(numbers.status, trials, numbers.not_run),
-            duration_ms=math.fsum([trial.duration_ms for trial in trials]),
+            duration_ms=duration_ms,
             usage=total_usage([trial.usage for trial in trials]),
         )
 
