@@ -115,9 +115,12 @@ def rooms_for(run: str) -> Path | None:
 
 
 def remove_rooms(place: Path) -> None:
-    """Remove the folder of a run's rooms with all that is left in it."""
-    for trouble in remove(place):
-        _log.warning("%s: %s", place, trouble)
+    """Remove the folder of a run's rooms with all that is left in it; nearly always it is empty."""
+    try:
+        place.rmdir()
+    except OSError:
+        for trouble in remove(place):
+            _log.warning("%s: %s", place, trouble)
 
 
 def _furnished(task: Task, place: Path) -> Room:
