@@ -314,3 +314,13 @@ def test_output_that_was_cut_cannot_pass_a_check_on_what_is_missing(suite):
     )
     [result] = waza.run(folder).results
     assert result.status == "error" and "max_output_mb" in result.reason
+
+
+def test_a_number_of_trials_that_no_stored_run_may_have_is_refused_before_anything_runs(suite):
+    spec = load_spec(
+        suite(
+            "config: {executor: mock}\ntasks: [{id: a, prompt: hi}]\ngraders: [{type: text, config: {contains: [x]}}]\n"
+        )
+    )
+    with pytest.raises(waza.errors.UsageError, match="2000000 trials a task are more than 1000000"):
+        order_for(spec, trials=2_000_000)

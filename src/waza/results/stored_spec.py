@@ -14,11 +14,13 @@ from msgspec import Meta, Struct
 from waza.model import JSON
 from waza.results.trigger_answers import TriggerPrompt
 
+MOST_TRIALS = 1_000_000
+"""More trials a task than that nobody runs: a file that says so is damaged, and would be counted forever."""
 _Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class _Config(Struct, frozen=True):
-    trials_per_task: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    trials_per_task: Annotated[int, Meta(ge=0, le=MOST_TRIALS)] | None = None
     timeout_seconds: float | None = None
     pass_rule: Literal["all", "any"] | _Share = "all"
     min_pass_rate: _Share | None = None

@@ -14,11 +14,12 @@ from typing import Any, Literal
 from msgspec import to_builtins
 
 from waza import __version__
-from waza.errors import SpecError
+from waza.errors import SpecError, UsageError
 from waza.judges._base import Judge
 from waza.model import JSON, Run, Trial
 from waza.results._remote_store import is_url
 from waza.results.redact import Redactor, secrets_in
+from waza.results.stored_spec import MOST_TRIALS
 from waza.runner.auto import Auto, share_of
 from waza.runner.controls import Controls
 from waza.runner.plan import fewest_trials, plan
@@ -102,15 +103,19 @@ def order_for(
 ) -> Order:
     """Return the order for a suite: what is given wins over what the suite and the project say.
 
-    Raises SpecError when a judge is needed and there is none, or none that could be asked.
+    Raises SpecError when a judge is needed and there is none, or none that could be asked; UsageError for a number of
+    trials that no stored run may have.
     """
     judge = None if how.get("skip_graders") else judge_for(spec, judge_model, cache=judge_cache)
     chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
+    number = trials if isinstance(trials, int) else 1 if trials else fewest_trials(spec)
+    if number > MOST_TRIALS:
+        raise UsageError(f"{number} trials a task are more than {MOST_TRIALS}; choose fewer")
     return Order(
         spec=spec,
         engine=chosen,
         model=spec.config.model if model is None else model,
-        trials=trials if isinstance(trials, int) else 1 if trials else fewest_trials(spec),
+        trials=number,
         auto=auto_for(spec, trials),
         workers=workers,
         judge=judge,

@@ -122,7 +122,7 @@ class MetricShape(Options):
 
     name: Words
     """`task_completion`, `trigger_accuracy`, `behavior_quality`, `efficiency`, or the name of a grader or tag."""
-    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    weight: Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)] = 1.0
     """Its share in `summary.metrics_score`; never a gate."""
     threshold: Share | None = None
     """The run fails when the metric stays below this."""
