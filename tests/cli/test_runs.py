@@ -181,3 +181,28 @@ def test_a_spec_of_another_shape_is_told_in_one_sentence_by_every_reading_comman
     assert code == (0 if "list" in command else 3), said
     assert "run.json: is damaged: Expected `object | null`, got `int` - at `$.spec.config`" in " ".join(said.split())
     assert "Error:" not in said
+
+
+def test_the_interval_of_the_pass_rate_stands_under_the_pass_rate(call, tmp_path):
+    for number in range(2):
+        store(tmp_path / "runs", number, passed=False)
+    shown = call("trend")
+    places = [shown.index(words) for words in ("pass rate", "the newest with 95 % interval", "score")]
+    assert places == sorted(places)
+
+
+def test_a_run_s_name_is_shown_in_one_line_however_narrow_the_terminal(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "20261115-132015-676-16355de8"
+    with RunFolder.create(
+        tmp_path / "runs", a_run([a_result("a")], tasks=["a"], id=name, name="a-long-name-of-a-suite")
+    ):
+        pass
+    assert name in call("runs")
+
+
+def test_a_finished_run_without_its_run_json_is_listed_with_the_reason(tmp_path):
+    store(tmp_path, 0)
+    (tmp_path / "run-000" / "run.json").unlink()
+    [stored] = list_runs(tmp_path)
+    assert "has no run.json" in stored.problem

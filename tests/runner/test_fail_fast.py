@@ -57,6 +57,13 @@ def test_trials_of_the_run_it_goes_on_with_count(suite, waza):
     assert "task 'first' did not pass; 2 results kept" in done.stderr
 
 
+def test_a_task_that_is_lost_already_stops_no_run_that_goes_on(suite, waza):
+    folder = suite(SUITE.format(rule="all", script="{output: 'no'}", trials=3))
+    assert "1 result kept" in waza("run", folder, "--workers", "1").stderr
+    done = waza("run", folder, "--resume", "--workers", "1")
+    assert done.returncode == 1 and "stopped" not in done.stderr, "the second task is reached"
+
+
 def test_oracles_try_every_task_of_a_suite_that_fails_fast(suite):
     text = SUITE.format(rule="all", script="{output: 'yes'}", trials=1).replace(
         "second, prompt: x", "second, prompt: 'yes'"

@@ -44,6 +44,14 @@ def test_a_limit_over_known_costs_holds_without_a_word(suite, capsys):
     assert code == 3 and "$2.0000 spent" in said and "could not be held" not in said
 
 
+def test_a_limit_that_was_reached_before_a_resume_starts_nothing(suite, capsys):
+    folder = suite(command(0.5, 0.5, 0.5))
+    ran(capsys, folder, "--max-cost", "0.5")
+    code, said = ran(capsys, folder, "--resume", "--max-cost", "0.5")
+    assert code == 3 and "$0.5000 spent, the limit is $0.5000; 1 result kept" in said
+    assert ran(capsys, folder, "--resume", "--max-cost", "5")[0] == 0
+
+
 def test_results_of_the_run_it_goes_on_with_count(suite, capsys):
     folder = suite(command(None, 0.1))
     ran(capsys, folder, "--task", "t0")

@@ -29,6 +29,7 @@ class Progress(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None: ...
     def on_start(self, trial: Trial) -> None: ...
+    def on_done(self, result: Result) -> None: ...
     def on_result(self, result: Result) -> None: ...
     def on_remark(self, text: str) -> None: ...
 
@@ -92,9 +93,12 @@ class LiveProgress:
         """Note a trial that begins."""
         self.tally.running[trial.task.id, trial.number] = time.monotonic()
 
-    def on_result(self, result: Result) -> None:
+    def on_done(self, result: Result) -> None:
         """Note a trial that ended."""
         self.tally.running.pop((result.task_id, result.trial), None)
+
+    def on_result(self, result: Result) -> None:
+        """Note a result."""
         self.tally.counts[result.status] += 1
 
     def on_remark(self, text: str) -> None:
@@ -132,9 +136,12 @@ class PlainProgress:
         """Note a trial that begins."""
         self.tally.running[trial.task.id, trial.number] = time.monotonic()
 
-    def on_result(self, result: Result) -> None:
-        """Print a trial that ended: the first ones each, then a line now and then."""
+    def on_done(self, result: Result) -> None:
+        """Note a trial that ended."""
         self.tally.running.pop((result.task_id, result.trial), None)
+
+    def on_result(self, result: Result) -> None:
+        """Print a result: the first ones each, then a line now and then."""
         self.tally.counts[result.status] += 1
         if 0 < self.tally.total <= PLAIN_FIRST:
             word = "undecided" if result.status == "error" else result.status
@@ -155,8 +162,7 @@ class SilentProgress(PlainProgress):
     """Nothing but remarks."""
 
     def on_result(self, result: Result) -> None:
-        """Count a trial that ended."""
-        self.tally.running.pop((result.task_id, result.trial), None)
+        """Count a result."""
         self.tally.counts[result.status] += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -197,6 +197,7 @@ def one_model(
     ):
         listeners = Listeners(
             on_start=progress.on_start,
+            on_done=progress.on_done,
             on_result=both(progress.on_result, heard),
             on_remark=progress.on_remark,
             stop=stop,

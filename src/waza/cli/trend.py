@@ -60,13 +60,13 @@ def _show(line: Trend, last: int) -> None:
         ("score", lambda point: point.score, score),
         ("triggers", lambda point: point.trigger_accuracy, score),
     ]
+    newest = points[-1].pass_rate_ci
     for label, number, shown in shares:
         numbers = [number(point) for point in points]
         if any(found is not None for found in numbers):
             _line(label, numbers, 1.0, shown)
-    newest = points[-1].pass_rate_ci
-    if newest is not None:
-        say(f"{'':12}the newest with 95 % interval {newest.lower * 100:.0f}–{percent(newest.upper)}", "dim")
+            if label == "pass rate" and newest is not None:
+                say(f"{'':12}the newest with 95 % interval {newest.lower * 100:.0f}–{percent(newest.upper)}", "dim")
     costs = [point.cost_usd for point in points]
     if any(cost is not None for cost in costs):
         _line("cost", costs, max(cost or 0.0 for cost in costs), lambda cost: "–" if cost is None else f"${cost:.4f}")

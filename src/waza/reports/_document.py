@@ -78,9 +78,9 @@ def _plain(words: Words) -> str:
 def _rich_table(grid: Grid) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(grid.columns):
-        is_interval = column.endswith("interval")  # half of one says something else
+        is_whole = column.endswith("interval") or column == "run"  # half of one says something else, or names nothing
         justify: JustifyMethod = "left" if place in grid.texts else "right"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=is_interval)
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=is_whole)
     for row in grid.rows:
         table.add_row(*(Text(_plain(words)) for words in row))
     return table

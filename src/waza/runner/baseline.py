@@ -132,6 +132,7 @@ async def _both(
     if purse is not None and orders[0].resume:
         for result in orders[0].resume.run.results:
             purse.spend(result)
+        purse.look(listeners)
     is_compared = any(_is_pairwise(spec, task.id) for task in spec.tasks)
     trials = pairs(*arms, control_first=is_compared)
     controls = order.controls()

@@ -19,14 +19,19 @@ class Misses:
         self._rule = rule
         self._most = most
         self._count: Counter[str] = Counter()
+        self._lost: set[str] = set()
 
     def lost(self, result: Result) -> bool:
-        """Count a result and say whether it leaves its task too few trials to pass."""
-        if result.status not in ("failed", "error") or result.task_id not in self._tasks:
+        """Count a result and say whether it is the one that leaves its task too few trials to pass."""
+        task_id = result.task_id
+        if result.status not in ("failed", "error") or task_id not in self._tasks or task_id in self._lost:
             return False
-        self._count[result.task_id] += 1
-        most = self._most(result.task_id)
-        return most - self._count[result.task_id] < passes_needed(self._rule, most)
+        self._count[task_id] += 1
+        most = self._most(task_id)
+        if most - self._count[task_id] >= passes_needed(self._rule, most):
+            return False
+        self._lost.add(task_id)
+        return True
 
 
 def misses_of(order: Order, auto: AutoTrials | None) -> Misses | None:

@@ -38,12 +38,16 @@ class Purse:
     def heard(self, result: Result, listeners: Listeners) -> None:
         """Count a result; end the run where the limit is reached, and say once that it may not hold."""
         is_known = self.spend(result)
-        if self.spent >= self.limit:
-            listeners.stop(f"${self.spent:.4f} spent, the limit is ${self.limit:.4f}")
+        self.look(listeners)
         if not is_known and not self._has_warned:
             self._has_warned = True
             fact = f"no cost was recorded, so the limit of ${self.limit:.4f} may not hold"
             listeners.on_remark(f"task '{result.task_id}': {fact}")
+
+    def look(self, listeners: Listeners) -> None:
+        """End the run where the limit is reached, or was by the run it goes on with."""
+        if self.spent >= self.limit:
+            listeners.stop(f"${self.spent:.4f} spent, the limit is ${self.limit:.4f}")
 
     def close(self, listeners: Listeners) -> None:
         """Say at the end of a run that its limit could not be held, where that is so."""

@@ -93,6 +93,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         )
         if purse is not None:
             purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))
+            purse.look(listeners)
         gathering = Gathering(folder.run, task_text)
 
         def store(*results: Result) -> list[Piece]:
@@ -117,7 +118,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         trials: Iterator[Trial] = planned if auto is None else chain(asked, auto)
         heard = replace(listeners, on_done=on_done, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
         try:
-            if first := next(trials, None):
+            if not listeners.stop.reason and (first := next(trials, None)):
                 todo = chain([first], trials)
                 how: dict[str, Any] = {"workers": order.workers, "read": gathering.add, "controls": controls}
                 working = run_suite(spec, todo, setting, heard, store, **how)
