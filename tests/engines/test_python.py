@@ -188,6 +188,7 @@ def test_a_value_that_holds_itself_is_no_trace(base):
         ("def", "KeyboardInterrupt('boom')"),
         ("async def", "ValueError('boom')"),
         ("async def", "SystemExit('boom')"),
+        ("async def", "BaseException('boom')"),
     ],
 )
 def test_an_exception_names_itself_and_the_last_line_of_the_agent(base, kind, raised):

@@ -124,6 +124,32 @@ def test_a_listener_that_raises_ends_the_run(ends_first):
 
 
 @pytest.mark.timeout(20)
+def test_one_who_is_cancelled_while_closing_keeps_and_tells_everything_first():
+    kept, told, gate = [], [], threading.Event()
+
+    def store(*results):
+        gate.wait(10)
+        kept.extend(results)
+        return list(results)
+
+    async def scenario():
+        keeper = Keeper(store, told.append, width=2)
+        keeper.keep(a_result("a"))
+        closing = asyncio.create_task(keeper.close())
+        await asyncio.sleep(0.05)
+        keeper.keep(a_result("b"))
+        for _ in range(2):
+            closing.cancel()
+            await asyncio.sleep(0.05)
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+    asyncio.run(scenario())
+    assert [result.task_id for result in kept] == [result.task_id for result in told] == ["a", "b"]
+
+
+@pytest.mark.timeout(20)
 def test_a_store_that_fails_is_told_at_once_to_those_who_wait_for_an_agent():
     def store(*results):
         raise StoreError("the disk is full")

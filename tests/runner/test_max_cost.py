@@ -108,3 +108,14 @@ def test_a_run_with_a_control_arm_holds_to_the_same(suite, capsys):
 def test_every_agent_says_whether_it_tells_its_costs():
     silent = {name for name in ENGINES.built_in() if getattr(ENGINES.load(name), "has_costs", True) is False}
     assert silent == {"codex", "copilot", "copilot_sdk", "gemini", "qwen"}
+
+
+def test_a_juror_whose_cost_is_not_known_is_not_hidden_by_the_sum_of_the_others():
+    votes = [{"juror": name, "details": {"judge": {"cost_usd": cost}}} for name, cost in (("x", 0.1), ("y", None))]
+    details = {"jury": {"votes": votes}, "judge": {"type": "jury", "cost_usd": 0.1}}
+    grade = Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details=details)
+    purse = Purse(1.0, is_free=True)
+    assert not purse.spend(
+        Result(task_id="t", trial=1, status="passed", trace=Trace(input="", output=""), grades=[grade])
+    )
+    assert (purse.spent, purse.untold) == (0.1, 1)

@@ -251,13 +251,15 @@ tasks: [{id: a, prompt: x, mock: {output: "yes"}}]
 
 
 def test_a_listener_that_raises_ends_the_run_instead_of_hanging_it(suite):
-    folder = suite(GRADERS + "config: {executor: mock}\ntasks: [{id: a, prompt: x}, {id: b, prompt: x}]")
+    hooks = "hooks: {after_run: [{command: touch ended}]}\n"
+    folder = suite(GRADERS + hooks + "config: {executor: mock}\ntasks: [{id: a, prompt: x}, {id: b, prompt: x}]")
 
     def raises(result):
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
         waza.run(folder, workers=4, on_result=raises)
+    assert (folder / "ended").exists(), "the last hooks run all the same"
 
 
 def test_an_engine_error_that_is_a_timeout_is_not_the_agents_timeout(suite):

@@ -101,3 +101,25 @@ def test_a_limit_set_by_a_limit_that_is_over_counts(length):
         await asyncio.wait_for(over.wait(), 5)
 
     asyncio.run(main())
+
+
+@pytest.mark.timeout(20)
+def test_a_clock_that_calls_timers_too_early_costs_no_limit():
+    """As on Windows before Python 3.13, whose clock goes on in steps of 16 ms."""
+    loop = asyncio.SelectorEventLoop()
+    loop._clock_resolution = 0.0156
+
+    async def main():
+        limits, told = Deadlines(), []
+        for number in range(8):
+            limits.set(0.02 + number / 500, lambda number=number: told.append(number))
+        await asyncio.sleep(0.2)
+        over = asyncio.Event()
+        limits.set(0.02, over.set)
+        await asyncio.wait_for(over.wait(), 10)
+        return told
+
+    try:
+        assert loop.run_until_complete(main()) == list(range(8))
+    finally:
+        loop.close()

@@ -141,3 +141,11 @@ def test_a_run_that_stops_before_its_controls_are_heard_of_ends(tmp_path):
     listeners = Listeners(on_start=lambda trial: listeners.stop("enough") if trial.task.id == "t" else None)
     run = conduct(order, listeners)
     assert not run.complete and len(run.triggers) < 3
+
+
+def test_a_control_that_registered_once_is_not_failed_by_going_on_with_fewer_trials():
+    control = TriggerPrompt(id="c", prompt="x", skill="s", control="explicit")
+    traces = [Trace(input="", output="", skill_invocations=used) for used in ([], [SkillInvocation(name="s")])]
+    heard = [Result(task_id="c", trial=n, status="failed", trace=trace) for n, trace in enumerate(traces, 1)]
+    assert Controls([control], 1, heard).failed == []
+    assert Controls([control], 1, heard[:1]).failed == ["s"]

@@ -75,10 +75,12 @@ async def _awaited(awaitable: Awaitable[Any], timeout_s: float) -> Outcome | Non
 async def _contained(awaitable: Awaitable[Any], settled: Settled) -> None:
     try:
         outcome = Outcome(await awaitable)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  an agent's own errors must not end the run
-        outcome = Outcome(error=error)
     except asyncio.CancelledError:
         outcome = Outcome(error=RuntimeError("it cancelled itself"))
+    except (KeyboardInterrupt, GeneratorExit):  # not the agent's: somebody ends the process, or the loop
+        raise
+    except BaseException as error:  # noqa: BLE001  an agent's own errors must not end the run, SystemExit neither
+        outcome = Outcome(error=error)
     _settle(settled, outcome)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -152,9 +152,10 @@ async def _both(
             for watch in watches:
                 watch.cancel()
     finally:
-        for arm in arms:
-            await arm.keeper.close()
-        await end_suite(spec, [arm.setting.engine for arm in arms], listeners, environment)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(end_suite, spec, [arm.setting.engine for arm in arms], listeners, environment)
+            for arm in arms:
+                stack.push_async_callback(arm.keeper.close)
     if controls.held_back:
         listeners.stop(controls.reason(bool(spec.tasks)))
     if purse is not None:

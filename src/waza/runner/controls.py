@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from waza.model import Result, Trial
@@ -17,14 +18,16 @@ class Controls:
 
     def __init__(self, prompts: Collection[TriggerPrompt] = (), trials: int = 1, heard: Iterable[Result] = ()) -> None:
         self._explicit = {prompt.id: prompt for prompt in prompts if prompt.control == "explicit"}
-        self._left = dict.fromkeys(self._explicit, trials)
+        earlier = list(heard)
+        known = Counter(result.task_id for result in earlier)
+        self._left = {name: max(trials, known[name]) for name in self._explicit}
         self._others = {prompt.id for prompt in prompts if not prompt.control}
         self._known = asyncio.Event()
         self.failed: list[str] = []
         """The skills whose control did not register."""
         self.held_back = 0
         """Trials that were not started because of that."""
-        for result in heard:
+        for result in earlier:
             self.heard(result)
         self._look()
 

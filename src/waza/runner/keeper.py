@@ -14,7 +14,7 @@ MOST_WAIT_S = 0.005
 """How long a result waits at most for others to share its sync."""
 LULL_S = 0.03
 """How long results that are safe wait to be told of."""
-MOST_UNTOLD = 256
+MOST_UNTOLD = 64
 """How many may wait for that; they must not pile up where there is no lull."""
 
 
@@ -71,14 +71,21 @@ class Keeper:
         raise await self._failed
 
     async def close(self) -> None:
-        """Write and tell what still waits, and end the thread."""
-        if self._writing is not None:
-            await asyncio.shield(self._writing)
+        """Write and tell what still waits, and end the thread; one who is cancelled meanwhile waits all the same."""
+        self.hurry()
+        cancelled = None
+        while self._writing is not None and not self._writing.done():
+            try:
+                await asyncio.shield(self._writing)
+            except asyncio.CancelledError as error:
+                cancelled = error
         if self._thread is not None:
             self._thread.shutdown()
         if self._telling is not None:
             self._telling.cancel()
         self._tell_of(len(self._untold))
+        if cancelled is not None:
+            raise cancelled
 
     async def _write(self) -> None:
         """Write until nobody waits, all who wait at once together."""

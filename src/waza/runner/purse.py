@@ -59,10 +59,23 @@ class Purse:
         """Yield what the agent and its judges cost, None for what nobody told; what never ran cost nothing."""
         agent = result.trace.usage.cost_usd if result.trace.usage else None
         yield 0.0 if agent is None and (self._is_free or result.trace.status == "error") else agent
-        for verdict in (grade.details.get(key) for grade in result.grades for key in ("judge", "judge_swapped")):
+        told = (details for grade in result.grades for details in _askings(grade.details))
+        for verdict in (details.get(key) for details in told for key in ("judge", "judge_swapped")):
             if isinstance(verdict, dict):
                 cost = verdict.get("cost_usd")
                 yield 0.0 if cost is None and verdict.get("type") in _FREE_JUDGES else cost
+
+
+def _askings(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
+    """Yield who was asked about a grade: the judge, or each juror, for the sum leaves out what is not known."""
+    jury = details.get("jury")
+    votes = jury.get("votes") if isinstance(jury, dict) else None
+    if not isinstance(votes, list):
+        yield details
+        return
+    for vote in votes:
+        if isinstance(vote, dict) and isinstance(asked := vote.get("details"), dict):
+            yield asked
 
 
 def purse_for(order: Order) -> Purse | None:

@@ -130,6 +130,8 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         if controls.held_back:
             listeners.stop(controls.reason(bool(spec.tasks)))
         gathered = gathering.results() if order.resume is None and spec.triggers is None else None
+        if gathered is not None and len(gathered) != folder.journal.results:
+            gathered = None  # somebody ended the run before it had told of all that is safe
         return finish(folder, listeners.stop.reason, listeners.on_remark, gathered)
 
 

@@ -81,8 +81,10 @@ async def run_suite(
             await asyncio.wait(at_work)
             watch.cancel()
     finally:
-        await keeper.close()
-        await end_suite(spec, [setting.engine], listeners, environment)
+        try:
+            await keeper.close()
+        finally:
+            await end_suite(spec, [setting.engine], listeners, environment)
 
 
 async def end_suite(

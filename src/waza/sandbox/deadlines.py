@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 from itertools import count
 from weakref import WeakKeyDictionary
 
-_TICK_S = 1e-6
+_TICK_S = max(1e-6, time.get_clock_info("monotonic").resolution)
 """An event loop may call a timer by that much too early."""
 
 
@@ -40,9 +41,7 @@ class Deadlines:
     def _look(self) -> None:
         """Tell of every limit that is over; the timer may have been set for one that was lifted since."""
         loop = asyncio.get_running_loop()
-        now = loop.time() + _TICK_S
-        if now >= self._next_look:
-            self._next_look = math.inf
+        now, self._next_look = loop.time() + _TICK_S, math.inf
         over = [number for number, (when, _) in self._set.items() if when <= now]
         told = [self._set.pop(number)[1] for number in over]
         if self._set:
