@@ -206,3 +206,14 @@ def test_a_finished_run_without_its_run_json_is_listed_with_the_reason(tmp_path)
     (tmp_path / "run-000" / "run.json").unlink()
     [stored] = list_runs(tmp_path)
     assert "has no run.json" in stored.problem
+
+
+def test_a_damaged_run_is_told_of_and_never_passed_over_for_an_older_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for number in range(2):
+        store(tmp_path / "runs", number)
+    os.remove(tmp_path / "runs" / "run-001" / "run.json")
+    for ref in ("latest", "run-001", "runs/run-001"):
+        assert run_command(["show", ref]) == 3
+        assert "run-001: is not a run folder: it has no run.json" in " ".join(capsys.readouterr().err.split())
+    assert run_command(["show", "run-000"]) == 0

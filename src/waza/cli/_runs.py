@@ -8,7 +8,7 @@ from pathlib import Path
 from waza.cli._screen import remark
 from waza.errors import StoreError, UsageError
 from waza.results._remote_store import checked_url, is_plain, is_url
-from waza.results.store import RUN, StoredRun, find_run, list_runs
+from waza.results.store import StoredRun, find_run, holds_run, list_runs
 from waza.sandbox.folders import project_root
 from waza.spec.project import read_project
 
@@ -36,7 +36,7 @@ def runs_parents(start: Path) -> list[Path]:
 def run_or_file(ref: str) -> Path:
     """Return the run folder a person means, or the results.json that stands elsewhere."""
     path = Path(ref)
-    return path if path.is_file() and not (path.parent / RUN).is_file() else the_run(ref)
+    return path if path.is_file() and not holds_run(path.parent) else the_run(ref)
 
 
 def the_run(ref: str) -> Path:
@@ -64,7 +64,7 @@ def own_run(ref: str) -> Path:
     """Return the run folder a person means, to be written to; one in a store has to be fetched first."""
     if is_url(ref):
         raise UsageError(f"{ref}: stands in a store and cannot be changed there; fetch it with: waza runs pull {ref}")
-    if (Path(ref) / RUN).is_file() or Path(ref).is_file():
+    if holds_run(Path(ref)) or Path(ref).is_file():
         return find_run(ref)
     return find_run(ref, runs_parents(Path()))
 

@@ -63,7 +63,9 @@ class Gathering:
     All this happens while agents still work. Where it cannot be done, the end of the run reads the journal.
     """
 
-    def __init__(self, run: Run, text: Callable[[TaskSummary, Sequence[Result]], bytes]) -> None:
+    def __init__(
+        self, run: Run, text: Callable[[TaskSummary, Sequence[Result]], bytes], *, is_whole: bool = True
+    ) -> None:
         self._run = run
         self._text = text
         self._rule = TaskRule.of(run)
@@ -73,7 +75,8 @@ class Gathering:
         self._gathered: dict[str, Gathered] = {}
         self._file = TemporaryFile(buffering=_BUFFER, dir=run.folder)  # noqa: SIM115  it lasts as long as the run
         self._held = self._size = 0
-        self._is_whole = True
+        self._is_whole = is_whole
+        """Whether all results of the run come this way, and have found their place so far."""
 
     def add(self, piece: Piece) -> Result:
         """Return the result that stands in this piece of the journal, as whoever reads it will find it."""

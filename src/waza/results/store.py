@@ -181,6 +181,11 @@ def newest_run(
     return None
 
 
+def holds_run(folder: Path) -> bool:
+    """Say whether a run was written here, be it readable or not: one that is damaged is told of, not passed over."""
+    return (folder / RUN).is_file() or (folder / JOURNAL).is_file()
+
+
 def find_run(ref: str, parents: Sequence[str | Path] = ()) -> Path:
     """Return the folder a person means: a run folder, a file in one, an id or the start of one, or `latest`.
 
@@ -188,10 +193,10 @@ def find_run(ref: str, parents: Sequence[str | Path] = ()) -> Path:
     """
     path = Path(ref)
     for candidate in (path, path.parent):
-        if ref and (candidate / RUN).is_file() and (candidate == path or path.is_file()):
+        if ref and holds_run(candidate) and (candidate == path or path.is_file()):
             return candidate
     every = (folder for parent in parents for folder in run_folders(parent))
-    folders = sorted((folder for folder in every if (folder / RUN).is_file()), key=lambda folder: folder.name)
+    folders = sorted(filter(holds_run, every), key=lambda folder: folder.name)
     if not folders:
         raise UsageError(f"no run '{ref}': there are no runs in {', '.join(map(str, parents)) or 'any known folder'}")
     if ref == "latest":

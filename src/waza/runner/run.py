@@ -94,7 +94,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
         if purse is not None:
             purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))
             purse.look(listeners)
-        gathering = Gathering(folder.run, task_text)
+        gathering = Gathering(folder.run, task_text, is_whole=order.resume is None and spec.triggers is None)
 
         def store(*results: Result) -> list[Piece]:
             graders = order.spec.graders
@@ -129,7 +129,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             leave_rooms(setting, listeners.on_remark)
         if controls.held_back:
             listeners.stop(controls.reason(bool(spec.tasks)))
-        gathered = gathering.results() if order.resume is None and spec.triggers is None else None
+        gathered = gathering.results()
         if gathered is not None and len(gathered) != folder.journal.results:
             gathered = None  # somebody ended the run before it had told of all that is safe
         return finish(folder, listeners.stop.reason, listeners.on_remark, gathered)
