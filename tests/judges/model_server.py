@@ -44,7 +44,7 @@ class ModelServer:
         self.answers = list(answers)
         self.requests: list[dict[str, Any]] = []
         self.headers: list[Any] = []
-        self.at_once = self.most_at_once = 0
+        self._at_once = [0]
         self._closing = threading.Event()
         self._lock = threading.Lock()
         server = self
@@ -56,15 +56,15 @@ class ModelServer:
                     server.requests.append(json.loads(raw))
                     server.headers.append(self.headers)
                     answer = server.answers[min(len(server.requests), len(server.answers)) - 1]
-                    server.at_once += 1
-                    server.most_at_once = max(server.most_at_once, server.at_once)
+                    at_once = server._at_once
+                    at_once.append(at_once[-1] + 1)
                 try:
                     answer(Connection(self, json.loads(raw), server._closing))
                 except (ConnectionError, ValueError, OSError):
                     pass
                 finally:
                     with server._lock:
-                        server.at_once -= 1
+                        at_once.append(at_once[-1] - 1)
                 self.close_connection = True
 
             do_GET = do_POST
@@ -82,7 +82,12 @@ class ModelServer:
         """Answer so from now on; what was asked before is forgotten."""
         self._closing = threading.Event()
         self.answers, self.requests, self.headers = list(answers), [], []
-        self.at_once = self.most_at_once = 0
+        self._at_once = [0]  # whoever was asked before the change ends in the old list
+
+    @property
+    def most_at_once(self) -> int:
+        """How many requests were being answered at the same time at most."""
+        return max(self._at_once)
 
     def hush(self) -> None:
         """Let go of everyone who still waits for an answer."""
