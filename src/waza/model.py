@@ -6,12 +6,15 @@ Task → Trial → Trace → Grade (made of Checks) → Result → Run. If a gra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, Protocol, Self
 
 import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
 
 from waza.errors import TraceError
 
@@ -40,6 +43,28 @@ class Files(Protocol):
         """The folder the files stand in, for programs that need a real path."""
 
 
+_NUMBER = re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,4})?|[+-]?inf(inity)?|nan", re.I | re.A)
+
+
+def numeric(value: JSON) -> JSON:
+    """Return the number that a text such as "12" or "0.5" writes; anything else as it is."""
+    if not isinstance(value, str) or not _NUMBER.fullmatch(found := value.strip()):
+        return value
+    return int(found) if found.lstrip("+-").isdecimal() else float(found)
+
+
+def is_amount(value: float) -> bool:
+    """Say whether a count, a cost or a duration can be true: neither negative nor infinite nor NaN."""
+    return 0 <= value < math.inf
+
+
+def sum_amounts(values: Iterable[Any]) -> Any:
+    """Return the sum; with a part that cannot be true that part instead, so that the sum counts as not recorded."""
+    found = list(values)
+    wrong = [value for value in found if not is_amount(value)]
+    return wrong[0] if wrong else sum(found)
+
+
 _EXTRA = "__extra__"
 """Where fields we do not know are kept; a foreign trace that has such a field itself is read with care."""
 
@@ -65,9 +90,13 @@ class ToolEvent(_Record, frozen=True, kw_only=True, gc=False):
     duration_ms: float | int | None = None
     error: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.duration_ms is not None and not is_amount(self.duration_ms):
+            force_setattr(self, "duration_ms", None)
+
 
 class Usage(_Record, frozen=True, kw_only=True, gc=False):
-    """What the agent consumed; each number is None where it was not recorded."""
+    """What the agent consumed; each number is None where it was not recorded, or cannot be true."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -76,13 +105,31 @@ class Usage(_Record, frozen=True, kw_only=True, gc=False):
     turns: int | None = None
     llm_calls: int | None = None
     cost_usd: float | int | None = None
+    invalid_numbers: dict[str, JSON] = {}
+    """Numbers that cannot be true (negative, infinite, NaN), by their names, as they were reported."""
+
+    def __post_init__(self) -> None:
+        if self.invalid_numbers:
+            kept = {name: told for name, told in self.invalid_numbers.items() if getattr(self, name, None) is None}
+            force_setattr(self, "invalid_numbers", kept)
+        for name in USAGE_NUMBERS:
+            value = getattr(self, name)
+            if value is not None and not is_amount(value):
+                force_setattr(self, name, None)
+                force_setattr(self, "invalid_numbers", self.invalid_numbers | {name: value})
 
     @property
     def total_tokens(self) -> int | None:
-        """Input plus output tokens (cached ones are not counted twice), or None."""
+        """Input plus output tokens (cached ones are not counted twice); None where one of them cannot be true."""
         if self.input_tokens is None and self.output_tokens is None:
             return None
+        if "input_tokens" in self.invalid_numbers or "output_tokens" in self.invalid_numbers:
+            return None
         return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+USAGE_NUMBERS = tuple(name for name in Usage.__struct_fields__ if name not in ("extra", "invalid_numbers"))
+"""The fields of Usage that are numbers."""
 
 
 class SkillInvocation(_Record, frozen=True, kw_only=True, gc=False):
@@ -118,6 +165,25 @@ class Trace(_Record, frozen=True, kw_only=True):
     files: Files | None = None
     """The workspace, while grading; it travels beside the trace and is never part of its JSON."""
 
+    def __post_init__(self) -> None:
+        invalid = self.usage.invalid_numbers if self.usage is not None else {}
+        for name in ("duration_ms", "steps"):
+            value = getattr(self, name)
+            if value is not None and not is_amount(value):
+                force_setattr(self, name, None)
+                invalid = invalid | {name: value}
+        if invalid:
+            self._note_invalid(invalid)
+
+    def _note_invalid(self, invalid: dict[str, JSON]) -> None:
+        """Keep a note about each number that cannot be true, so that its reader learns why it does not count."""
+        notes = self.extra.get("reading_notes")
+        notes = list(notes) if isinstance(notes, list) else []
+        for name, value in invalid.items():
+            note = f"{name} is {value}, which cannot be true: it counts as not recorded"
+            notes += [] if note in notes else [note]
+        force_setattr(self, "extra", self.extra | {"reading_notes": notes})
+
     @classmethod
     def from_json(cls, source: str | bytes | dict[str, JSON]) -> Self:
         """Return the trace written in JSON text or a dict; our own shape, or evaldeck's (`steps` is a list)."""
@@ -142,6 +208,7 @@ class Trace(_Record, frozen=True, kw_only=True):
             raise TraceError(f"not a trace: a JSON object is needed, found {type(tree).__name__}")
         if isinstance(tree.get("steps"), list):
             tree = _from_evaldeck(tree)
+        tree = _with_numbers(tree)
         try:
             return msgspec.convert(_with_extra(tree, cls), cls)
         except msgspec.ValidationError as error:
@@ -190,6 +257,28 @@ def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]
     return out | ({_EXTRA: extra} if extra else {})
 
 
+def _with_numbers(tree: dict[str, JSON]) -> dict[str, JSON]:
+    """Return a trace's data with numbers that were written as text, and without those that cannot be true."""
+    out = {key: numeric(value) if key in ("duration_ms", "steps") else value for key, value in tree.items()}
+    if isinstance(told := out.get("usage"), dict):
+        usage = {key: _whole(numeric(value)) if key in USAGE_NUMBERS else value for key, value in told.items()}
+        wrong = {key: value for key in USAGE_NUMBERS if _is_invalid(value := usage.get(key))}
+        if wrong and isinstance(known := usage.get("invalid_numbers", {}), dict):
+            usage |= dict.fromkeys(wrong) | {"invalid_numbers": known | wrong}
+        out["usage"] = usage
+    if isinstance(turns := out.get("turns"), list):
+        out["turns"] = [_with_numbers(turn) if isinstance(turn, dict) else turn for turn in turns]
+    return out
+
+
+def _whole(value: JSON) -> JSON:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_invalid(value: JSON) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not is_amount(value)
+
+
 @cache
 def _known_to(record: type[_Record]) -> frozenset[str]:
     return frozenset(record.__struct_encode_fields__) - {"files", _EXTRA}
@@ -215,8 +304,9 @@ def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
     tokens = [step["tokens"] for step in models if isinstance(step.get("tokens"), dict)]
     usage: dict[str, JSON] = {"llm_calls": len(models)}
     if tokens:
-        usage["input_tokens"] = sum(_count(item.get("prompt_tokens")) for item in tokens)
-        usage["output_tokens"] = sum(_count(item.get("completion_tokens")) for item in tokens)
+        counts = [[_count(item.get(f"{part}_tokens")) for part in ("prompt", "completion", "total")] for item in tokens]
+        usage["input_tokens"] = sum_amounts(asked for asked, _, _ in counts)
+        usage["output_tokens"] = sum_amounts(output_tokens(*three) for three in counts)
     rest = {key: value for key, value in tree.items() if key not in ("steps", "output", "framework", "agent_name")}
     return rest | {
         "output": tree.get("output") or "",
@@ -236,8 +326,17 @@ def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
     }
 
 
-def _count(value: JSON) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def output_tokens(prompt: float, completion: float, total: float) -> float:
+    """Return the tokens of one model call beside its prompt: those that only the total counts are among them."""
+    for part in (completion, total):
+        if not is_amount(part):
+            return part
+    return max(completion, total - prompt) if is_amount(prompt) else completion
+
+
+def _count(value: JSON) -> int | float:
+    number = _whole(numeric(value))
+    return number if (isinstance(number, int) and not isinstance(number, bool)) or _is_invalid(number) else 0
 
 
 class Check(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from tool_cases import calls, cases, grade, holds, traces
 
 import waza
@@ -69,3 +70,26 @@ def test_any_trace_is_graded_and_only_missing_evidence_is_an_error(trace):
     missing = trace.tool_events is None or usage is None or trace.duration_ms is None
     assert result.status in (("failed", "error") if missing else ("failed", "passed"))
     assert 0.0 <= result.score <= 1.0
+
+
+INVALID = st.one_of(st.floats(max_value=-1e-9), st.integers(max_value=-1), st.just(float("nan")), st.just(float("inf")))
+COUNT = st.one_of(st.none(), st.integers(0, 200))
+
+
+@settings(max_examples=60, deadline=None)
+@given(invalid=INVALID, other=COUNT, is_input=st.booleans(), how=st.sampled_from(["built", "read", "text"]))
+def test_a_number_that_cannot_be_true_decides_no_limit(invalid, other, is_input, how):
+    pair = (invalid, other) if is_input else (other, invalid)
+    usage = dict(zip(("input_tokens", "output_tokens"), pair, strict=True)) | {"turns": invalid, "llm_calls": invalid}
+    fields = {"input": "", "output": "", "tool_events": [], "duration_ms": invalid, "steps": invalid}
+    if how == "built":
+        trace = waza.Trace(**fields, usage=waza.Usage(**usage))
+    else:
+        texts = {key: value if value is None or how == "read" else str(value) for key, value in usage.items()}
+        trace = waza.Trace.from_json(fields | {"usage": texts, "steps": None})
+    limits = {"max_tokens": 100, "max_duration_ms": 100}
+    assert [check.ok for check in grade("behavior", trace, **limits).checks] == [None, None]
+    assert grade("tool_constraint", trace, max_turns=3).status == "error"
+    bounds = {"max_llm_calls": 3, "max_steps": 3, "min_steps": 1, "behavior": {"max_response_time_ms": 5}}
+    assert {found.grade(trace).status for found in waza.load_expected(bounds)} == {"error"}
+    assert waza.Trace.from_json(trace.to_json()).usage.total_tokens is None

@@ -94,7 +94,7 @@ def test_grades_are_a_list_and_validations_the_old_map():
     (run,) = tree_of(a_run([a_result(status="failed", grades=grades)]))["tasks"][0]["runs"]
     assert list(run["validations"]) == ["greets", "greets#2", "judge"]
     first = run["validations"]["greets"]
-    assert {"identifier", "type", "score", "weight", "passed", "feedback", "duration_ms"} <= set(first)
+    assert {"identifier", "type", "score", "weight", "passed", "feedback", "details", "duration_ms"} <= set(first)
     assert (first["score"], first["passed"], first["weight"]) == (0.5, False, 2.0)
     assert (run["validations"]["judge"]["score"], run["validations"]["judge"]["passed"]) == (0.0, False)
     assert [(grade["name"], grade["status"]) for grade in run["grades"]] == [

@@ -151,6 +151,14 @@ def test_tokens_and_cost_add_up_and_what_was_not_recorded_stays_unknown():
     assert summarize(a_run(results[3:])).usage is None
 
 
+@pytest.mark.parametrize("wrong", [-1, -0.5, float("nan"), float("inf")])
+def test_a_sum_with_a_part_that_cannot_be_true_is_not_recorded(wrong):
+    usages = [Usage(input_tokens=1, output_tokens=2, cost_usd=0.1), Usage(input_tokens=wrong, cost_usd=wrong)]
+    results = [a_result(f"t{n}", trace=Trace(input="", output="", usage=usage)) for n, usage in enumerate(usages)]
+    usage = summarize(a_run(results)).usage
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cost_usd) == (None, 2, None, None)
+
+
 def test_the_duration_is_how_long_something_was_going_on():
     starts = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.001Z", "2026-01-02T00:00:00+00:00"]
     results = [a_result(f"t{n}", started_at=start) for n, start in enumerate(starts)]

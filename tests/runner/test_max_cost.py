@@ -6,7 +6,7 @@ import pytest
 
 from waza.cli import run_command
 from waza.engines._base import ENGINES
-from waza.model import Grade, Result, Trace
+from waza.model import Grade, Result, Trace, Usage
 from waza.runner.purse import Purse
 
 GRADERS = "graders: [{type: text, config: {contains: ['yes']}}]\n"
@@ -77,6 +77,18 @@ def test_a_judge_without_prices_is_told_too():
         trace = Trace(input="x", output="y")
         purse.spend(Result(task_id="t", trial=1, status="passed", trace=trace, grades=[grade]))
     assert (purse.untold, purse.spent) == (1, 0.5)
+
+
+@pytest.mark.parametrize("wrong", [-0.5, float("nan"), float("inf")])
+def test_a_cost_that_cannot_be_true_is_not_recorded(wrong):
+    judge = {"type": "openai", "cost_usd": wrong, "cached": False}
+    grade = Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details={"judge": judge})
+    cases = [(status, Usage(cost_usd=wrong), []) for status in ("success", "error")]
+    for status, usage, grades in [*cases, ("success", Usage(cost_usd=0.25), [grade])]:
+        purse = Purse(1.0, is_free=True)
+        trace = Trace(input="x", output="y", status=status, usage=usage)
+        assert not purse.spend(Result(task_id="t", trial=1, status="passed", trace=trace, grades=grades))
+        assert purse.spent == (usage.cost_usd or 0.0)
 
 
 @pytest.mark.parametrize(

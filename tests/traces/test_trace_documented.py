@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 
 import pytest
@@ -197,3 +198,80 @@ def test_spans_of_other_things_are_no_trace():
     text = b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "t", "spanId": "s", "name": "GET /"}]}]}]}'
     with pytest.raises(TraceError, match="nor a recording that is recognised"):
         read_trace(io.BytesIO(text))
+
+
+COUNT_KEY = re.compile(r"token|usage|input|output|cache|cost|prompt|completion", re.I)
+
+
+def with_counts(value, change, key="", depth=0):
+    """Return recorded JSON with `change` made to every count of tokens, wherever a format has them."""
+    if isinstance(value, dict):
+        if "intValue" in value and COUNT_KEY.search(key):
+            return {"stringValue": str(change(int(value["intValue"])))}
+        name = value["key"] if isinstance(value.get("key"), str) else ""
+        return {one: with_counts(inner, change, name or one) for one, inner in value.items()}
+    if isinstance(value, list):
+        return [with_counts(item, change, key) for item in value]
+    return change(value) if type(value) is int and COUNT_KEY.search(key) else value
+
+
+def changed_recording(path, change):
+    text = path.read_text()
+    if path.suffix == ".jsonl" and not text.lstrip().startswith("["):
+        lines = [json.dumps(with_counts(json.loads(line), change)) for line in text.splitlines() if line.strip()]
+        return io.BytesIO("\n".join(lines).encode())
+    return io.BytesIO(json.dumps(with_counts(json.loads(text), change)).encode())
+
+
+COUNTED = [FOLDER / file for file in STORY if not file.startswith(NO_TOKENS)]
+COUNTED += [DATA / "recordings" / f"{agent}-multi.jsonl" for agent in ("claude-latest", "codex", "gemini")]
+COUNTED += [DATA / "recordings" / f"{agent}-multi.jsonl" for agent in ("opencode", "pi", "qwen", "langgraph")]
+COUNTED += [
+    DATA / "recordings" / name for name in ("smolagents-hello.json", "pydantic-ai-fail.json", "copilot-sdk-skill.jsonl")
+]
+
+
+@pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.name)
+def test_counts_written_as_text_are_read_and_negative_ones_are_not_recorded(path):
+    right = read_trace(path)
+    assert right.usage.total_tokens
+    assert read_trace(changed_recording(path, str)).usage == right.usage
+    wrong = read_trace(changed_recording(path, lambda count: -count if count > 1 else count))
+    assert wrong.usage.total_tokens is None
+    assert {"input_tokens", "output_tokens"} <= set(wrong.usage.invalid_numbers)
+    assert "cannot be true: it counts as not recorded" in str(wrong.extra["reading_notes"])
+    assert Trace.from_json(wrong.to_json()) == wrong
+
+
+def exported(spans):
+    return io.BytesIO(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode())
+
+
+def test_every_span_is_a_step_and_a_sum_with_a_negative_part_is_not_recorded():
+    def chat(identity, tokens):
+        return span(identity, "a", "chat", 5, gen_ai__usage__input_tokens=tokens, gen_ai__usage__output_tokens="7")
+
+    spans = [span("a", "", "invoke_agent", 0), chat("m", "20"), span("p", "a", "parse", 7), chat("n", "30")]
+    trace = read_trace(exported(spans))
+    assert trace.steps == 4, "framework spans count"
+    assert trace.usage.total_tokens == 64
+    trace = read_trace(exported([*spans, chat("o", "-1")]))
+    assert (trace.usage.input_tokens, trace.usage.output_tokens, trace.usage.total_tokens) == (None, 21, None)
+
+
+def test_the_final_answer_of_smolagents_is_the_output_and_no_call():
+    def tool(identity, parent, name, start, **more):
+        return span(identity, parent, "", start, openinference__span__kind="TOOL", tool__name=name, **more)
+
+    root = span("a", "", "", 0, openinference__span__kind="AGENT", input__value='{"task": "how warm?"}')
+    look = tool("t", "a", "get_weather", 2, output__value="3 degrees")
+    helper = tool("h", "a", "helper", 4)
+    inner = tool("i", "h", "final_answer", 5, output__value="inner answer")
+    end = tool("f", "a", "final_answer", 9, input__value='{"answer": "3 degrees"}')
+    trace = read_trace(exported([root, look, helper, inner, end]))
+    assert [event.tool_name for event in trace.tool_events] == ["get_weather", "helper"]
+    assert (trace.output, trace.steps) == ("3 degrees", 5)
+    call = json.dumps([{"role": "assistant", "tool_calls": [{"id": "c", "name": "final_answer", "arguments": "{}"}]}])
+    answers = call.replace('"{}"', '{"answer": 42}')
+    [said] = read_traces(exported([span("m", "", "chat", 1, gen_ai__output__messages=answers)]))
+    assert (said.output, said.tool_events) == ("42", [])

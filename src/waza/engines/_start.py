@@ -62,7 +62,8 @@ def without_past(trace: Trace, turn: Turn) -> Trace:
     own: dict[str, int | None] = {}
     for name in _COUNTED:
         told, past = getattr(trace.usage, name), [getattr(before.usage, name, None) or 0 for before in turn.before]
-        own[name] = None if told is None else max(told - sum(past), 0)
+        is_known = not any(before.usage and name in before.usage.invalid_numbers for before in turn.before)
+        own[name] = max(told - sum(past), 0) if told is not None and is_known else None
     return replace(trace, usage=replace(trace.usage, **own))
 
 

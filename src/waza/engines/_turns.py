@@ -6,10 +6,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from waza.model import JSON, ToolEvent, Trace, Trial, Usage
+from waza.model import JSON, USAGE_NUMBERS, ToolEvent, Trace, Trial, Usage
 from waza.sandbox.room import Room
 
 Play = Callable[[str, Sequence[Trace], float], Awaitable[Trace]]
@@ -88,8 +87,9 @@ def _usage(turns: Sequence[Trace]) -> Usage | None:
     used = [turn.usage for turn in turns if turn.usage is not None]
     if len(used) < len(turns):
         return None
-    names = [info.name for info in msgspec.structs.fields(Usage) if info.name != "extra"]
-    return Usage(**{name: _sum(getattr(usage, name) for usage in used) for name in names})
+    sums = {name: _sum(getattr(usage, name) for usage in used) for name in USAGE_NUMBERS}
+    invalid = {name: told for usage in used for name, told in usage.invalid_numbers.items()}
+    return Usage(**sums, invalid_numbers=invalid)
 
 
 def _sum(values: Iterable[Any]) -> Any:

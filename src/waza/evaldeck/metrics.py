@@ -8,6 +8,7 @@ from typing import Any
 
 from waza.evaldeck.results import MetricResult
 from waza.evaldeck.trace import StepStatus, Trace
+from waza.model import is_amount
 
 
 class BaseMetric(ABC):
@@ -69,7 +70,8 @@ class DurationMetric(BaseMetric):
 
     def calculate(self, trace: Trace, test_case: Any = None) -> MetricResult:
         """Return the milliseconds, 0 where they were not recorded."""
-        return self._result(trace.duration_ms or 0.0)
+        duration = trace.duration_ms
+        return self._result(duration if duration is not None and is_amount(duration) else 0.0)
 
 
 class ToolDiversityMetric(BaseMetric):

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from waza.model import ToolEvent, Usage
+from waza.model import ToolEvent, Usage, is_amount, output_tokens, sum_amounts
 from waza.model import Trace as WazaTrace
 
 
@@ -56,6 +56,11 @@ class TokenUsage(BaseModel):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     total_tokens: int = 0
+
+    @property
+    def beside_prompt(self) -> Any:
+        """The tokens that are not the prompt's."""
+        return output_tokens(self.prompt_tokens, self.completion_tokens, self.total_tokens)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -154,8 +159,9 @@ class Trace(BaseModel):
 
     @property
     def total_tokens(self) -> int:
-        """The tokens of all calls of a model."""
-        return sum(step.tokens.total_tokens for step in self.llm_calls if step.tokens)
+        """The tokens of all calls of a model; 0 where they were not recorded, or one number cannot be true."""
+        total = sum_amounts(step.tokens.total_tokens for step in self.llm_calls if step.tokens)
+        return total if is_amount(total) else 0
 
     @property
     def step_count(self) -> int:
@@ -197,8 +203,8 @@ def as_waza(trace: Trace | WazaTrace) -> WazaTrace:
         steps=len(trace.steps),
         usage=Usage(
             llm_calls=len(models),
-            input_tokens=sum(used.prompt_tokens for used in tokens) if tokens else None,
-            output_tokens=sum(used.completion_tokens for used in tokens) if tokens else None,
+            input_tokens=sum_amounts(used.prompt_tokens for used in tokens) if tokens else None,
+            output_tokens=sum_amounts(used.beside_prompt for used in tokens) if tokens else None,
         ),
         tool_events=[
             ToolEvent(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
@@ -14,7 +15,7 @@ from waza.errors import JudgeError
 from waza.judges._model_ids import is_same_model
 from waza.judges._pace import pace_for
 from waza.judges._retry import persist
-from waza.model import JSON
+from waza.model import JSON, is_amount
 from waza.options import Options
 from waza.plugins import Folder
 from waza.sandbox.folders import SpecFolder
@@ -73,6 +74,12 @@ class Reply(Struct, frozen=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input_tokens", "output_tokens", "cost_usd"):
+            value = getattr(self, name)
+            if value is not None and not is_amount(value):
+                force_setattr(self, name, None)
 
 
 class Timeouts(Options):
@@ -207,6 +214,8 @@ class Judge(Options):
     def cost(self, input_tokens: int | None, output_tokens: int | None) -> float | None:
         """Return what so many tokens cost, or None where that is not known."""
         if self.prices is None or input_tokens is None or output_tokens is None:
+            return None
+        if not is_amount(input_tokens) or not is_amount(output_tokens):
             return None
         return (input_tokens * self.prices.input + output_tokens * self.prices.output) / 1e6
 

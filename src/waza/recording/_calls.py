@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import Any, Literal, NamedTuple, Self
 
-from waza.model import JSON, ToolEvent, Trace, TraceStatus, Usage
+from waza.model import JSON, ToolEvent, Trace, TraceStatus, Usage, sum_amounts
 from waza.recording._plain import plain, text, why
 
 Kind = Literal["tool_call", "model_call", "step"]
@@ -267,6 +267,6 @@ def _usage(calls: list[Call]) -> Usage:
     written = [call.output_tokens for call in models if call.output_tokens is not None]
     return Usage(
         llm_calls=len(models),
-        input_tokens=sum(read) if models and len(read) == len(models) else None,
-        output_tokens=sum(written) if models and len(written) == len(models) else None,
+        input_tokens=sum_amounts(read) if models and len(read) == len(models) else None,
+        output_tokens=sum_amounts(written) if models and len(written) == len(models) else None,
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from waza.model import JSON, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
+from waza.model import JSON, USAGE_NUMBERS, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
 from waza.reports._base import Report
 from waza.reports._before import Before
 from waza.reports._faults import by_task
@@ -284,7 +284,7 @@ def _validation(name: str, grade: Grade) -> dict[str, JSON]:
         "weight": grade.weight,
         "passed": grade.passed,
         "feedback": grade.feedback,
-        **({"details": grade.details} if grade.details else {}),
+        "details": grade.details,
         "duration_ms": _whole(grade.duration_ms),
     }
 
@@ -342,8 +342,8 @@ def _skill(invocation: SkillInvocation) -> dict[str, JSON]:
 
 
 def _usage(usage: Usage) -> dict[str, JSON]:
-    names = (name for name in Usage.__struct_fields__ if name != "extra")
-    return {name: value for name in names if (value := getattr(usage, name)) is not None} | usage.extra
+    tree = {name: value for name in USAGE_NUMBERS if (value := getattr(usage, name)) is not None}
+    return tree | ({"invalid_numbers": usage.invalid_numbers} if usage.invalid_numbers else {}) | usage.extra
 
 
 def _whole(number: float) -> int:

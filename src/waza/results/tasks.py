@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from waza.model import JSON, ResultStatus, Run, Usage
+from waza.model import JSON, USAGE_NUMBERS, ResultStatus, Run, Usage
 from waza.results.outcomes import Outcome, outcomes_of
 from waza.results.scores import UNDECIDED, Interval, Score, mean_score, std_dev, wilson
 from waza.results.stats.resampling import Bootstrap, bootstrap_mean
@@ -156,18 +156,20 @@ def _reason(status: ResultStatus, trials: Sequence[Outcome], not_run: int) -> st
 
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
-    """Return what was consumed in all; a number nobody recorded stays None, a negative one was not recorded."""
+    """Return what was consumed in all; a number nobody recorded stays None, and so does one with an invalid part."""
     known = [usage for usage in usages if usage is not None]
     if not known:
         return None
     totals: dict[str, list[float]] = {}
     for usage in known:
-        for name in _COUNTED:
+        for name in USAGE_NUMBERS:
             number = getattr(usage, name)
-            if number is not None and 0 <= number < math.inf:
+            if number is not None:
                 totals.setdefault(name, []).append(number)
-    sums = {name: math.fsum(numbers) if name == "cost_usd" else sum(numbers) for name, numbers in totals.items()}
-    return Usage(**sums)  # type: ignore[arg-type]
-
-
-_COUNTED = tuple(name for name in Usage.__struct_fields__ if name != "extra")
+    invalid = {name: told for usage in known for name, told in usage.invalid_numbers.items()}
+    sums = {
+        name: math.fsum(numbers) if name == "cost_usd" else sum(numbers)
+        for name, numbers in totals.items()
+        if name not in invalid
+    }
+    return Usage(**sums, invalid_numbers=invalid)  # type: ignore[arg-type]

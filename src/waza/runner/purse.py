@@ -7,7 +7,7 @@ from itertools import chain
 
 from waza.engines._base import Engine
 from waza.errors import UsageError
-from waza.model import JSON, Result
+from waza.model import JSON, Result, is_amount
 from waza.runner.order import Order
 from waza.runner.suite import Listeners
 
@@ -30,7 +30,7 @@ class Purse:
     def spend(self, result: Result) -> bool:
         """Count a result's cost and say whether all of it is known."""
         costs = list(self._costs(result))
-        self.spent += sum(max(0.0, float(cost)) for cost in costs if isinstance(cost, (int, float)))
+        self.spent += sum(float(cost) for cost in costs if cost is not None)
         self.count += 1
         self.untold += None in costs
         return None not in costs
@@ -55,14 +55,18 @@ class Purse:
             told = f"{self.untold} of {self.count} results have no cost"
             listeners.trouble.append(f"the limit of ${self.limit:.4f} could not be held: {told}")
 
-    def _costs(self, result: Result) -> Iterator[JSON]:
+    def _costs(self, result: Result) -> Iterator[float | None]:
         """Yield what the agent and its judges cost, None for what nobody told; what never ran cost nothing."""
-        agent = result.trace.usage.cost_usd if result.trace.usage else None
-        yield 0.0 if agent is None and (self._is_free or result.trace.status == "error") else agent
+        usage = result.trace.usage
+        agent = usage.cost_usd if usage else None
+        is_invalid = usage is not None and "cost_usd" in usage.invalid_numbers
+        costs_nothing = agent is None and not is_invalid and (self._is_free or result.trace.status == "error")
+        yield 0.0 if costs_nothing else agent
         told = (details for grade in result.grades for details in _askings(grade.details))
         for verdict in (details.get(key) for details in told for key in ("judge", "judge_swapped")):
             if isinstance(verdict, dict):
                 cost = verdict.get("cost_usd")
+                cost = cost if isinstance(cost, int | float) and is_amount(cost) else None
                 yield 0.0 if cost is None and verdict.get("type") in _FREE_JUDGES else cost
 
 

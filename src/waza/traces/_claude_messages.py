@@ -5,7 +5,19 @@ from __future__ import annotations
 from waza.model import TraceStatus
 from waza.traces._draft import Draft
 from waza.traces._exits import exit_code_in
-from waza.traces._pick import arguments, count, listing, mapping, mappings, millis, name, plain, text
+from waza.traces._pick import (
+    arguments,
+    count,
+    listing,
+    mapping,
+    mappings,
+    millis,
+    name,
+    plain,
+    reported,
+    reported_sum,
+    text,
+)
 from waza.traces._reader import Item
 from waza.traces._skills import skill_folder
 
@@ -101,11 +113,11 @@ def _has_subagents(draft: Draft) -> bool:
 
 def _tokens(usage: Item, engine: str | None) -> Item:
     """Return tokens by our names. Anthropic counts cached input apart, others count it in."""
-    read = count(usage.get("cache_read_input_tokens", usage.get("cacheReadInputTokens")))
-    wrote = count(usage.get("cache_creation_input_tokens", usage.get("cacheCreationInputTokens")))
-    fresh = count(usage.get("input_tokens", usage.get("inputTokens")))
-    if fresh is not None and engine == "claude-code":
-        fresh += (read or 0) + (wrote or 0)
+    read = reported(usage.get("cache_read_input_tokens", usage.get("cacheReadInputTokens")))
+    wrote = reported(usage.get("cache_creation_input_tokens", usage.get("cacheCreationInputTokens")))
+    fresh = reported(usage.get("input_tokens", usage.get("inputTokens")))
+    if engine == "claude-code":
+        fresh = reported_sum(fresh, read, wrote)
     output = usage.get("output_tokens", usage.get("outputTokens"))
     return {
         "input_tokens": fresh,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
+from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage, sum_amounts
 from waza.traces._notes import Notes
-from waza.traces._pick import amount, count, written
+from waza.traces._pick import amount, reported, written
 from waza.traces._skills import invocations
 
 _ERROR_CHARS = 2_000
@@ -63,6 +63,8 @@ class Draft:
     end_mark: str = ""
     llm_calls: int | None = None
     turns: int | None = None
+    steps: int | None = None
+    """Everything the agent did, where the recording holds more than answers and calls."""
     cost_usd: float | int | None = None
     available_skills: list[str] | None = None
     skills: list[SkillInvocation] | None = None
@@ -174,13 +176,16 @@ class Draft:
     def uses(self, **tokens: JSON) -> None:
         """Add to what was consumed: `input_tokens` (cached ones included), `output_tokens`, …"""
         for key, value in tokens.items():
-            if (number := count(value)) is not None:
-                self.tokens[key] = self.tokens.get(key, 0) + number
+            if (number := reported(value)) is not None:
+                self.tokens[key] = sum_amounts([self.tokens.get(key, 0), number])
 
     def costs(self, usd: JSON) -> None:
         """Add to the cost."""
-        if (paid := amount(usd)) is not None:
-            self.cost_usd = (self.cost_usd or 0) + paid
+        paid = amount(usd)
+        if paid is None and reported(usd) is not None:
+            paid = reported(usd)
+        if paid is not None:
+            self.cost_usd = sum_amounts([self.cost_usd or 0, paid])
 
     def fails(self, error: str, status: TraceStatus = "error") -> None:
         """Take it that the agent did not come to its end, and why."""
@@ -207,7 +212,7 @@ class Draft:
             usage=self._usage(),
             skill_invocations=skills,
             available_skills=self.available_skills,
-            steps=self.answered + len(self.calls),
+            steps=self.answered + len(self.calls) if self.steps is None else self.steps,
             extra=self.extra | ({"reading_notes": notes} if notes else {}),
         )
 

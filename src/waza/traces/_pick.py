@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from waza.model import JSON
+from waza.model import JSON, is_amount, numeric, sum_amounts
 from waza.traces._json import decode
 
 _MOST = 1 << 53
@@ -39,15 +39,31 @@ def name(value: JSON) -> str | None:
 
 
 def count(value: JSON) -> int | None:
-    """Return a whole number of 0 or more, or None; 3.0 is one."""
+    """Return a whole number of 0 or more, or None; 3.0 and the text "3" are one."""
+    value = numeric(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST or value != int(value):
         return None
     return int(value)
 
 
 def amount(value: JSON) -> float | int | None:
-    """Return a number of 0 or more, or None."""
+    """Return a number of 0 or more, or None; the text "0.5" is one."""
+    value = numeric(value)
     return value if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST else None
+
+
+def reported(value: JSON) -> int | None:
+    """Return a count; one that cannot be true (negative, infinite, NaN) as it is, so that sums with it do not count."""
+    number: JSON = numeric(value)
+    if isinstance(number, int | float) and not isinstance(number, bool) and not is_amount(number):
+        return number  # type: ignore[return-value]  # Usage takes it for what it is
+    return count(number)
+
+
+def reported_sum(needed: JSON, *more: JSON) -> int | None:
+    """Return the sum of counts; None without the first one, one that cannot be true in place of a sum with it."""
+    first, *others = [reported(value) for value in (needed, *more)]
+    return None if first is None else sum_amounts([first, *(value for value in others if value is not None)])
 
 
 def millis(value: JSON) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waza.traces._pick import amount, arguments, count, mapping, name, text
+from waza.traces._pick import amount, arguments, mapping, name, reported, reported_sum, text
 from waza.traces._reader import Item, Reader
 
 _KINDS = ("step_start", "text", "tool_use", "step_finish", "error", "reasoning")
@@ -74,10 +74,9 @@ class OpencodeReader(Reader):
         """Take a step's tokens; cached ones are counted apart."""
         tokens = mapping(part.get("tokens"))
         cache = mapping(tokens.get("cache"))
-        read, wrote = count(cache.get("read")), count(cache.get("write"))
-        fresh = count(tokens.get("input"))
+        read, wrote = reported(cache.get("read")), reported(cache.get("write"))
         self.draft.uses(
-            input_tokens=None if fresh is None else fresh + (read or 0) + (wrote or 0),
+            input_tokens=reported_sum(tokens.get("input"), read, wrote),
             output_tokens=tokens.get("output"),
             cache_read_tokens=read,
             cache_write_tokens=wrote,

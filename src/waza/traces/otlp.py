@@ -11,6 +11,7 @@ from waza.traces._exits import exit_code_in
 from waza.traces._pick import arguments, mappings, name, text, texts, written
 from waza.traces._reader import Item, Reader
 from waza.traces._spans import Span, is_console_span, spans_in, unpacked
+from waza.traces.smolagents import ANSWER_TOOL, final_answer
 
 _MOST_ABOVE = 64
 """How far up a span's place is looked for; spans that hold each other end here too."""
@@ -20,7 +21,8 @@ class OtlpReader(Reader):
     """Exports, whose spans may be of several traces; each trace with a model or tool span in it is read.
 
     Tool calls are `execute_tool` spans; where a trace has none, they are taken from the models' messages. A tool span
-    below another one belongs to a sub-agent.
+    below another one belongs to a sub-agent. smolagents' `final_answer` is the answer, not a tool call. Every span
+    counts as a step.
     """
 
     format = "OpenTelemetry spans"
@@ -49,6 +51,7 @@ def _trace(spans: dict[str, Span]) -> Trace:
     draft = Draft()
     ordered = sorted(spans.values(), key=lambda span: span.start_ms)
     has_tools = any(span.kind == "tool" for span in ordered)
+    draft.steps = len(ordered)
     for span in ordered:
         above = list(_above(span, spans))
         thread = next((other.span_id for other in above if other.kind == "tool"), "")
@@ -87,7 +90,10 @@ def _takes_answer(draft: Draft, span: Span, thread: str, *, with_calls: bool) ->
     for message in span.answered:
         draft.says(message["text"], thread)
         for call in message["calls"] if with_calls else ():
-            draft.calls_tool(call["id"], call["name"], arguments(call["arguments"]), thread=thread)
+            if call["name"] == ANSWER_TOOL:
+                _takes_final(draft, arguments(call["arguments"]), None, thread)
+            else:
+                draft.calls_tool(call["id"], call["name"], arguments(call["arguments"]), thread=thread)
     draft.uses(**_tokens(span))
     draft.model = name(span.first("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")) or draft.model
 
@@ -98,11 +104,22 @@ def _takes_call(draft: Draft, span: Span, thread: str) -> None:
     )
     result = unpacked(span.first("gen_ai.tool.call.result", "output.value", "traceloop.entity.output", "tool_response"))
     tool = _tool_name(span)
+    if tool == ANSWER_TOOL:
+        if not span.is_error:
+            _takes_final(draft, arguments(told), result, thread)
+        return
     draft.calls_tool(_call_id(span), tool, arguments(told), at_ms=span.start_ms, thread=thread)
     problem = span.error or text(span.attributes.get("error.type"))
     succeeded = not span.is_error and "error.type" not in span.attributes
     code = exit_code_in(result, tool)
     draft.hears(_call_id(span), result, succeeded, at_ms=span.end_ms, error=problem or None, exit_code=code)
+
+
+def _takes_final(draft: Draft, args: JSON, result: JSON, thread: str) -> None:
+    """Take smolagents' final answer: the tool's result, else what it was called with; a sub-agent's is its own."""
+    answer = final_answer(args) if result is None else result
+    if not thread and answer is not None:
+        draft.output = written(answer)
 
 
 def _call_id(span: Span) -> str:
@@ -127,7 +144,7 @@ def _takes_whole(draft: Draft, ordered: list[Span], spans: dict[str, Span]) -> N
     draft.input = (asked[-1] if asked else _said(root.first("input.value", "traceloop.entity.input"))) or draft.input
     said = [message["text"] for message in root.answered if message["text"]]
     answer = said[-1] if said else _said(root.first("output.value", "traceloop.entity.output"))
-    draft.output = answer or None
+    draft.output = answer or draft.output
     if not draft.tokens:
         draft.uses(**_tokens(root))
     if root.is_error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waza.traces._pick import arguments, count, mapping, mappings, millis, name, plain, text, texts
+from waza.traces._pick import arguments, mapping, mappings, millis, name, plain, reported, reported_sum, text, texts
 from waza.traces._reader import Item, Reader
 
 
@@ -78,10 +78,9 @@ class PiReader(Reader):
         draft.model = name(message.get("model")) or draft.model
         draft.says(texts([block for block in mappings(message.get("content")) if block.get("type") == "text"]))
         usage = mapping(message.get("usage"))
-        read, wrote = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
-        fresh = count(usage.get("input"))
+        read, wrote = reported(usage.get("cacheRead")), reported(usage.get("cacheWrite"))
         draft.uses(
-            input_tokens=None if fresh is None else fresh + (read or 0) + (wrote or 0),
+            input_tokens=reported_sum(usage.get("input"), read, wrote),
             output_tokens=usage.get("output"),
             cache_read_tokens=read,
             cache_write_tokens=wrote,

@@ -7,7 +7,7 @@ from waza.traces._exits import exit_code_in
 from waza.traces._pick import amount, arguments, mapping, mappings, name, text, written
 from waza.traces._reader import Item, Reader
 
-_ANSWER_TOOL = "final_answer"
+ANSWER_TOOL = "final_answer"
 _OUT_OF_STEPS = "AgentMaxStepsError"
 
 
@@ -65,10 +65,10 @@ class SmolagentsReader(Reader):
         function = mapping(call.get("function", call))
         args = arguments(function.get("arguments"))
         tool = text(function.get("name"))
-        if tool == _ANSWER_TOOL or step.get("is_final_answer") is True:
+        if tool == ANSWER_TOOL or step.get("is_final_answer") is True:
             self.draft.ended = True
             self.draft.output = _answer(step, args)
-        if tool == _ANSWER_TOOL:
+        if tool == ANSWER_TOOL:
             return
         identity = call.get("id")
         self.draft.calls_tool(identity, tool, args)
@@ -88,8 +88,14 @@ class SmolagentsReader(Reader):
             draft.fails("the agent reached its number of steps", "timeout")
 
 
+def final_answer(args: JSON) -> JSON:
+    """Return the answer that `final_answer` was called with, by name or as its only argument; None without one."""
+    given = mapping(args)
+    return given.get("answer", next(iter(given.values()), None) if len(given) == 1 else None)
+
+
 def _answer(step: Item, args: JSON) -> str:
-    answer = mapping(args).get("answer")
+    answer = final_answer(args)
     if answer is None:
         answer = step.get("action_output")
     return written(step.get("observations") if answer is None else answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
-from waza.traces._pick import amount, arguments, count, mapping, mappings, name, text
+from waza.traces._pick import amount, arguments, count, mapping, mappings, name, reported, text
 from waza.traces._reader import Item, Reader
 
 _RENAMED = {"arguments": "args", "tool_result": "result"}
@@ -135,8 +135,10 @@ def _call(call: Item, number: int) -> ToolEvent:
 def _usage(usage: Item) -> Usage | None:
     if not usage:
         return None
-    counts: dict[str, Any] = {key: count(usage.get(key)) for key in _TOKENS}
-    return Usage(**counts, cost_usd=amount(usage.get("cost_usd")))
+    counts: dict[str, Any] = {key: reported(usage.get(key)) for key in _TOKENS}
+    cost = amount(usage.get("cost_usd"))
+    invalid = mapping(usage.get("invalid_numbers"))
+    return Usage(**counts, cost_usd=reported(usage.get("cost_usd")) if cost is None else cost, invalid_numbers=invalid)
 
 
 def _skills(run: Item, engine: str | None) -> list[SkillInvocation] | None:
