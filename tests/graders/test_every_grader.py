@@ -172,6 +172,8 @@ def found_places():
 MADE = {
     "text.regex_match[]": lambda p: {"type": "text", "regex_match": [p]},
     "text.regex_not_match[]": lambda p: {"type": "text", "regex_not_match": [p]},
+    "text.pattern": lambda p: {"type": "text", "pattern": p},
+    "regex.pattern": lambda p: {"type": "regex", "pattern": p},
     "regex.must_match[]": lambda p: {"type": "regex", "must_match": [p]},
     "regex.must_not_match[]": lambda p: {"type": "regex", "must_not_match": [p]},
     "matches.pattern": lambda p: {"type": "matches", "pattern": p},

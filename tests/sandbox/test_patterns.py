@@ -1,4 +1,5 @@
 import copy
+import itertools
 import json
 import os
 import pickle
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 
 from waza.sandbox.backtrack import CHILD
 from waza.sandbox.lookaround import for_backtracking, without_backtracking
-from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder
+from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
+from waza.sandbox.universal import matches_every_text, python_members, python_tree, re2_tree
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
 FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
@@ -251,7 +253,8 @@ def test_the_worker_gets_none_of_our_secrets():
     script = """
 import os
 from pathlib import Path
-from waza.sandbox.patterns import Pattern
+from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
+from waza.sandbox.universal import matches_every_text, python_members, python_tree, re2_tree
 from waza.sandbox.backtrack import CHILD
 Pattern("a(?=b)")
 print(Path(f"/proc/{os.getpid()}/environ").read_text(), "|", Path(f"/proc/{CHILD.pid}/environ").read_text())
@@ -266,7 +269,8 @@ print(Path(f"/proc/{os.getpid()}/environ").read_text(), "|", Path(f"/proc/{CHILD
 def test_the_worker_ends_when_its_parent_is_killed(busy):
     script = f"""
 import os, threading, time
-from waza.sandbox.patterns import Pattern
+from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
+from waza.sandbox.universal import matches_every_text, python_members, python_tree, re2_tree
 from waza.sandbox.backtrack import CHILD
 bomb = Pattern({LOOKAROUND_BOMB[0]!r})
 if {busy}:
@@ -290,7 +294,8 @@ def test_a_fork_gets_a_worker_of_its_own():
     script = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
-from waza.sandbox.patterns import Pattern
+from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
+from waza.sandbox.universal import matches_every_text, python_members, python_tree, re2_tree
 from waza.sandbox.backtrack import CHILD
 pattern = Pattern("a(?=b)")
 ours = CHILD.pid
@@ -348,3 +353,62 @@ def test_half_characters_and_nul_in_a_text_do_no_harm(pattern):
     assert pattern.search("a\ud800\0b")
     assert not pattern.search("a\ud800\0")
     assert Pattern("😀").search("\ud83d\ude00")
+
+
+ALWAYS = [
+    *["a*", ".*", "error|", "^", "$", r"\z", "(?s)^.*$", "(?m)^.*$", r"^[\s\S]*$", "(?i)(done)?", r"\b|\B", "[^x]|x|$"],
+    *["(?!.*error)", "((?!error).)*", "(?<!x)", "(?=.*)", "(?=a|)b*", r"(['\"]?)x*\1"],
+]
+SOMETIMES = [
+    *[".+", "^.*$", "^$", "(?m)^$", r"\b", r"\B", r"^\s*$", "(?s)^.{0,99}$", "^(yes|no)?$", "(?s).|^\\b", r"^\pL*$"],
+    *["^(?!.*error)", "(?=.*foo)", "(?!foo).+", "^((?!error).)*$", "(?<=x)|^$", "(?!(?!x))"],
+]
+ALWAYS_IN_PYTHON = ["a*", "$", r"\Z", "a*+", "(?>a*)", r"(a*)\1", r"^(?:.|\n)*$", "(?x) a * # any", r"(?a)\W*"]
+SOMETIMES_IN_PYTHON = [".+", "^.*$", r"^[^x]*\Z", "(?!a*$)|x", "a*+b|^$", "(a)?(?(1)b|c)"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "how", "always"),
+    [
+        (ALWAYS, {}, True),
+        (SOMETIMES, {}, False),
+        (ALWAYS_IN_PYTHON, {"python": True}, True),
+        (SOMETIMES_IN_PYTHON, {"python": True}, False),
+    ],
+)
+def test_a_pattern_that_matches_every_text_is_recognised(sources, how, always):
+    assert [source for source in sources if Pattern(source, **how).matches_every_text() is not always] == []
+
+
+SHORT_TEXTS = ["".join(text) for size in range(4) for text in itertools.product("ab0\n-", repeat=size)]
+PARTS = st.sampled_from(
+    ["a", "b", ".", "[^a]", r"\w", r"\W", "[ab]", r"\n", "^", "$", r"\b", r"\B", "(?m)", "(?s)", "(?i)"]
+)
+SMALL_PATTERNS = st.recursive(
+    PARTS,
+    lambda inner: (
+        st.tuples(inner, inner).map("".join)
+        | st.tuples(inner, inner).map("|".join)
+        | st.tuples(st.sampled_from(["(?:{})*", "(?:{})?", "(?:{})+", "(?:{}){{0,2}}", "({})"]), inner).map(
+            lambda pair: pair[0].format(pair[1])
+        )
+    ),
+    max_leaves=6,
+)
+LOOKS = st.sampled_from(["(?={})", "(?!{})", "(?<={})", "(?<!{})"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(SMALL_PATTERNS, st.none() | st.tuples(LOOKS, PARTS), st.booleans())
+def test_a_pattern_called_universal_matches_every_short_text(pattern, look, python):
+    if look is not None:
+        pattern = look[0].format(look[1]) + pattern
+    engine = re if python else regex
+    try:
+        re2.compile(without_backtracking(pattern))
+        compiled = engine.compile(pattern if python else for_backtracking(pattern, ignore_case=False))
+        tree = (python_tree if python else re2_tree)(pattern, ignore_case=False)
+    except (re2.error, re.error, regex.error):
+        assume(False)
+    if matches_every_text(lambda: tree, python_members if python else re2_members):
+        assert [text for text in SHORT_TEXTS if compiled.search(text) is None] == []

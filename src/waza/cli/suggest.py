@@ -13,6 +13,7 @@ from waza.engines._skills import MARK
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, JudgeError, UsageError
 from waza.reports._text import plural, visible
 from waza.sandbox.folders import SpecFolder, project_root
+from waza.sandbox.texts import fold_case
 from waza.spec.judges import chosen_judge, judge_settings, settings_place
 from waza.spec.places import Place
 from waza.spec.project import read_project, shown
@@ -117,11 +118,11 @@ def _say_what_it_lacks(path: Path, suggested: Suggestions) -> None:
     """Print the prompts that a file of trigger tests does not have, to be taken over by hand."""
     there, _ = read_trigger_file(path)
     lists = (*there.shape.should_trigger_prompts, *there.shape.should_not_trigger_prompts) if there else ()
-    known = {entry.prompt.strip().lower() for entry in lists}
+    known = {fold_case(entry.prompt.strip()) for entry in lists}
     for key, prompts in (
         ("should_trigger_prompts", suggested.should_trigger),
         ("should_not_trigger_prompts", suggested.should_not_trigger),
     ):
-        if new := [prompt for prompt in prompts if prompt.prompt.strip().lower() not in known]:
+        if new := [prompt for prompt in prompts if fold_case(prompt.prompt.strip()) not in known]:
             say(f"{plural(len(new), 'prompt')} it does not have yet, for {key}:")
             say(visible(prompt_lines(new), lines=True))

@@ -12,6 +12,7 @@ from waza.dashboard.store import Opened, Store
 from waza.reports._faults import trials_of
 from waza.reports._text import percent, plural, score, seconds
 from waza.results.tasks import TaskSummary
+from waza.sandbox.texts import fold_case
 
 TASKS = 200
 """Tasks on one page."""
@@ -78,7 +79,7 @@ def _chosen(ask: Ask, tasks: Sequence[TaskSummary]) -> list[TaskSummary]:
     fitting = [
         task
         for task in tasks
-        if (not word or word.lower() in f"{task.id} {task.name}".lower())
+        if (not word or fold_case(word) in fold_case(f"{task.id} {task.name}"))
         and (not status or task.status == status or (status == "flaky" and task.is_flaky))
         and (not tag or tag in task.tags)
     ]

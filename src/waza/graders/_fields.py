@@ -30,6 +30,20 @@ def _compile(value: Any, **how: bool) -> Pattern:
     return Pattern(value, **how)
 
 
+def _can_fail(pattern: Pattern) -> Pattern:
+    return _not_always(pattern, "the check could never fail; write what must be there, such as '.+' for any text")
+
+
+def _can_pass(pattern: Pattern) -> Pattern:
+    return _not_always(pattern, "the check could never pass; write what must not be there")
+
+
+def _not_always(pattern: Pattern, outcome: str) -> Pattern:
+    if pattern.matches_every_text():
+        raise ValueError(f"the pattern '{pattern.source}' matches every text, an empty one too: {outcome}")
+    return pattern
+
+
 def _inner_path(path: str) -> str:
     inner_path(path)
     return path
@@ -44,12 +58,18 @@ Needles = list[Text]
 """Texts to look for; an empty one would always be found."""
 PatternField = Annotated[Pattern, BeforeValidator(_pattern), _AS_SOURCE, _PATTERN_SCHEMA]
 """An RE2 pattern, compiled when the spec is loaded."""
-Patterns = list[PatternField]
-"""RE2 patterns."""
+RequiredPattern = Annotated[PatternField, AfterValidator(_can_fail)]
+"""An RE2 pattern that a text must match; one that every text matches is refused."""
+RequiredPatterns = list[RequiredPattern]
+"""RE2 patterns that a text must match."""
+ForbiddenPatterns = list[Annotated[PatternField, AfterValidator(_can_pass)]]
+"""RE2 patterns that a text must not match; one that every text matches is refused."""
 FoldingPattern = Annotated[Pattern, BeforeValidator(_folding_pattern), _AS_SOURCE, _PATTERN_SCHEMA]
 """An RE2 pattern that ignores case."""
-PythonPattern = Annotated[Pattern, BeforeValidator(_python_pattern), _AS_SOURCE, _PATTERN_SCHEMA]
-"""A pattern with the syntax and meaning of Python's `re`."""
+PythonPattern = Annotated[
+    Pattern, BeforeValidator(_python_pattern), AfterValidator(_can_fail), _AS_SOURCE, _PATTERN_SCHEMA
+]
+"""A pattern with the syntax and meaning of Python's `re` that a text must match."""
 InnerPath = Annotated[str, AfterValidator(_inner_path)]
 """A path in the workspace that cannot leave it."""
 Limit = Annotated[int, Field(ge=0)]

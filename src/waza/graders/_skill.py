@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import yaml
 
+from waza.sandbox.texts import fold_case
+
 MAX_SKILL_BYTES = 1_000_000
 MAX_DEPTH = 32
 _EVENTS = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -57,12 +59,12 @@ class Skill:
         if not asked:
             return Relevance(0.0, 0.0, [])
         matched = [word for word in asked if word in self.keywords]
-        phrase_score = max((_closeness(phrase, prompt.lower(), asked) for phrase in self.phrases), default=0.0)
+        phrase_score = max((_closeness(phrase, fold_case(prompt), asked) for phrase in self.phrases), default=0.0)
         return Relevance(max(len(matched) / len(asked), phrase_score), phrase_score, matched)
 
 
 def _closeness(phrase: str, prompt: str, asked: dict[str, None]) -> float:
-    if phrase.lower() in prompt:
+    if fold_case(phrase) in prompt:
         return 1.0
     needed = words(phrase)
     return sum(word in asked for word in needed) / len(needed) if needed else 0.0
@@ -70,7 +72,7 @@ def _closeness(phrase: str, prompt: str, asked: dict[str, None]) -> float:
 
 def words(text: str) -> list[str]:
     """Return the words that carry meaning, lower-case: letters and digits, three bytes or more, no stop words."""
-    spaced = "".join(letter if letter.isalnum() else " " for letter in text.lower())
+    spaced = "".join(letter if letter.isalnum() else " " for letter in fold_case(text))
     return [word for word in spaced.split() if len(word.encode()) >= 3 and word not in _STOP_WORDS]
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from waza.model import Check
 from waza.sandbox.patterns import Pattern, PatternTimeout
+from waza.sandbox.texts import fold_case
 
 EXCERPT_CHARS = 200
 
@@ -29,11 +30,11 @@ def around(text: str, start: int, length: int) -> str:
 
 
 def holds(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> list[Check]:
-    """Return one check per needle that must be in the text; `folded` is its lower case, where case does not matter."""
+    """Return one check per needle that must be in the text; `folded` is it folded, where case does not matter."""
     inside = text if folded is None else folded
     return [
         _is_there(needle)
-        if (needle if folded is None else needle.lower()) in inside
+        if (needle if folded is None else fold_case(needle)) in inside
         else Check(False, _is_there(needle).claim, f"Missing expected {noun}: {needle}", needle, excerpt(text))
         for needle in needles
     ]
@@ -44,7 +45,7 @@ def lacks(needles: Iterable[str], text: str, folded: str | None = None, *, noun:
     inside = text if folded is None else folded
     checks = []
     for needle in needles:
-        at = inside.find(needle if folded is None else needle.lower())
+        at = inside.find(needle if folded is None else fold_case(needle))
         if at < 0:
             checks.append(_is_absent(needle))
         else:

@@ -14,6 +14,7 @@ from waza.graders._calls import CallMatcher
 from waza.graders._fields import FoldingPattern, Text
 from waza.graders._match import ArgMatcher, Difference, or_bare
 from waza.model import JSON
+from waza.sandbox.texts import fold_case
 
 _QUALIFIERS = {
     "command_pattern": ("command", "cmd"),
@@ -95,7 +96,7 @@ class AllowedTool(ToolRule):
 
 def canonical_name(name: str) -> str:
     """Return the name engines have in common for a tool; names of MCP and custom tools stay as they are."""
-    folded = name.strip().lower()
+    folded = fold_case(name.strip())
     if folded.startswith(_FOREIGN):
         return folded
     bare = folded.removeprefix("builtin:")
@@ -108,4 +109,4 @@ def allows(declared: str, observed: str) -> bool:
     if wanted == canonical_name(observed):
         return True
     prefix = next((prefix for prefix in _FOREIGN if wanted.startswith(prefix)), None)
-    return prefix is not None and wanted.removeprefix(prefix) == observed.strip().lower()
+    return prefix is not None and wanted.removeprefix(prefix) == fold_case(observed.strip())

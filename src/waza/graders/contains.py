@@ -11,6 +11,7 @@ from waza.graders._base import Grader
 from waza.graders._fields import Needles
 from waza.graders._text import holds
 from waza.model import Check, Trace
+from waza.sandbox.texts import fold_case
 
 
 class ContainsGrader(Grader):
@@ -33,5 +34,5 @@ class ContainsGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per value."""
-        folded = None if self.case_sensitive else trace.output.lower()
+        folded = None if self.case_sensitive else fold_case(trace.output)
         yield from holds(self.values, trace.output, folded)

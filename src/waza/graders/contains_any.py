@@ -12,6 +12,7 @@ from waza.graders._base import Finding, Grader
 from waza.graders._fields import Needles
 from waza.graders._text import excerpt
 from waza.model import Check, Trace
+from waza.sandbox.texts import fold_case
 
 
 class ContainsAnyGrader(Grader):
@@ -41,5 +42,5 @@ class ContainsAnyGrader(Grader):
         return found if found.status != "passed" else replace(found, feedback=f"Found in output: {self._found(trace)}")
 
     def _found(self, trace: Trace) -> list[str]:
-        lowered = trace.output.lower()
-        return [value for value in self.values if value.lower() in lowered]
+        folded = fold_case(trace.output)
+        return [value for value in self.values if fold_case(value) in folded]

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from pydantic import ConfigDict, model_validator
 
 from waza.graders._base import Grader, files_of
-from waza.graders._fields import InnerPath, Patterns
+from waza.graders._fields import ForbiddenPatterns, InnerPath, RequiredPatterns
 from waza.graders._text import excerpt, try_search
 from waza.model import JSON, Check, Files, Trace
 from waza.options import Options
@@ -31,9 +31,9 @@ class ContentPatterns(Options):
 
     path: InnerPath
     """The file, relative to the workspace."""
-    must_match: Patterns = []
+    must_match: RequiredPatterns = []
     """Patterns that must match somewhere in the file."""
-    must_not_match: Patterns = []
+    must_not_match: ForbiddenPatterns = []
     """Patterns that must match nowhere in the file."""
 
     @model_validator(mode="after")

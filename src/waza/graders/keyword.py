@@ -9,6 +9,7 @@ from waza.graders._base import Grader
 from waza.graders._fields import Needles
 from waza.graders._text import holds, lacks
 from waza.model import JSON, Check, Trace
+from waza.sandbox.texts import fold_case
 
 
 class KeywordGrader(Grader):
@@ -35,7 +36,7 @@ class KeywordGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per word."""
-        folded = trace.output.lower()
+        folded = fold_case(trace.output)
         yield from holds([*self.must_contain, *self.keywords], trace.output, folded, noun="keyword")
         yield from lacks(self.must_not_contain, trace.output, folded, noun="keyword")
 

@@ -11,6 +11,7 @@ from waza.graders._base import Grader
 from waza.graders._fields import Needles
 from waza.graders._text import lacks
 from waza.model import Check, Trace
+from waza.sandbox.texts import fold_case
 
 
 class NotContainsGrader(Grader):
@@ -33,5 +34,5 @@ class NotContainsGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per value."""
-        folded = None if self.case_sensitive else trace.output.lower()
+        folded = None if self.case_sensitive else fold_case(trace.output)
         yield from lacks(self.values, trace.output, folded)

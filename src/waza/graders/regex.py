@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from waza.graders._base import Grader
-from waza.graders._fields import Patterns
+from waza.graders._fields import ForbiddenPatterns, RequiredPattern, RequiredPatterns
 from waza.graders._text import matches, matches_not
 from waza.model import JSON, Check, Trace
+from waza.sandbox.patterns import Pattern
 
 
 class RegexGrader(Grader):
@@ -26,22 +27,28 @@ class RegexGrader(Grader):
     """
 
     all_held: ClassVar[str] = "All patterns matched"
-    needs_one_of: ClassVar[tuple[str, ...]] = ("must_match", "must_not_match")
+    needs_one_of: ClassVar[tuple[str, ...]] = ("must_match", "must_not_match", "pattern")
 
-    must_match: Patterns = []
+    must_match: RequiredPatterns = []
     """Patterns that must match somewhere in the output."""
-    must_not_match: Patterns = []
+    must_not_match: ForbiddenPatterns = []
     """Patterns that must match nowhere in the output."""
+    pattern: RequiredPattern | None = None
+    """Short for one more entry of `must_match`."""
+
+    @property
+    def _required(self) -> list[Pattern]:
+        return [*self.must_match, *([self.pattern] if self.pattern else [])]
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per pattern."""
-        yield from matches(self.must_match, trace.output)
+        yield from matches(self._required, trace.output)
         yield from matches_not(self.must_not_match, trace.output)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return the patterns and what failed."""
         return {
-            "must_match": [pattern.source for pattern in self.must_match],
+            "must_match": [pattern.source for pattern in self._required],
             "must_not_match": [pattern.source for pattern in self.must_not_match],
             "failures": [check.failure for check in checks if not check.ok],
         }

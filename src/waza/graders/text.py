@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from waza.graders._base import Grader
-from waza.graders._fields import Needles, Patterns
+from waza.graders._fields import ForbiddenPatterns, Needles, RequiredPattern, RequiredPatterns
 from waza.graders._text import holds, lacks, matches, matches_not
 from waza.model import Check, Trace
+from waza.sandbox.texts import fold_case
 
 
 class TextGrader(Grader):
@@ -34,6 +35,7 @@ class TextGrader(Grader):
         "not_contains_cs",
         "regex_match",
         "regex_not_match",
+        "pattern",
     )
 
     contains: Needles = []
@@ -44,23 +46,25 @@ class TextGrader(Grader):
     """Texts that must appear, letter for letter."""
     not_contains_cs: Needles = []
     """Texts that must not appear, letter for letter."""
-    regex_match: Patterns = []
+    regex_match: RequiredPatterns = []
     """Patterns that must match somewhere in the output."""
-    regex_not_match: Patterns = []
+    regex_not_match: ForbiddenPatterns = []
     """Patterns that must match nowhere in the output."""
+    pattern: RequiredPattern | None = None
+    """Short for one more entry of `regex_match`."""
 
     def checks(self, trace: Trace) -> list[Check]:
         """Return one check per text and pattern."""
         output = trace.output
         checks: list[Check] = []
         if self.contains or self.not_contains:
-            folded = output.lower()
+            folded = fold_case(output)
             checks += holds(self.contains, output, folded)
             checks += lacks(self.not_contains, output, folded)
         if self.contains_cs or self.not_contains_cs:
             checks += holds(self.contains_cs, output, noun="substring (case-sensitive)")
             checks += lacks(self.not_contains_cs, output, noun="substring (case-sensitive)")
-        if self.regex_match or self.regex_not_match:
-            checks += matches(self.regex_match, output)
+        if self.regex_match or self.regex_not_match or self.pattern:
+            checks += matches([*self.regex_match, *([self.pattern] if self.pattern else [])], output)
             checks += matches_not(self.regex_not_match, output)
         return checks

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 _CHAR = r"\\x\{[0-9A-Fa-f]+\}|\\x[0-9A-Fa-f]{2}|\\[0-7]{1,3}|\\.|."
 _PROPERTY = r"\\[pP](?:\{[^}]*\}|.)"
-_TOKEN = re.compile(
+TOKEN = re.compile(
     rf"""
       \\Q(?P<quoted>.*?)(?:\\E|\Z)
     | \[(?P<negated>\^?)(?P<members>\]?+(?:\[:\^?\w+:\]|\\.|[^\]\\])*+)\]
@@ -70,19 +70,19 @@ _PLACES_BY_FLAG = {
 
 def without_backtracking(source: str) -> str:
     """Return the pattern with lookarounds as plain groups and back-references as empty ones."""
-    return _TOKEN.sub(lambda token: "(?:" if token["look"] else "(?:)" if _reference(token) else token[0], source)
+    return TOKEN.sub(lambda token: "(?:" if token["look"] else "(?:)" if _reference(token) else token[0], source)
 
 
 def for_backtracking(source: str, *, ignore_case: bool) -> str:
     """Return the pattern as the `regex` module must read it to mean what RE2 would; flags are spelled out."""
     scopes = [frozenset("i" if ignore_case else "")]
-    return "".join(_rewritten(token, scopes) for token in _TOKEN.finditer(source))
+    return "".join(_rewritten(token, scopes) for token in TOKEN.finditer(source))
 
 
 def unbalanced(source: str) -> int | None:
     """Return where the first bracket stands that has no partner, or None."""
     opened: list[int] = []
-    for token in _TOKEN.finditer(source):
+    for token in TOKEN.finditer(source):
         if token["close"]:
             if not opened:
                 return token.start()
@@ -100,7 +100,7 @@ def _rewritten(token: re.Match[str], scopes: list[frozenset[str]]) -> str:
     """Return one token rewritten; `scopes` holds the flags of every group that is open here."""
     flags = scopes[-1]
     if (char := token["char"]) is not None:
-        return _literal(_code(char), flags)
+        return _literal(code_of(char), flags)
     if (quoted := token["quoted"]) is not None:
         return "".join(_literal(ord(char), flags) for char in quoted)
     if token["members"] is not None:
@@ -150,7 +150,7 @@ def _members(item: re.Match[str] | None, flags: frozenset[str]) -> str:
         return _named(name.lower(), name.isupper(), flags)
     if prop := item["property"]:
         return f"{prop[:2]}{{{prop[2:].strip('{}')}}}"
-    return _range(_code(item["low"]), _code(item["high"] or item["low"]))
+    return _range(code_of(item["low"]), code_of(item["high"] or item["low"]))
 
 
 def _named(name: str, negated: bool, flags: frozenset[str]) -> str:
@@ -171,7 +171,8 @@ def _gaps(codes: Iterable[int]) -> Iterator[tuple[int, int]]:
         low = code + 1
 
 
-def _code(text: str) -> int:
+def code_of(text: str) -> int:
+    """Return the number of the character that a `char` token stands for."""
     if len(text) == 1:
         return ord(text)
     if text[1] == "x":

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import re2
@@ -15,6 +15,14 @@ from waza.sandbox.backtrack import Program, check_program, search
 from waza.sandbox.child import NoAnswer
 from waza.sandbox.lookaround import for_backtracking, unbalanced, without_backtracking
 from waza.sandbox.texts import utf8, well_formed
+from waza.sandbox.universal import (
+    every_character,
+    matches_every_text,
+    python_members,
+    python_tree,
+    re2_tree,
+    spans,
+)
 
 MAX_PATTERN_CHARS = 5_000
 _SPECIAL = frozenset(r"\.^$*+?{}[]|()")
@@ -33,6 +41,10 @@ _REASONS = {
     "pattern too large - compile failed": "it is too large once its repetitions are written out",
 }
 _HINTS = {"\\Z": "; the end of the text is \\z", "\\u": "; write \\x{...} for a character by its number"}
+
+
+_WITNESSES = ("", "\x01", "\n\x01\n")
+"""Texts that most patterns do not match; one that matches all of them may match every text."""
 
 
 class PatternTimeout(Exception):
@@ -90,6 +102,15 @@ class Pattern:
         except NoAnswer as reason:
             raise PatternTimeout(f"pattern '{self.source}' {reason}") from None
 
+    def matches_every_text(self) -> bool:
+        """Say whether the pattern certainly matches in every text, the empty one and those of many lines too."""
+        try:
+            if not all(map(self.search, _WITNESSES)):
+                return False
+        except PatternTimeout:
+            return False
+        return _matches_every_text(*self._key())
+
     def _key(self) -> tuple[str, bool, bool]:
         return self.source, self.ignore_case, self.python
 
@@ -102,6 +123,18 @@ class Pattern:
 
 def _again(source: str, ignore_case: bool, python: bool) -> Pattern:
     return Pattern(source, ignore_case=ignore_case, python=python)
+
+
+@lru_cache(maxsize=256)
+def _matches_every_text(source: str, ignore_case: bool, python: bool) -> bool:
+    read, members = (python_tree, python_members) if python else (re2_tree, re2_members)
+    return matches_every_text(lambda: read(source, ignore_case=ignore_case), members) is True
+
+
+@lru_cache(maxsize=64)
+def re2_members(source: str) -> list[range]:
+    """Return the characters that a pattern of `re2_tree` for one character matches."""
+    return spans(found[0] for found in re2.compile(f"(?:{source})+", _options(False)).finditer(every_character()))
 
 
 def finder(compiled: Any) -> Callable[[bytes], bool]:

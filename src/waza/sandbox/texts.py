@@ -1,4 +1,4 @@
-"""Texts that every engine can take: agents leave half characters that UTF-8 cannot write."""
+"""Texts as engines and comparisons take them: half characters that agents leave replaced, case folded."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ def well_formed(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def fold_case(text: str) -> str:
+    """Return the text as it is compared where case does not matter: character by character, the length unchanged.
+
+    Simple lower case, with both small sigmas equal. `str.lower` alone gives U+0130 two characters and chooses the
+    sigma by its neighbours, so that a part of a text could differ from the same part on its own.
+    """
+    lowered = text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
+    return lowered if lowered.isascii() else lowered.replace("\u03c2", "\u03c3")
 
 
 def utf8(text: str) -> bytes:

@@ -15,6 +15,7 @@ from waza.engines._skills import MARK
 from waza.errors import Problem, SpecError, did_you_mean, nearest
 from waza.graders._skill import use_for_phrases
 from waza.sandbox.folders import is_there
+from waza.sandbox.texts import fold_case
 from waza.spec.places import what
 from waza.spec.skills import BYTES_PER_TOKEN, SkillFile, estimated_tokens, not_for_phrases, read_skill_file
 
@@ -102,7 +103,7 @@ def _description(skill: SkillFile) -> Iterator[Problem]:
         yield here.warning("does not say when to use the skill; add `USE FOR:` with phrases a user would say")
     if not others and not _WHEN_NOT.search(text):
         yield here.problem("does not say when to leave it; `DO NOT USE FOR:` keeps it silent next door", "note")
-    for phrase in sorted({one.lower() for one in phrases} & {other.lower() for other in others}):
+    for phrase in sorted({fold_case(one) for one in phrases} & {fold_case(other) for other in others}):
         yield here.problem(f"'{phrase}' stands under `USE FOR:` and under `DO NOT USE FOR:`")
 
 

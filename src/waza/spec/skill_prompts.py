@@ -20,6 +20,7 @@ from waza.judges._fence import Data
 from waza.judges._loop import wait_for_judge
 from waza.judges._verdicts import Kind, NoVerdict
 from waza.model import JSON
+from waza.sandbox.texts import fold_case
 from waza.spec.skills import SkillFile, not_for_phrases
 
 MOST = 8
@@ -135,7 +136,7 @@ def _read(calls: Sequence[Call]) -> Suggestions:
 
 
 def _distinct(prompts: Iterable[SuggestedPrompt]) -> list[SuggestedPrompt]:
-    return list({prompt.prompt.strip().lower(): prompt for prompt in prompts}.values())
+    return list({fold_case(prompt.prompt.strip()): prompt for prompt in prompts}.values())
 
 
 def _sentence(phrase: str) -> str:

@@ -11,6 +11,7 @@ from waza.engines._skills import MARK, find_skills, skills_in
 from waza.errors import Problem, SpecError
 from waza.graders._skill import MAX_SKILL_BYTES, use_for_phrases
 from waza.sandbox.folders import SpecFolder, is_there
+from waza.sandbox.texts import fold_case
 from waza.sandbox.yaml12 import read_yaml
 from waza.spec.places import Place, what
 from waza.spec.project import shown
@@ -127,7 +128,7 @@ def delivery_problems(task: TaskShape, place: Place, folder: SpecFolder) -> Iter
 
 def not_for_phrases(description: str) -> list[str]:
     """Return the phrases after `DO NOT USE FOR:`, found as those after `USE FOR:` are."""
-    start = description.lower().find(_NOT_FOR)
+    start = fold_case(description).find(_NOT_FOR)
     return use_for_phrases(f"USE FOR:{description[start + len(_NOT_FOR) :]}") if start >= 0 else []
 
 

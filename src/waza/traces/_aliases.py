@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from waza.model import JSON, ToolEvent, Trace
+from waza.sandbox.texts import fold_case
 
 TOOLS: dict[str, dict[str, tuple[str, ...]]] = {
     "shell": {
@@ -236,11 +237,11 @@ def _kinds_of(program: str) -> dict[str, str]:
 @lru_cache(maxsize=1024)
 def _meant_by(declared: str) -> frozenset[str]:
     """Return the tools a name stands for in any program, whatever its case."""
-    lowered = declared.lower()
+    folded = fold_case(declared)
     return frozenset(
         kind
         for kind, column in TOOLS.items()
-        if any(lowered == name.lower() for names in column.values() for name in names)
+        if any(folded == fold_case(name) for names in column.values() for name in names)
     )
 
 
