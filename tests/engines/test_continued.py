@@ -42,7 +42,7 @@ VERDICTS = {
     "good": [tool("set_waza_grade_pass", CALL), say("Judged.")],
     "bad": [tool("set_waza_grade_pass", CALL), tool("set_waza_grade_fail", CALL), say("Judged.")],
     "silent": [say("It is fine, pass.")],
-    "wrong": [tool("set_waza_grade_pass", {"verdict": "pass"}), say("Judged.")],
+    "wrong": [tool("set_waza_grade_pass", {"verdict": "pass", "grade": 1}), say("Judged.")],
     "refused": [refuse(401, "scripted: invalid api key")],
     "limited": [refuse(429, "scripted: rate limit reached, try again in 0.3s")],
     "meddling": [shell("touch pwned; echo red > colour.txt"), tool("set_waza_grade_pass", CALL), say("Judged.")],
@@ -91,7 +91,7 @@ def test_the_agent_judges_in_its_own_session_and_the_result_says_so(tmp_path, mo
     [
         ("bad", "failed", "colour: it was said"),
         ("silent", "error", "no verdict, also after a reminder: the judge called no tool"),
-        ("wrong", "error", "wrong arguments"),
+        ("wrong", "error", "unknown arguments"),
         ("refused", "error", "401"),
     ],
 )

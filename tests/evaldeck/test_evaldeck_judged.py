@@ -29,7 +29,7 @@ class Listening(ScriptedJudge):
         return await super().ask(request)
 
 
-PASS, FAIL = says("pass", description="ok"), says("fail", description="rude", reason="rude")
+PASS, FAIL = says("pass", description="ok", reason="ok"), says("fail", description="rude", reason="rude")
 
 
 @pytest.mark.parametrize(("reply", "status"), [(PASS, "pass"), (FAIL, "fail"), ({"error": "down"}, "error")])

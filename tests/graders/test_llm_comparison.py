@@ -9,7 +9,7 @@ from waza.judges import ScriptedJudge
 
 
 def judge(*scores, when=""):
-    calls = [{"name": "set_waza_grade_score", "arguments": {"score": score}} for score in scores]
+    calls = [{"name": "set_waza_grade_score", "arguments": {"score": score, "reason": "so"}} for score in scores]
     return ScriptedJudge([{"when": when, "tool_calls": [call]} for call in calls])
 
 

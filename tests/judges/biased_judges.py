@@ -34,7 +34,8 @@ class KnowingJudge(Judge):
             winner = self.winner(one, other, self.good(request, one), self.good(request, other))
             return _said("set_pairwise_winner", winner=winner, magnitude="equal", reasoning="so")
         output = shown(request, "Candidate output")
-        return _said("set_waza_grade_" + ("pass" if self.passes(output, self.good(request, output)) else "fail"))
+        passes = self.passes(output, self.good(request, output))
+        return _said("set_waza_grade_" + ("pass" if passes else "fail"), reason="so")
 
     def good(self, request: Request, output: str) -> bool:
         """Whether the output is that of a golden which passes, for the input that is shown."""

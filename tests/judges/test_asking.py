@@ -59,6 +59,7 @@ CHANGES = {
     "the output": lambda: {"trace": Trace(input="Say hello.", output="hello!")},
     "the input": lambda: {"trace": Trace(input="Say hello", output="hello")},
     "the prompt": lambda: {"grader": PromptGrader(prompt="Is it polite")},
+    "the criteria": lambda: {"grader": PromptGrader(prompt="Is it polite?", criteria=["polite"])},
     "the rubric": lambda: {"grader": PromptGrader(rubric="helpfulness")},
     "the grader's model": lambda: {"grader": PromptGrader(prompt="Is it polite?", model="judge-1-2026-01-01")},
     "the grader's effort": lambda: {"grader": PromptGrader(prompt="Is it polite?", reasoning_effort="low")},
@@ -331,11 +332,23 @@ def test_a_verdict_forced_by_schema_needs_the_ticket_of_its_request():
         verdict = {"ticket": "0" * 16, "arguments": {"reason": "ok"}, "tool": "set_waza_grade_pass"}
         http(200, OpenAI().whole(Said(text=json.dumps(verdict))))(to)
 
+    def on_each_criterion(to: Connection):
+        schema = to.body["response_format"]["json_schema"]["schema"]["properties"]
+        verdict = {"arguments": {"reason": "ok"}, "tool": "set_waza_grade_pass"}
+        reply = {"criterion_1": verdict, "criterion_2": verdict | {"tool": "set_waza_grade_fail"}}
+        text = json.dumps({"ticket": schema["ticket"]["enum"][0]} | {key: reply[key] for key in schema if key in reply})
+        http(200, OpenAI().whole(Said(text=f"<think>Hm.</think>\n```json\n{text}\n```")))(to)
+
     with serving(obedient) as server:
-        assert graded(judge_at(server, verdict_by="json_schema")).status == "passed"
-        assert "tools" not in server.requests[0]
+        grades = [graded(judge_at(server, verdict_by="json_schema")) for _ in range(2)]
+        assert [grade.status for grade in grades] == ["passed", "passed"]
+        assert grades[0].details["judge"]["verdict_by"] == "json_schema"
+        assert "tools" not in server.requests[0] and server.requests[0] == server.requests[1]
     with serving(guessing) as server:
         assert graded(judge_at(server, verdict_by="json_schema")).status == "error"
+    with serving(on_each_criterion) as server:
+        grade = graded(judge_at(server, verdict_by="json_schema"), PromptGrader(criteria=["a", "b"]))
+        assert (grade.status, grade.score) == ("failed", 0.5), grade.feedback
 
 
 def test_calls_with_one_index_and_different_ids_are_different_calls():

@@ -90,7 +90,7 @@ class ScoringJudge(KnowingJudge):
         if call.name == "set_pairwise_winner":
             return reply
         score = 5 if call.name.endswith("pass") else 1
-        return replace(reply, tool_calls=(Call("set_waza_grade_score", {"score": score}),))
+        return replace(reply, tool_calls=(Call("set_waza_grade_score", {"reason": "so", "score": score}),))
 
 
 def test_scores_and_rubrics_without_other_words_have_cards_too():
@@ -206,7 +206,10 @@ def first_wins(to: Connection) -> None:
     """A server whose model prefers the first of two, and fails what is about sourdough."""
     tools = [tool["function"]["name"] for tool in to.body["tools"]]
     asked = to.body["messages"][-1]["content"]
-    call = ("set_waza_grade_fail" if re.search("sourdough|February", asked) else "set_waza_grade_pass", {})
+    call = (
+        "set_waza_grade_fail" if re.search("sourdough|February", asked) else "set_waza_grade_pass",
+        {"reason": "so"},
+    )
     if "set_pairwise_winner" in tools:
         call = ("set_pairwise_winner", {"winner": "A", "magnitude": "equal", "reasoning": "so"})
     http(200, OpenAI().whole(Said(call)))(to)

@@ -13,8 +13,11 @@ def test_the_judged_example_passes_offline(waza, examples, tmp_path):
     grades = [grade for task in json.loads(done.stdout)["tasks"] for grade in task["runs"][0]["grades"]]
     assert {grade["type"] for grade in grades} == {"text", "prompt", "llm", "llm_comparison"}
     (grounded,) = [grade for grade in grades if grade["name"] == "grounded"]
-    assert set(grounded["details"]["rubric"]) == {"name", "version", "scale", "source", "hash"}
+    assert set(grounded["details"]["rubric"]) == {"name", "version", "scale", "description", "source", "hash"}
     assert grounded["details"]["judge"]["type"] == "scripted"
+    (run,) = (tmp_path / "judged" / "runs").glob("2*")
+    told = " ".join(waza("show", str(run)).stdout.split())
+    assert "rubric groundedness 1.0.0 (grounded): Whether every claim of the response is supported" in told
     live = waza("check", "judged", "--live")
     assert live.returncode == 3 and "no reply left" in live.stdout
 

@@ -10,7 +10,7 @@ from waza import Trace
 from waza.graders.prompt import PromptGrader
 from waza.judges import Reply, Request
 from waza.judges._base import Call, Judge
-from waza.judges._fence import Data, harmless, new_marker, rendered
+from waza.judges._fence import Data, harmless, marker_of, rendered
 from waza.judges.anthropic import AnthropicJudge
 from waza.judges.openai import OpenaiJudge
 
@@ -171,8 +171,9 @@ def test_a_server_that_parses_text_would_find_the_payloads_if_they_were_not_brok
 
 @pytest.mark.parametrize("payload", PAYLOADS[::7])
 def test_a_payload_stays_between_its_two_lines(payload):
-    marker = new_marker([payload])
-    text = rendered([Data("Candidate output", payload), "Now decide."], marker)
+    parts = [Data("Candidate output", payload), "Now decide."]
+    marker = marker_of(parts)
+    text = rendered(parts, marker)
     begin, end = f"[[DATA {marker} candidate output]]\n", f"\n[[END {marker}]]"
     assert text.count(begin) == text.count(end) == 1
     inside = text.split(begin)[1].split(end)[0]
@@ -181,8 +182,13 @@ def test_a_payload_stays_between_its_two_lines(payload):
     assert marker not in payload
 
 
-def test_markers_differ_from_request_to_request():
-    assert len({new_marker(["x"]) for _ in range(100)}) == 100
+def test_equal_questions_have_equal_markers_and_others_have_not():
+    def marker(output, question="Is it polite?"):
+        return marker_of([question, Data("Candidate output", output)])
+
+    assert marker("x") == marker("x") and len(marker("x")) == 24
+    assert len({marker("x"), marker("y"), marker("x", "Is it kind?"), marker(marker("x")), marker("")}) == 5
+    assert marker_of(["ab", "c"]) != marker_of(["a", "bc"])
 
 
 def test_what_cannot_be_seen_is_shown_and_ordinary_text_is_left_alone():

@@ -79,7 +79,8 @@ def _judged(grade: Grade) -> Node:
         parts += [", from the cache"] if judge.get("cached") is True else []
         took = judge.get("seconds")
         parts += [f", {seconds(took * 1000)}"] if isinstance(took, (int, float)) and 0 < took < 1e6 else []
-    return el("p", *parts, class_="judged")
+    described = _word(rubric.get("description"), 300)
+    return [el("p", *parts, class_="judged"), soft(described) if described else None]
 
 
 def _checks(checks: Sequence[Check], room: Room) -> Node:

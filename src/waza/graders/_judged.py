@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import msgspec
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from waza.errors import Undecidable
 from waza.graders._base import Finding, Grader, files_of
-from waza.graders._jury import Jury, decided, measured
+from waza.graders._fields import Text
+from waza.graders._jury import CRITERIA, Jury, criteria_finding, decided, measured
 from waza.judges._asking import Answer, Question, Unanswered, answer
 from waza.judges._base import Effort
 from waza.judges._fence import Data
 from waza.judges._jurors import Juror, jurors_from
 from waza.judges._jury import Rule
 from waza.judges._loop import judged, wait_for_judge
-from waza.judges._verdicts import ONE_TO_FIVE, PASS_FAIL, PassFail, Score
+from waza.judges._verdicts import (
+    NO_REASON,
+    ONE_TO_FIVE,
+    PASS_FAIL,
+    OnCriterion,
+    on_each,
+    reason_or_mark,
+    same_words,
+)
 from waza.judges.rubrics import Rubric, find_rubric
 from waza.model import JSON, Check, Trace
 from waza.results.verdicts import question_of
@@ -25,17 +34,24 @@ Evidence = Literal["tool_events", "source_context", "files"]
 MAX_FILES_BYTES = 200_000
 """How much of the workspace is shown to a judge; a judge that sees a part of it would judge a part of it."""
 _SILENT = "<no response content>"
+_EACH = "Judge each criterion by itself and give exactly one verdict on each, with its number."
 
 
 class JudgedGrader(Grader):
     """Let a judge decide."""
 
-    needs_one_of: ClassVar[tuple[str, ...]] = ("prompt", "rubric")
+    needs_one_of: ClassVar[tuple[str, ...]] = ("prompt", "rubric", "criteria")
+    told_with_criteria: ClassVar[str] = "Judge the candidate output by the criteria below."
+    """What the judge is told above `criteria`, where neither prompt nor rubric says anything."""
 
     prompt: str = ""
     """What the judge is told to look at; wins over the text of a rubric."""
     rubric: str = ""
     """A rubric: the name of a built-in one (`waza rubric list`), or the path of a Markdown file."""
+    criteria: list[Text] = []
+    """What the output is judged by, point for point: the judge gives one verdict on each, and each is a check.
+
+    A reply that leaves one out is no verdict."""
     model: str = ""
     """The model that judges; the judge's own if left out."""
     reasoning_effort: Effort | None = None
@@ -52,17 +68,37 @@ class JudgedGrader(Grader):
     _rubric: Rubric | None = PrivateAttr(default=None)
     _jury: Jury | None = PrivateAttr(default=None)
 
+    @field_validator("rubric")
+    @classmethod
+    def _trimmed(cls, rubric: str) -> str:
+        return rubric.strip() or rubric
+
+    @field_validator("criteria")
+    @classmethod
+    def _differ(cls, criteria: list[str]) -> list[str]:
+        seen: dict[str, int] = {}
+        for place, text in enumerate(criteria):
+            if not text.strip():
+                raise ValueError(f"criteria[{place}] is blank; say what is judged, or leave it out")
+            if (first := seen.setdefault(same_words(text), place)) != place:
+                raise ValueError(f"criteria[{place}] is the same as criteria[{first}]; keep one of them")
+        return [text.strip() for text in criteria]
+
     @model_validator(mode="after")
     def _says_what_to_judge(self) -> Self:
         if self.prompt and not self.prompt.strip():
             raise ValueError("the prompt is blank; say what the judge is to look at")
-        if self.rubric:
+        if self.rubric and not self._is_rubric_text():
             self._rubric = find_rubric(self.rubric, self.folder)
         if not self.judges and (idle := {"vote", "ask_everyone"} & self.model_fields_set):
             raise ValueError(f"'{min(idle)}' goes with a jury; name several judges in 'judges', or leave it out")
         if self.judges:
             self._jury = self._sworn()
         return self
+
+    def _is_rubric_text(self) -> bool:
+        """Say whether `rubric` is what the judge is told, and not the name or path of a rubric."""
+        return False
 
     def _sworn(self) -> Jury:
         """Return the jury; raise ValueError with what is wrong with it."""
@@ -74,7 +110,8 @@ class JudgedGrader(Grader):
         jurors = jurors_from(self.judges, self.folder)
         worths = measured(jurors, self.folder.root, self._rubric_hash, self.question_name)
         everyone = self.ask_everyone or self.vote == "mean"
-        return Jury(jurors, self.vote, pass_at or 0.0, everyone, worths if self.vote == "majority" else [])
+        weights = worths if self.vote == "majority" else []
+        return Jury(jurors, self.vote, pass_at or 0.0, everyone, weights, self.criteria)
 
     @property
     def pass_at(self) -> float | None:
@@ -94,9 +131,9 @@ class JudgedGrader(Grader):
     @property
     def question_name(self) -> str:
         """The name of what is asked, with the scale and what is shown; empty where the text of a rubric says it."""
-        if self._rubric and not self.prompt:
+        if self._rubric and not self.prompt and not self.criteria:
             return ""
-        return question_of(self.type_name(), self.criteria, str(self.pass_at), *sorted(self.needs))
+        return question_of(self.type_name(), self.question_text, str(self.pass_at), *sorted(self.needs))
 
     @property
     def _rubric_hash(self) -> str:
@@ -143,9 +180,16 @@ class JudgedGrader(Grader):
         return Question(parts, self.model, self.reasoning_effort, self._rubric_hash)
 
     @property
-    def criteria(self) -> str:
-        """What the judge is told to look at."""
-        return self.prompt.strip() or (self._rubric.body if self._rubric else "")
+    def question_text(self) -> str:
+        """What the judge is told to look at, with the criteria by their numbers; empty where nothing says it."""
+        if self.prompt.strip():
+            told = self.prompt.strip()
+        else:
+            told = self._rubric.body if self._rubric else self.rubric
+        if not self.criteria:
+            return told
+        numbered = [f"{number}. " + text.replace("\n", "\n   ") for number, text in enumerate(self.criteria, 1)]
+        return "\n\n".join([told or self.told_with_criteria, "## Criteria", "\n".join(numbered), _EACH])
 
     def evidence(self, trace: Trace) -> list[str | Data]:
         """Return what the judge sees: the task, the source, what is needed, and the output.
@@ -174,32 +218,72 @@ class JudgedGrader(Grader):
         if self._rubric is None:
             return asked
         rubric = self._rubric
-        facts = {"name": rubric.name, "version": rubric.version, "scale": rubric.scale}
-        return asked | {"rubric": facts | {"source": rubric.source, "hash": rubric.hash}}
+        facts: dict[str, JSON] = {"name": rubric.name, "version": rubric.version, "scale": rubric.scale}
+        facts |= {"description": rubric.description, "source": rubric.source, "hash": rubric.hash}
+        return asked | {"rubric": facts}
 
     async def ask_pass_fail(self, judge: Any, parts: list[str | Data]) -> Finding:
         """Return the finding of calls that pass and calls that fail: the share that pass, all of them to pass."""
+        if self.criteria:
+            return await self._ask_each(judge, parts, None)
         got = await answer(judge, self.question(parts), PASS_FAIL)
-        passes, failures = got.verdict
-        checks = [Check(True, text or "passes") for text in passes]
-        checks += [Check(False, text or "passes", text or "the judge says that it fails") for text in failures]
-        feedback = "; ".join(check.failure for check in checks if not check.ok) or "All prompts passed"
+        passes, failures = got.verdict.passes, got.verdict.failures
+        checks = [Check(True, text) for text in passes]
+        checks += [Check(False, text, text) for text in failures]
+        feedback = "; ".join(failures) or "All prompts passed" + (f" ({NO_REASON})" if got.verdict.lacks_reason else "")
         details = self._details(got, {"passes": _listed("pass", passes), "failures": _listed("fail", failures)})
         score = len(passes) / len(checks)
         return Finding("failed" if failures else "passed", score, feedback, checks, details)
 
     async def ask_score(self, judge: Any, parts: list[str | Data], pass_at: float) -> Finding:
         """Return the finding of a score from 1 to 5, which passes from `pass_at` on the scale from 0 to 1."""
+        if self.criteria:
+            return await self._ask_each(judge, parts, pass_at)
         got = await answer(judge, self.question(parts), ONE_TO_FIVE)
         score = (got.verdict.score - 1) / 4
         passed = score >= pass_at - 1e-9
-        said = f"{got.verdict.score} of 5" + (f": {got.verdict.reason}" if got.verdict.reason.strip() else "")
+        said = f"{got.verdict.score} of 5: {reason_or_mark(got.verdict.reason)}"
         check = Check(passed, f"the judge gives at least {pass_at * 4 + 1:g} of 5", "" if passed else said)
         details = self._details(got, {"score": got.verdict.score, "reason": got.verdict.reason})
         return Finding("passed" if passed else "failed", score, said, [check], details)
 
-    def _details(self, got: Answer[PassFail] | Answer[Score], found: dict[str, JSON]) -> dict[str, JSON]:
+    async def _ask_each(self, judge: Any, parts: list[str | Data], pass_at: float | None) -> Finding:
+        """Return the finding of one verdict on each criterion, or one score where `pass_at` says which passes.
+
+        The score is the mean over the criteria, and one that is not met decides.
+        """
+        got = await answer(judge, self.question(parts), on_each(self.criteria, is_scored=pass_at is not None))
+        each = [_met(text, one, pass_at) for text, one in zip(self.criteria, got.verdict, strict=True)]
+        details = self._details(got, {CRITERIA: [_kept(one) for one in each]})
+        score = sum(one.score for one in each) / len(each)
+        return criteria_finding([one.check for one in each], score, details)
+
+    def _details(self, got: Answer[Any], found: dict[str, JSON]) -> dict[str, JSON]:
         return {"response": got.text.strip() or _SILENT} | found | self.told() | {"judge": got.judge}
+
+
+class _Met(NamedTuple):
+    """A criterion with its verdict."""
+
+    check: Check
+    score: float
+    """From 0 to 1."""
+    reason: str
+
+
+def _met(criterion: str, one: OnCriterion, pass_at: float | None) -> _Met:
+    reason = reason_or_mark(one.reason)
+    if pass_at is None:
+        met = one.verdict is True
+        check = Check(True, criterion, actual=reason) if met else Check(False, criterion, f"{criterion}: {reason}")
+        return _Met(check, float(met), reason)
+    score = (one.verdict - 1) / 4
+    met, said, least = score >= pass_at - 1e-9, f"{one.verdict} of 5: {reason}", f"at least {pass_at * 4 + 1:g} of 5"
+    return _Met(Check(met, criterion, "" if met else f"{criterion}: {said}", least, said), score, reason)
+
+
+def _kept(one: _Met) -> dict[str, JSON]:
+    return {"criterion": one.check.claim, "passed": one.check.ok, "score": one.score, "reason": one.reason}
 
 
 def _listed(verdict: str, texts: list[str]) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from waza.errors import StoreError
 from waza.graders._base import Finding
 from waza.judges._jurors import Juror
@@ -18,6 +20,8 @@ ASKINGS = ("judge", "judge_swapped")
 """Where a finding holds what an asking took."""
 ASKED = ("question", "rubric")
 """Where it holds what was asked: of every juror the same."""
+CRITERIA = "criteria"
+"""Where it holds the verdict on each criterion."""
 
 
 class Jury(NamedTuple):
@@ -31,6 +35,8 @@ class Jury(NamedTuple):
     """Whether jurors are asked though the verdict is settled."""
     worths: Sequence[Worth] = ()
     """What the votes count for by measured error; empty: all the same."""
+    criteria: Sequence[str] = ()
+    """What is voted on one by one; empty: on the output as a whole."""
 
 
 def measured(jurors: Sequence[Juror], root: Path, rubric: str, question: str) -> list[Worth]:
@@ -59,22 +65,92 @@ def _worth(calibration: Calibration) -> Worth | None:
 
 
 async def decided(jury: Jury, ask: Callable[[Juror], Awaitable[Finding]]) -> Finding:
-    """Return what the jury comes to; `ask` brings the finding of one juror."""
+    """Return what the jury comes to; `ask` brings the finding of one juror.
+
+    Where criteria are declared, the jury votes on each of them, and jurors are asked until all are settled.
+    """
     worths = jury.worths or [EQUAL] * len(jury.jurors)
-    votes, said = [OPEN] * len(jury.jurors), dict[int, Finding]()
-    while jury.asks_everyone or settled(jury.rule, votes, worths, jury.pass_at) is None:
-        waiting = [place for place in range(len(votes)) if place not in said]
-        some = waiting if jury.asks_everyone else waiting[: how_many_next(jury.rule, votes, worths, waiting)]
+    polls, said = [[OPEN] * len(jury.jurors) for _ in jury.criteria or [""]], dict[int, Finding]()
+    while waiting := [place for place in range(len(jury.jurors)) if place not in said]:
+        still_open = [votes for votes in polls if settled(jury.rule, votes, worths, jury.pass_at) is None]
+        if not jury.asks_everyone and not still_open:
+            break
+        counts = [how_many_next(jury.rule, votes, worths, waiting) for votes in still_open]
+        needed = min((count for count in counts if count), default=0)
+        some = waiting if jury.asks_everyone else waiting[:needed]
         if not some:
             break
         for place, finding in zip(some, await asyncio.gather(*(ask(jury.jurors[one]) for one in some)), strict=True):
             said[place] = finding
-            votes[place] = _vote(finding)
-    return _finding(jury, votes, said, settled(jury.rule, votes, worths, jury.pass_at))
+            for votes, vote in zip(polls, _votes(finding, len(polls)), strict=True):
+                votes[place] = vote
+    verdicts = [settled(jury.rule, votes, worths, jury.pass_at) for votes in polls]
+    if jury.criteria:
+        return _finding_by_criteria(jury, polls, said, verdicts)
+    return _finding(jury, polls[0], said, verdicts[0])
 
 
-def _vote(finding: Finding) -> Vote:
-    return OPEN if finding.status == "error" else Vote(finding.status == "passed", finding.score)
+def _votes(finding: Finding, count: int) -> list[Vote]:
+    """Return what a juror votes in each poll."""
+    if finding.status == "error":
+        return [OPEN] * count
+    if (each := finding.details.get(CRITERIA)) is None:
+        return [Vote(finding.status == "passed", finding.score)]
+    return [Vote(one["passed"], one["score"]) for one in each]
+
+
+def criteria_finding(checks: list[Check], score: float, details: dict[str, JSON]) -> Finding:
+    """Return the finding of checks of criteria: a failed one decides, otherwise an undecided one leaves it open."""
+    failed = [check.failure for check in checks if check.ok is False]
+    undecided = [check.failure for check in checks if check.ok is None]
+    if undecided and not failed:
+        return Finding("error", 0.0, "; ".join(undecided), checks, details)
+    feedback = "; ".join(failed) or f"All {len(checks)} criteria are met"
+    return Finding("failed" if failed else "passed", score, feedback, checks, details)
+
+
+def _finding_by_criteria(
+    jury: Jury, polls: Sequence[Sequence[Vote]], said: dict[int, Finding], verdicts: Sequence[bool | None]
+) -> Finding:
+    """Return the finding of a vote on each criterion; the score is the mean of the criteria's."""
+    kept: list[dict[str, JSON]] = []
+    checks: list[Check] = []
+    for place, (criterion, votes, verdict) in enumerate(zip(jury.criteria, polls, verdicts, strict=True)):
+        told = _told_of(jury, place, votes, said)
+        does = {None: "cannot decide", True: "passes it", False: "fails it"}[verdict]
+        failure = f"{criterion}: the jury {does} ({jury.rule} of {len(jury.jurors)}): {told}"
+        checks.append(Check(True, criterion, actual=told) if verdict else Check(verdict, criterion, failure))
+        score = _score(jury.rule, votes, verdict)
+        kept.append({"criterion": criterion, "passed": verdict, "score": score, "reason": told})
+    whole = False if False in verdicts else None if None in verdicts else True
+    details = _details(jury, [_whole(votes) for votes in zip(*polls, strict=True)], said, whole)
+    split = [one for one, votes in zip(kept, polls, strict=True) if {True, False} <= {vote.passes for vote in votes}]
+    details["jury"]["is_unanimous"] = not split
+    found = criteria_finding(checks, sum(one["score"] for one in kept) / len(kept), details | {CRITERIA: kept})
+    if found.status != "passed" or not split:
+        return found
+    told = "; ".join(f"{one['criterion']}: {one['reason']}" for one in split)
+    return replace(found, feedback=f"{found.feedback}, by a split vote on {told}")
+
+
+def _whole(votes: Sequence[Vote]) -> Vote:
+    """Return what a juror's votes on all criteria come to."""
+    if any(vote.passes is None for vote in votes):
+        return OPEN
+    return Vote(all(vote.passes for vote in votes), sum(vote.score for vote in votes) / len(votes))
+
+
+def _told_of(jury: Jury, criterion: int, votes: Sequence[Vote], said: dict[int, Finding]) -> str:
+    """Return who passes a criterion and who does not, with their reasons."""
+    parts = []
+    for place, finding in sorted(said.items()):
+        name, vote = jury.jurors[place].name, votes[place]
+        if vote.passes is None:
+            parts.append(f"{name} gave no verdict: {finding.feedback}")
+        else:
+            reason = finding.details[CRITERIA][criterion]["reason"]
+            parts.append(f"{name} {'passes' if vote.passes else 'fails'}: {reason}")
+    return "; ".join(parts)
 
 
 def _finding(jury: Jury, votes: Sequence[Vote], said: dict[int, Finding], verdict: bool | None) -> Finding:

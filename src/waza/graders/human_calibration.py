@@ -111,7 +111,7 @@ def asked_of_people(grader: Grader) -> str:
     """Return what people are asked whose verdicts are compared with a grader's."""
     inner = grader.grader if isinstance(grader, AfterTurnGrader) else grader
     name = grader.name or grader.type_name()
-    return str(getattr(inner, "criteria", "")) or f"Does this pass '{name}' ({inner.type_name()})?"
+    return str(getattr(inner, "question_text", "")) or f"Does this pass '{name}' ({inner.type_name()})?"
 
 
 def _model(grader: Grader) -> str:

@@ -10,12 +10,17 @@ from waza.graders._base import Finding
 from waza.graders._judged import JudgedGrader
 from waza.model import Trace
 
+MAX_REFERENCE = 100
+"""The longest `rubric` in one line that is taken for a name or a path, unless a file is called so."""
+
 
 class LlmGrader(JudgedGrader):
     """Let a judge give a score from 1 to 5, and pass from a threshold on.
 
-    The score of the grade is (n - 1) / 4, so 4 of 5 is 0.75. A rubric must have the scale `1-5`; a `pass-fail` rubric
-    goes with the `prompt` grader.
+    The score of the grade is (n - 1) / 4, so 4 of 5 is 0.75. With `criteria` each gets a score of its own and must
+    reach the threshold; the grade's score is their mean. A rubric must have the scale `1-5`; a `pass-fail` rubric goes
+    with the `prompt` grader. A `rubric` of several lines, or of more than 100 characters with spaces that names no
+    file, is the text itself.
 
     ```yaml
     - type: llm
@@ -28,6 +33,24 @@ class LlmGrader(JudgedGrader):
 
     threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.75
     """The lowest score that passes, from 0 to 1."""
+
+    def _is_rubric_text(self) -> bool:
+        text = self.rubric
+        if "\n" in text or "\r" in text:
+            return True
+        if len(text) <= MAX_REFERENCE or not any(letter.isspace() for letter in text) or text.endswith(".md"):
+            return False
+        try:
+            self.folder.find(text)
+        except ValueError:
+            return True
+        return False
+
+    @model_validator(mode="after")
+    def _says_it_once(self) -> Self:
+        if self.prompt and self.rubric and self._rubric is None:
+            raise ValueError("'prompt' and the text in 'rubric' both say what is judged; keep one of them")
+        return self
 
     @model_validator(mode="after")
     def _has_the_scale(self) -> Self:
@@ -45,4 +68,4 @@ class LlmGrader(JudgedGrader):
 
     async def consult(self, trace: Trace, judge: Any) -> Finding:
         """Return the judge's score."""
-        return await self.ask_score(judge, [self.criteria, *self.evidence(trace)], self.threshold)
+        return await self.ask_score(judge, [self.question_text, *self.evidence(trace)], self.threshold)

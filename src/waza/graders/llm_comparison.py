@@ -30,6 +30,7 @@ class LlmComparisonGrader(JudgedGrader):
     """
 
     needs_one_of: ClassVar[tuple[str, ...]] = ("reference", "reference_file")
+    told_with_criteria: ClassVar[str] = _DEFAULT
 
     reference: str = ""
     """The answer to compare with."""
@@ -72,5 +73,5 @@ class LlmComparisonGrader(JudgedGrader):
     async def consult(self, trace: Trace, judge: Any) -> Finding:
         """Return how near the output is to the reference."""
         *before, output = self.evidence(trace)
-        parts = [self.criteria or _DEFAULT, *before, Data("Reference answer", self._answer), output]
+        parts = [self.question_text or _DEFAULT, *before, Data("Reference answer", self._answer), output]
         return await self.ask_score(judge, parts, self.threshold)

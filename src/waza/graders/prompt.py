@@ -12,7 +12,7 @@ from waza.graders._base import Finding
 from waza.graders._judged import JudgedGrader
 from waza.judges._asking import Answer, Question, answer
 from waza.judges._fence import Data
-from waza.judges._verdicts import PAIRWISE, Winner
+from waza.judges._verdicts import PAIRWISE, Winner, reason_or_mark
 from waza.model import Check, GradeStatus, Trace
 
 _COMPARE = "Compare two outputs, A and B, for the same task by the criteria above. Their order means nothing."
@@ -23,18 +23,20 @@ _SCORES = {"candidate": 1.0, "tie": 0.5, "baseline": 0.0}
 class PromptGrader(JudgedGrader):
     """Let a judge decide by a prompt or a rubric; its verdict is a tool call, never text.
 
-    The judge calls `set_waza_grade_pass` or `set_waza_grade_fail`, once for each criterion: the score is the share of
-    passes, and one fail decides. With a `1-5` rubric it calls `set_waza_grade_score`, and the rubric's `pass_at`
-    decides. A judge that cannot answer, or gives no verdict after one reminder, makes the grade an error. `pairwise`
-    compares with the output of another run, asked twice with the order swapped.
+    The judge calls `set_waza_grade_pass` or `set_waza_grade_fail`: the score is the share of passes, and one fail
+    decides. With `criteria` it must give one verdict on each. Without them nothing says how many verdicts there must
+    be: a judge that looks at one of two questions passes. With a `1-5` rubric it calls `set_waza_grade_score`, and the
+    rubric's `pass_at` decides. A judge that cannot answer, or gives no verdict after one reminder, makes the grade an
+    error. `pairwise` compares with another output, asked twice with the order swapped.
 
     ```yaml
     - type: prompt
       name: quality_check
       config:
-        prompt: |
-          Check that the answer is polite, and that it names a date.
-          For each of the two, call set_waza_grade_pass or set_waza_grade_fail with your reason.
+        prompt: The answer goes to a customer who waits for a refund.
+        criteria:
+          - The answer is polite.
+          - It names the date on which the money is paid.
     ```
     """
 
@@ -42,6 +44,15 @@ class PromptGrader(JudgedGrader):
     """Judge the output by itself, or against the baseline (`--against RUN`)."""
     continue_session: bool = False
     """Let the agent itself judge, in a copy of its session in which it may only look; only while the run lasts."""
+
+    @model_validator(mode="after")
+    def _compares_as_a_whole(self) -> Self:
+        if self.mode == "pairwise" and self.criteria:
+            raise ValueError(
+                "mode: pairwise compares two outputs as a whole; it does not go with criteria (write them into the "
+                "prompt, or compare by one grader for each)"
+            )
+        return self
 
     @model_validator(mode="after")
     def _stands_alone(self) -> Self:
@@ -75,7 +86,7 @@ class PromptGrader(JudgedGrader):
         """Return what the judge says about the output, by itself or against the baseline."""
         if self.mode == "pairwise":
             return await self._compare(trace, judge)
-        parts = [self.criteria, *self.evidence(trace)]
+        parts = [self.question_text, *self.evidence(trace)]
         if self.pass_at is not None:
             return await self.ask_score(judge, parts, self.pass_at)
         return await self.ask_pass_fail(judge, parts)
@@ -88,11 +99,11 @@ class PromptGrader(JudgedGrader):
         first, second = [await answer(judge, self._pair(trace, order), PAIRWISE) for order in orders]
         winners = [_winner(got, order) for got, order in zip((first, second), orders, strict=True)]
         is_consistent = winners[0] == winners[1]
-        said = first.verdict
+        said, reasoning = first.verdict, reason_or_mark(first.verdict.reasoning)
         pairwise = {
             "winner": winners[0] if is_consistent else None,
             "magnitude": said.magnitude if is_consistent else None,
-            "reasoning": said.reasoning,
+            "reasoning": reasoning,
             "position_consistent": is_consistent,
             "winners": winners,
         }
@@ -102,13 +113,13 @@ class PromptGrader(JudgedGrader):
             fact = f"inconclusive: {winners[0]} wins in one order, {winners[1]} in the other"
             return Finding("error", 0.0, fact, [Check(None, "the candidate is at least as good", fact)], details)
         status: GradeStatus = "failed" if winners[0] == "baseline" else "passed"
-        feedback = f"pairwise: winner={winners[0]}, magnitude={said.magnitude}: {said.reasoning}"
+        feedback = f"pairwise: winner={winners[0]}, magnitude={said.magnitude}: {reasoning}"
         check = Check(status == "passed", "the candidate is at least as good", "" if status == "passed" else feedback)
         return Finding(status, _SCORES[winners[0]], feedback, [check], details)
 
     def _pair(self, trace: Trace, order: tuple[str, str]) -> Question:
         texts = {"baseline": trace.baseline_output or "", "candidate": trace.output}
-        parts: list[str | Data] = [self.criteria, _COMPARE, *self.evidence(trace)[:-1]]
+        parts: list[str | Data] = [self.question_text, _COMPARE, *self.evidence(trace)[:-1]]
         parts += [Data(f"Output {letter}", texts[who]) for letter, who in zip("AB", order, strict=True)]
         return self.question(parts)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from waza.errors import JudgeError
 from waza.judges._base import Effort, Judge, Message, Reply, Request
 from waza.judges._cache import key_of, recall, remember
-from waza.judges._fence import RULES, Data, new_marker, rendered
+from waza.judges._fence import RULES, Data, marker_of, rendered
 from waza.judges._pace import per_loop
 from waza.judges._verdicts import Kind, NoVerdict
 from waza.model import JSON
@@ -22,6 +22,7 @@ R = TypeVar("R")
 
 REMINDER = "You were asked before, and no valid verdict came. Give it now by calling {tools}; nothing else counts."
 """Says nothing of what came instead: that may be the candidate's words."""
+REASON = "You were asked before, and a verdict came without a reason. Give it again by calling {tools}, with a reason."
 
 
 class Question(NamedTuple):
@@ -40,7 +41,8 @@ class Answer(NamedTuple, Generic[R]):
     verdict: R
     text: str
     judge: dict[str, JSON]
-    """`details.judge`: type, model, answered_by, tokens, cost_usd, cached, seconds, reminders."""
+    """`details.judge`: type, model, answered_by, tokens, cost_usd, cached, seconds, reminders, `verdict_by` where it
+    was not by a tool call."""
 
 
 class Unanswered(JudgeError):
@@ -81,11 +83,28 @@ class _Asking(Generic[R]):
         self._started = time.perf_counter()
 
     async def ask(self) -> tuple[R, Reply, int]:
-        """Return the verdict, the reply with all that was spent on it, and the number of reminders."""
+        """Return the verdict, the reply with all that was spent on it, and how often the judge was asked again.
+
+        A verdict without a reason is asked for once more. What comes then replaces it as a whole; where that is no
+        verdict, the first one counts.
+        """
+        verdict, reply, reminders = await self._with_reminder()
+        if not self.kind.lacks_reason(verdict):
+            return verdict, reply, reminders
+        try:
+            again = await self._send(REASON)
+        except JudgeError:
+            return verdict, reply, reminders + 1
+        replaced = _read(self.kind, again)
+        if replaced is None:
+            return verdict, _added(again, reply), reminders + 1
+        return replaced, _added(reply, again), reminders + 1
+
+    async def _with_reminder(self) -> tuple[R, Reply, int]:
         spent, why = Reply(input_tokens=0, output_tokens=0, cost_usd=0.0), ""
-        for reminders in (0, 1):
+        for reminders, last in enumerate(("", REMINDER)):
             try:
-                reply = await self.judge.ask(_request(self.question, self.kind, self.model, is_reminder=reminders > 0))
+                reply = await self._send(last)
             except JudgeError as error:
                 raise Unanswered(f"the judge could not answer: {error}", self.about(spent, reminders)) from None
             spent = _added(spent, reply)
@@ -95,13 +114,19 @@ class _Asking(Generic[R]):
                 why = str(reason)
         raise Unanswered(f"no verdict, also after a reminder: {why}", self.about(spent, 1))
 
+    async def _send(self, last: str) -> Reply:
+        reply: Reply = await self.judge.ask(_request(self.question, self.kind, self.model, last))
+        return reply
+
     def answered(self, verdict: R, reply: Reply, reminders: int, *, cached: bool = False) -> Answer[R]:
         """Return a verdict with what it took to get it."""
         return Answer(verdict, reply.text, self.about(reply, reminders, cached=cached))
 
     def about(self, reply: Reply, reminders: int, *, cached: bool = False) -> dict[str, JSON]:
         """Return `details.judge`."""
-        return {
+        by = getattr(self.judge, "verdict_by", "tool")
+        marked: dict[str, JSON] = {} if by == "tool" else {"verdict_by": by}
+        return marked | {
             "type": self.judge.type_name() if isinstance(self.judge, Judge) else type(self.judge).__name__,
             "model": self.model or None,
             "answered_by": reply.model,
@@ -113,14 +138,14 @@ class _Asking(Generic[R]):
         }
 
 
-def _request(question: Question, kind: Kind[R], model: str, *, is_reminder: bool = False, marker: str = "") -> Request:
-    """Return the request with a marker of its own, and with a reminder where the last reply decided nothing."""
-    parts = list(question.parts)
+def _request(question: Question, kind: Kind[R], model: str, last: str = "", *, marker: str = "") -> Request:
+    """Return the request; `last` is what it ends with where the judge is asked again."""
     tools = " or ".join(tool.name for tool in kind.tools)
-    parts.append(REMINDER.format(tools=tools) if is_reminder else f"Now give your verdict by calling {tools}.")
-    marker = marker or new_marker(part if isinstance(part, str) else part.text for part in parts)
-    messages = (Message("system", RULES), Message("user", rendered(parts, marker)))
-    return Request(messages, kind.tools, model, question.reasoning_effort)
+    if kind.criteria:
+        tools += f" once for each of the {kind.criteria} criteria, with its number as `criterion`"
+    parts = [*question.parts, (last or "Now give your verdict by calling {tools}.").format(tools=tools)]
+    messages = (Message("system", RULES), Message("user", rendered(parts, marker or marker_of(parts))))
+    return Request(messages, kind.tools, model, question.reasoning_effort, kind.criteria)
 
 
 def _key(judge: Judge, question: Question, kind: Kind[R], model: str) -> str:

@@ -62,6 +62,8 @@ class Request(Struct, frozen=True):
     model: str = ""
     """The model to ask; the judge's own if empty."""
     reasoning_effort: Effort | None = None
+    criteria: int = 0
+    """How many criteria need a verdict each; 0 where none are declared."""
 
 
 class Reply(Struct, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +14,7 @@ from waza.errors import JudgeError, SpecError
 from waza.judges._base import Judge, Reply, Request
 from waza.judges._clock import pieces, within
 from waza.judges._faults import fault_of, short
-from waza.judges._forced import forced_schema, read_forced
+from waza.judges._forced import forced_schema, read_forced, ticket_of
 from waza.judges._keys import key_for
 from waza.judges._pace import per_loop
 from waza.judges._pieces import Draft, finished, shaped
@@ -83,7 +82,7 @@ class OpenaiJudge(Judge):
             client = per_loop(
                 ("openai", self.endpoint, self.api_key_env, repr(self.timeouts), repr(self.query)), self._client
             )
-            ticket = secrets.token_hex(8) if self.verdict_by == "json_schema" else ""
+            ticket = ticket_of(request) if self.verdict_by == "json_schema" else ""
             wanted = self._wanted(request, ticket)
             async with within(self.timeouts.total_seconds, "did not finish its answer"):
                 draft = await (self._in_pieces if self.stream else self._at_once)(client, wanted)
@@ -91,7 +90,7 @@ class OpenaiJudge(Judge):
             raise JudgeError(str(error)) from None
         except Exception as error:  # noqa: BLE001  whatever the SDK or a hostile server does, it is no verdict
             raise fault_of(error, openai) from None
-        calls = read_forced(draft.text, request.tools, ticket) if ticket else draft.calls()
+        calls = read_forced(draft.text, request, ticket) if ticket else draft.calls()
         tokens = (draft.input_tokens, draft.output_tokens)
         return Reply(calls, draft.text, draft.model, *tokens, self.cost(*tokens))
 
@@ -103,7 +102,7 @@ class OpenaiJudge(Judge):
             "messages": [{"role": message.role, "content": message.content} for message in request.messages],
         }
         if ticket:
-            schema = {"name": "verdict", "strict": True, "schema": forced_schema(request.tools, ticket)}
+            schema = {"name": "verdict", "strict": True, "schema": forced_schema(request, ticket)}
             wanted["response_format"] = {"type": "json_schema", "json_schema": schema}
         else:
             tools = [msgspec.to_builtins(tool) for tool in request.tools]

@@ -13,7 +13,8 @@ MOST_TASKS = 3
 
 
 def judging_lines(run: Run) -> Iterator[str]:
-    """Yield what a reader of this run's verdicts should know about who gave them."""
+    """Yield what a reader of this run's verdicts should know about who gave them, and by what."""
+    yield from _rubrics(run)
     if line := canary_line(canaries_of(run)):
         yield line
     for entry in run.spec.get("judge_cards") or ():
@@ -21,6 +22,20 @@ def judging_lines(run: Run) -> Iterator[str]:
             yield f"judge card: {entry['line']}"
     yield from believed(run)
     yield from _juries(run)
+
+
+def _rubrics(run: Run) -> Iterator[str]:
+    """Yield name, version and description of each rubric that judged, with the graders that used it."""
+    if not any((run.spec.get("judged") or {}).values()):
+        return
+    used: dict[tuple[str, str, str], dict[str, None]] = {}
+    for result in run.results:
+        for grade in result.grades:
+            if isinstance(rubric := grade.details.get("rubric"), dict):
+                name, version, description = (str(rubric.get(key) or "") for key in ("name", "version", "description"))
+                used.setdefault((name, version, description), {})[grade.name] = None
+    for (name, version, description), graders in used.items():
+        yield f"rubric {name} {version} ({', '.join(graders)}){f': {description}' if description else ''}"
 
 
 def _juries(run: Run) -> Iterator[str]:

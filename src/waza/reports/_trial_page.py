@@ -53,6 +53,10 @@ def _grades(result: Result) -> str:
     rows = []
     for grade in result.grades:
         rows.append(f"<p>{mark(grade.status)} <b>{text(grade.name)}</b> {text(grade.type)} {score(grade.score)}</p>\n")
+        rubric = grade.details.get("rubric")
+        if isinstance(rubric, dict):
+            words = " ".join(str(rubric.get(key) or "") for key in ("name", "version", "description"))
+            rows.append(f'<p class="soft">&emsp;rubric {text(words, 600)}</p>\n')
         rows += [
             f"<p>&emsp;{mark({True: 'passed', False: 'failed', None: 'error'}[check.ok])} {text(check.claim)}</p>\n"
             for check in grade.checks

@@ -9,7 +9,7 @@ from waza.errors import Problem
 from waza.graders._base import Grader
 from waza.graders._composite import CompositeGrader
 from waza.graders._turn import AfterTurnGrader
-from waza.judges.rubrics import BUILT_IN, VERDICT_TOOLS, Rubric, find_rubric, ref_kind
+from waza.judges.rubrics import BUILT_IN, VERDICT_TOOLS, Rubric
 from waza.judges.rubrics.lock import LOCK, lock_problem, read_lock
 from waza.spec.project import shown
 from waza.spec.suite import EvalSpec
@@ -26,10 +26,9 @@ def rubric_problems(spec: EvalSpec) -> list[Problem]:
 def _local_rubrics(spec: EvalSpec) -> dict[Path, Rubric]:
     rubrics: dict[Path, Rubric] = {}
     for grader in {id(inner): inner for graders in spec.graders.values() for inner in _single(graders)}.values():
-        ref = getattr(grader, "rubric", "")
-        if isinstance(ref, str) and ref and ref_kind(ref) != BUILT_IN:
-            path = grader.folder.find(ref)
-            rubrics.setdefault(path, find_rubric(ref, grader.folder))
+        rubric = getattr(grader, "rubric_in_use", None)
+        if isinstance(rubric, Rubric) and rubric.source != BUILT_IN:
+            rubrics.setdefault(grader.folder.find(rubric.source), rubric)
     return rubrics
 
 
