@@ -502,6 +502,44 @@ def test_a_case_may_say_input_and_expected_itself():
         EvalCase(name="x", input="a", expceted={})
 
 
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ({"type": "contains", "params": {"values": ["absent"]}}, "contains"),
+        ({"type": "tool_called", "name": "looks_up", "params": {"required": ["book"]}}, "looks_up"),
+        ({"type": "text", "config": {"contains": ["absent"]}}, "text"),
+        ({"type": "max_steps", "max_steps": 0}, "max_steps"),
+        (GraderConfig(type="regex", params={"pattern": "^absent"}), "regex"),
+    ],
+)
+def test_graders_within_expectations_are_enforced(entry, name):
+    expected = {"output_contains": ["booked"], "graders": [entry]}
+    seen = Trace(input="ask", output="booked", steps=[Step.reasoning("so")])
+    for given in (EvalCase(name="x", input="ask", expected=expected), case(**expected)):
+        result = Evaluator().evaluate(seen, given)
+        assert [(g.grader_name, g.status) for g in result.grades] == [("contains", "pass"), (name, "fail")]
+        assert EvalCase.from_yaml_string(given.to_yaml()) == given
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [[], [{"type": "contians"}], ["contains"], [{"type": "contains", "params": {"values": []}}], {"type": "contains"}],
+)
+def test_wrong_graders_within_expectations_are_refused(wrong):
+    with pytest.raises(ValueError):
+        EvalCase(name="x", input="ask", expected={"graders": wrong})
+
+
+def test_defaults_of_a_suite_and_keys_of_the_agent_are_known_or_refused():
+    assert EvalSuite(name="s", defaults={"timeout": 3}).defaults == {"timeout": 3}
+    for wrong in ({"timout": 3}, {"timeout": 0}, {"retries": -1}):
+        with pytest.raises(ValueError):
+            EvalSuite(name="s", defaults=wrong)
+    config = EvaldeckConfig(agent={"module": "m", "function": "f", "framework": "langchain"})
+    with pytest.raises(UsageError, match="'framework' is not supported"):
+        EvaluationRunner(config).run(suites=[suite(case())])
+
+
 def test_results_count_and_serialise():
     result = Evaluator().evaluate_suite(suite(case("a", output_contains=["booked"]), case("b", max_steps=0)), agent)
     assert (result.total, result.passed, result.failed, result.errors, result.pass_rate) == (2, 1, 1, 0, 0.5)

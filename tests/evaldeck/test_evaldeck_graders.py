@@ -134,10 +134,10 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("grader", "message"), NOTHING)
-def test_without_an_expectation_there_is_nothing_to_check_and_the_message_says_so(grader, message):
+def test_without_a_value_of_its_own_or_an_expectation_a_grader_is_undecided(grader, message):
     for given in (case(), EvalCase(name="no turns"), None):
         result = grader().grade(trace(), given)
-        assert (result.status, result.message) == (GradeStatus.PASS, message)
+        assert result.status == GradeStatus.ERROR and result.message.startswith(f"{message}; give {grader.option}=")
 
 
 @pytest.mark.parametrize("status", ["failure", "error", "timeout"])
@@ -160,15 +160,23 @@ def test_the_documented_arguments_work_in_the_documented_places():
         ContainsGrader(["x"], field="input")
 
 
-@pytest.mark.parametrize(
-    "grader",
-    [RegexGrader("("), ContainsGrader([""]), ContainsGrader([1]), ContainsGrader("abc"), MaxStepsGrader(-1)],
-    ids=["pattern", "empty text", "number", "text instead of a list", "negative"],
-)
-def test_what_cannot_be_checked_is_an_error_not_a_verdict(grader):
-    result = grader.grade(trace(), case())
+def test_a_broken_pattern_is_an_error_not_a_verdict():
+    result = RegexGrader("(").grade(trace(), case())
     assert result.status == GradeStatus.ERROR
-    assert result.message.startswith("Invalid ")
+    assert result.message.startswith("Invalid regex")
+
+
+EMPTY = [(kind, []) for kind, _ in NOTHING]
+EMPTY += [(kind, [""]) for kind, _ in NOTHING] + [(kind, {}) for kind, _ in NOTHING]
+EMPTY += [(kind, "abc") for kind, _ in NOTHING if kind not in (EqualsGrader, RegexGrader)]
+EMPTY += [(kind, -1) for kind, _ in NOTHING] + [(kind, True) for kind, _ in NOTHING]
+EMPTY += [(ContainsGrader, [1]), (RegexGrader, ""), (TaskCompletedGrader, "no"), (MaxStepsGrader, 1.5)]
+
+
+@pytest.mark.parametrize(("kind", "value"), EMPTY, ids=lambda item: getattr(item, "__name__", repr(item)))
+def test_a_constructor_refuses_what_could_not_be_checked(kind, value):
+    with pytest.raises(ValueError, match=kind.__name__):
+        kind(value)
 
 
 def test_a_pattern_that_never_ends_is_an_error():

@@ -156,6 +156,11 @@ def test_a_project_is_judged(project):
         ("llm@2", "passed"),
         ("llm_rubric@2", "failed"),
     ]
+    in_expected = CASES.replace("    graders:", "    expected:\n      graders:")
+    [again] = waza.run(project(case=in_expected.replace("      - {", "        - {"))).results
+    assert [(grade.name, grade.status) for grade in again.grades] == [
+        (grade.name, grade.status) for grade in result.grades
+    ]
 
 
 def waza_yaml(judge):
@@ -186,6 +191,7 @@ def test_who_judges_is_evaldecks_own_unless_somebody_is_named(project):
         ("", "threshold: 4", "threshold: 9", "a threshold is a share"),
         ("", "threshold: 4", "treshold: 4", "did you mean 'threshold'?"),
         ("", "{tone: kind}", "{}", "a mapping of criteria"),
+        ("", "{rubric: {tone: kind}", "{rubric: {tone: kind}, threshold: 4", "keep one of them"),
     ],
 )
 def test_a_wrong_judged_grader_is_refused_when_loaded(project, config, old, new, fact):

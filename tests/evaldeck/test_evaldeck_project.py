@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+import waza
 from waza.errors import SpecError
+from waza.evaldeck import EvalCase
 from waza.spec.load import load_spec
 
 AGENT = """
@@ -114,9 +116,82 @@ def test_every_mistake_is_told_with_its_place(project):
         assert part in told, told
 
 
+IN_EXPECTED = """name: {name}
+input: hi
+expected:
+  output_contains: [hi]
+  graders:
+    - {entry}
+"""
+ENTRIES = {
+    "contains": "{type: contains, params: {values: [absent]}}",
+    "regex": "{type: Regex, params: {pattern: '^absent'}}",
+    "tool_called": "{type: tool_called, name: looks_up, params: {required: [book]}}",
+    "flat": "{type: max_steps, max_steps: 0}",
+    "ours": "{type: text, config: {contains: [absent]}}",
+    "patterns": "{type: regex, config: {must_match: [absent]}}",
+}
+
+
+def test_graders_within_expectations_are_enforced(project):
+    files = {
+        f"tests/evals/{name}.yaml": IN_EXPECTED.replace("{name}", name).replace("{entry}", entry)
+        for name, entry in ENTRIES.items()
+    }
+    first = "{user: hi, expected: {graders: [{type: not_contains, params: {values: [hi]}}]}}"
+    turns = f"name: turns\nturns: [{first}, {{user: b}}]\n"
+    case = "name: case\nturns: [{user: a}, {user: b}]\nexpected: {graders: [{type: equals, params: {expected: x}}]}\n"
+    spec = load_spec(project(files | {"tests/evals/t.yaml": turns, "tests/evals/u.yaml": case}))
+    run = waza.run(spec.file.parent)
+    failed = {result.task_id: [g.name for g in result.grades if g.status == "failed"] for result in run.results}
+    assert failed == {
+        "contains": ["contains"],
+        "regex": ["regex"],
+        "tool_called": ["looks_up"],
+        "flat": ["max_steps"],
+        "ours": ["text"],
+        "patterns": ["regex"],
+        "turns": ["not_contains@1"],
+        "case": ["equals@2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "fact"),
+    [
+        (
+            "length_check",
+            "expected.graders[0]: unknown grader 'length_check'; an evaldeck project has no graders to name",
+        ),
+        ("{type: contians}", "unknown grader type 'contians'; did you mean 'contains'?"),
+        ("{type: contains}", "expected.graders[0]"),
+        ("{type: contains, params: {values: []}}", "expected.graders[0].params.values"),
+        ("{type: contains, params: {valus: [a]}}", "did you mean 'values'?"),
+        ("{type: contains, params: {values: [a]}, config: {values: [b]}}", "keep one of them"),
+        ("{type: contains, params: {values: [a]}, threshold: 4}", "unknown key 'threshold'"),
+        ("{type: code, module: m, function: f}", "a grader that calls a function is a Python file here"),
+        ("{type: llm, prompt: ''}", "the prompt is empty"),
+        ("{type: llm, prompt: a, params: {prompt: b}}", "keep one of them"),
+        ("7", "a grader is a mapping with a type"),
+    ],
+)
+def test_a_wrong_grader_within_expectations_is_refused(project, entry, fact):
+    text = IN_EXPECTED.replace("{name}", "a").replace("{entry}", entry)
+    assert fact in mistakes(project({"tests/evals/a.yaml": text}))
+    with pytest.raises((SpecError, ValueError)):
+        EvalCase.from_yaml_string(text)
+
+
+@pytest.mark.parametrize("nothing", ["[]", "~", "{}", "contains"])
+def test_no_graders_within_expectations_are_refused(project, nothing):
+    text = f"name: a\ninput: hi\nexpected: {{graders: {nothing}}}\n"
+    assert "a list with at least one grader is needed" in mistakes(project({"tests/evals/a.yaml": text}))
+
+
 @pytest.mark.parametrize(
     ("config", "fact"),
     [
+        (CONFIG + "execution: {timeout: 3}\ndefaults: {timeout: 4}\n", "its older name; keep one of them"),
         ("agnet: {}\n", "did you mean 'agent'?"),
         (CONFIG + "suites: [{name: core, path: nowhere}]\n", "'nowhere' is not there"),
         (CONFIG + "thresholds: {min_pass_rate: 1.5}\n", "must be at most 1"),
@@ -161,6 +236,11 @@ def test_thresholds_relax_a_run_and_no_further(project, thresholds, code):
     assert summarize(waza.run(folder)).exit_code == code
 
 
+def test_what_execution_leaves_open_is_taken_from_its_older_name(project):
+    folder = project({"tests/evals/a.yaml": HELLO}, CONFIG + "execution: {workers: 2}\ndefaults: {timeout: 4}\n")
+    assert (load_spec(folder).config.workers, load_spec(folder).tasks[0].timeout_s) == (2, 4)
+
+
 def test_a_time_limit_holds(project, waza):
     slow = AGENT + "\nasync def slow(input):\n    import asyncio\n    await asyncio.sleep(60)\n"
     config = "agent: {module: my_agent, function: slow}\nexecution: {timeout: 0.2}\n"
@@ -203,11 +283,11 @@ graders:
         "output_contains@2",
         "max_tool_calls@2",
         "output_not_contains@2",
-        "matches@3",
+        "regex@3",
     ]
     wrong = talk.replace('["two after', '["TWO before')
     [result] = waza.run(project({"tests/evals/talk.yaml": wrong})).results
-    assert [grade.name for grade in result.grades if grade.status == "failed"] == ["output_contains@2", "matches@3"]
+    assert [grade.name for grade in result.grades if grade.status == "failed"] == ["output_contains@2", "regex@3"]
     assert len(result.trace.turns) == 2 and "stopped after turn 2" in result.grades[-1].feedback
 
 

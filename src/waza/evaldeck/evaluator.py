@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,9 @@ from waza.evaldeck.test_case import EvalCase, EvalSuite, Turn
 from waza.evaldeck.trace import Message, Trace, TraceStatus
 from waza.runner.waiting import wait_for
 from waza.sandbox.folders import SpecFolder
+from waza.spec.evaldeck_suite import agent_problems
 from waza.spec.graders import load_expected
+from waza.spec.places import Place
 
 Listener = Callable[[EvaluationResult], None]
 AgentFunction = Callable[..., Any]
@@ -113,7 +115,7 @@ class Evaluator:
 
     def graders_of(self, turn: Turn) -> list[BaseGrader]:
         """Return the evaluator's own graders, else those the turn asks for; the configuration may name their judge."""
-        return self.graders or graders_of(turn, self.config.judge_model if self.config else None)
+        return self.graders or graders_of(turn, self.config.graders.settings if self.config else {})
 
     def _result(self, trace: Trace, case: EvalCase, grades: list[GradeResult], started: datetime) -> EvaluationResult:
         result = EvaluationResult(test_case_name=case.name, started_at=started, trace_id=trace.id)
@@ -135,15 +137,16 @@ class Evaluator:
         return found
 
 
-def graders_of(turn: Turn, judge_model: str | None = None) -> list[BaseGrader]:
-    """Return the graders a turn asks for: one for each expectation, then those it names."""
-    given = turn.expected.model_dump(exclude_none=True) if turn.expected else {}
+def graders_of(turn: Turn, judge: Mapping[str, str]) -> list[BaseGrader]:
+    """Return the graders a turn asks for: one for each expectation, then those it names, also in its expectations."""
+    given = turn.expected.model_dump(exclude_none=True, exclude={"graders"}) if turn.expected else {}
     found: list[BaseGrader] = []
     for key, cls in _BY_KEY.items():
         if key in given:
             found.append(cls(**{cls.option: given.pop(key)}))
     found += [WazaGrader(grader) for grader in (load_expected(given) if given else [])]
-    return found + [config.build(judge_model) for config in turn.graders]
+    named = [*turn.graders, *((turn.expected.graders if turn.expected else None) or [])]
+    return found + [config.build(judge.get("model"), judge.get("type")) for config in named]
 
 
 def _ungraded(trace: Trace) -> list[GradeResult]:
@@ -176,12 +179,11 @@ class _Conversation:
         self.evaluator = evaluator
         self.case = case
         self.agent = agent
-        execution = evaluator.config.execution if evaluator.config else None
-        limit = _first(case.timeout, suite.defaults.get("timeout"), execution and execution.timeout)
+        execution = evaluator.config.settings if evaluator.config else None
+        defaults = suite.defaults
+        limit = _first(case.timeout, defaults.get("timeout"), execution and execution.timeout)
         self.timeout_s = float(limit or _NO_LIMIT_S)
-        self.attempts = 1 + int(
-            _first(case.retries, suite.defaults.get("retries"), execution and execution.retries) or 0
-        )
+        self.attempts = 1 + int(_first(case.retries, defaults.get("retries"), execution and execution.retries) or 0)
 
     async def play(self) -> EvaluationResult:
         """Return what came of the case."""
@@ -302,7 +304,7 @@ class EvaluationRunner:
         if not any(suite.test_cases for suite in chosen):
             raise UsageError("no case to run: no suite has one, or none has the tags")
         agent = agent_func or self._load_agent_func()
-        width = self.config.execution.workers if max_concurrent is None else max_concurrent
+        width = self.config.settings.workers if max_concurrent is None else max_concurrent
         evaluator = Evaluator(config=self.config)
         run = RunResult(started_at=datetime.now(), config=self.config.model_dump(mode="json"))
         for suite in chosen:
@@ -318,6 +320,8 @@ class EvaluationRunner:
 
     def _load_agent_func(self) -> AgentFunction:
         agent = self.config.agent
+        for problem in agent_problems(agent, Place()):
+            raise UsageError(f"agent: {problem.message}")
         if not (agent.module and agent.function):
             raise UsageError("no agent: name agent.module and agent.function in evaldeck.yaml, or hand over agent_func")
         return find_function(f"{agent.module}:{agent.function}", SpecFolder(Path.cwd()))

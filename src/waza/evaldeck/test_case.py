@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from waza.errors import SpecError
 from waza.evaldeck.graders.base import BaseGrader
@@ -24,6 +24,65 @@ _LEGACY = ("input", "expected", "graders")
 
 class _Declared(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class GraderConfig(_Declared):
+    """A grader by type; any type of waza's is known, beside evaldeck's names.
+
+    Its keys are in `params` (or `config`), or next to `type`.
+    """
+
+    type: str
+    name: str | None = None
+    """How its grades are called; the type if left out."""
+    weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Its share in the score of a task when a project is run by waza; an Evaluator gives no such score."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    prompt: str | None = None
+    model: str | None = None
+    threshold: float | None = None
+    module: str | None = None
+    function: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_in_params(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if "params" in data and "config" in data:
+            raise ValueError("'params' and 'config' both have the grader's keys; keep one of them")
+        known = {key: value for key, value in data.items() if key in cls.model_fields and key != "params"}
+        params = data.get("params", data.get("config", {}))
+        if not isinstance(params, dict):
+            raise ValueError(f"params is a mapping of keys, not {type(params).__name__}")
+        beside = {key: value for key, value in data.items() if key not in known and key not in ("params", "config")}
+        if twice := set(beside) & set(params):
+            raise ValueError(f"{', '.join(sorted(twice))}: given twice; keep one of them")
+        return known | {"params": params | beside}
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> Self:
+        self.build()
+        return self
+
+    def build(self, judge_model: str | None = None, judge_provider: str | None = None) -> BaseGrader:
+        """Return the grader; raise ValueError when there is none of that kind.
+
+        `judge_model` and `judge_provider` are asked where a judged grader names no model itself.
+        """
+        if self.module or self.function:
+            raise ValueError(f"'{self.type}' calls a function; give Evaluator a CustomGrader instead")
+        more = {"prompt": self.prompt, "model": self.model, "threshold": self.threshold}
+        given: dict[str, Any] = {key: value for key, value in more.items() if value is not None}
+        if twice := set(given) & set(self.params):
+            raise ValueError(f"{', '.join(sorted(twice))}: given twice; keep one of them")
+        if self.type.lower() in JUDGED and "model" not in given and "model" not in self.params:
+            judge = {"model": judge_model, "provider": judge_provider}
+            given |= {key: value for key, value in judge.items() if value}
+        grader = _refused_as_value_error(lambda: configured(self.type, given | self.params))
+        if self.name:
+            grader.name = self.name
+        return grader
 
 
 class ExpectedBehavior(_Declared):
@@ -45,6 +104,7 @@ class ExpectedBehavior(_Declared):
     tool_calls: list[Any] | None = None
     outcomes: list[Any] | None = None
     behavior: dict[str, Any] | None = None
+    graders: list[GraderConfig] | None = Field(default=None, min_length=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -52,35 +112,9 @@ class ExpectedBehavior(_Declared):
         given = {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else {}
         if "custom" in given:
             raise ValueError("'custom' is checked by nothing; give Evaluator a CustomGrader instead")
-        if given:
-            _refused_as_value_error(lambda: load_expected(given))
+        if shorthand := {key: value for key, value in given.items() if key != "graders"}:
+            _refused_as_value_error(lambda: load_expected(shorthand))
         return data
-
-
-class GraderConfig(_Declared):
-    """A grader by type; any type of waza's is known, beside evaldeck's names."""
-
-    type: str
-    params: dict[str, Any] = Field(default_factory=dict)
-    prompt: str | None = None
-    model: str | None = None
-    threshold: float | None = None
-    module: str | None = None
-    function: str | None = None
-
-    @model_validator(mode="after")
-    def _can_be_built(self) -> Self:
-        self.build()
-        return self
-
-    def build(self, judge_model: str | None = None) -> BaseGrader:
-        """Return the grader; raise ValueError when there is none of that kind. A judge's model may be named here."""
-        if self.module or self.function:
-            raise ValueError(f"'{self.type}' calls a function; give Evaluator a CustomGrader instead")
-        model = self.model or (judge_model if self.type.lower() in JUDGED else None)
-        more = {"prompt": self.prompt, "model": model, "threshold": self.threshold}
-        params = self.params | {key: value for key, value in more.items() if value is not None}
-        return _refused_as_value_error(lambda: configured(self.type, params))
 
 
 def _refused_as_value_error(make: Callable[[], Made]) -> Made:
@@ -185,6 +219,11 @@ def _read(cls: type[Case], text: bytes, name: str) -> list[Case]:
     return [cls.model_validate(unmarked(document)) for document in found]
 
 
+class _Defaults(_Declared):
+    timeout: float | None = Field(default=None, gt=0)
+    retries: int | None = Field(default=None, ge=0)
+
+
 class EvalSuite(_Declared):
     """Cases that are run together."""
 
@@ -192,7 +231,14 @@ class EvalSuite(_Declared):
     description: str | None = None
     test_cases: list[EvalCase] = Field(default_factory=list)
     defaults: dict[str, Any] = Field(default_factory=dict)
+    """`timeout` and `retries` of cases that have none of their own."""
     tags: list[str] = Field(default_factory=list)
+
+    @field_validator("defaults")
+    @classmethod
+    def _are_known(cls, given: dict[str, Any]) -> dict[str, Any]:
+        checked = _Defaults.model_validate(given)
+        return checked.model_dump(exclude_unset=True)
 
     @property
     def cases(self) -> list[EvalCase]:

@@ -25,6 +25,8 @@ from waza.spec.shapes import Scalar, Seconds, Words
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.M)
 _CONTENT = re.compile(rb"^\s*[^\s#]", re.M)
 _TYPES = {"regex": "matches"}
+OUR_REGEX = {"must_match", "must_not_match"}
+"""Keys by which `type: regex` is waza's grader, and not evaldeck's."""
 _RENAMED = {"normalize_whitespace": "strip_whitespace"}
 _READERS = ("reference_output", "reference_tools")
 
@@ -143,7 +145,8 @@ def read_case(data: Any, place: Place, folder: SpecFolder) -> tuple[Case | None,
 
 def _names(case: CaseShape, expected: Any) -> dict[str, str]:
     """Return what names in a judge's prompt mean, beside those of the conversation."""
-    shown = msgspec.json.encode(unmarked(expected)).decode() if expected is not None else ""
+    told = {key: value for key, value in (expected or {}).items() if key != "graders"}
+    shown = msgspec.json.encode(unmarked(told)).decode() if told else ""
     return {"test_case_name": case.name, "expected": shown, "reference": case.reference_output or ""}
 
 
@@ -152,10 +155,17 @@ def _turn_graders(
 ) -> tuple[list[Grader], list[Problem]]:
     built: list[Grader] = []
     problems: list[Problem] = []
+    entries = [(entry, place.at("graders", index)) for index, entry in enumerate(graders)]
     if expected is not None:
         built, problems = build_expected(expected, place.at("expected"), folder)
-    for index, entry in enumerate(graders):
-        here = place.at("graders", index)
+        if "graders" in expected:
+            here = place.at("expected", "graders")
+            more = expected["graders"]
+            if not isinstance(more, list) or not more:
+                problems.append(here.problem(f"a list with at least one grader is needed, found {what(more)}"))
+                more = []
+            entries += [(entry, here.at(index)) for index, entry in enumerate(more)]
+    for entry, here in entries:
         grader, wrong = _grader(entry, here, folder, names)
         built += [grader] if grader else []
         problems += wrong
@@ -164,6 +174,9 @@ def _turn_graders(
 
 def _grader(entry: Any, place: Place, folder: SpecFolder, names: dict[str, str]) -> tuple[Grader | None, list[Problem]]:
     """Return the grader that evaldeck's `{type, params, prompt, model, threshold}` means."""
+    if isinstance(entry, str):
+        fact = f"unknown grader '{entry}'; an evaldeck project has no graders to name: write {{type: …, params: …}}"
+        return None, [place.problem(fact)]
     if not isinstance(entry, dict):
         return None, [place.problem(f"a grader is a mapping with a type, found {what(entry)}")]
     if "module" in entry or "function" in entry:
@@ -172,16 +185,24 @@ def _grader(entry: Any, place: Place, folder: SpecFolder, names: dict[str, str])
     params = entry.get("params", {})
     if not isinstance(params, dict):
         return None, [place.at("params").problem(f"a mapping of keys is needed, found {what(params)}")]
+    if "params" in entry and "config" in entry:
+        return None, [place.at("params").problem("'params' and 'config' both have the grader's keys; keep one of them")]
     rest = {key: value for key, value in entry.items() if key != "params"}
     kind = rest.get("type")
     if isinstance(kind, str) and not kind.endswith(".py"):
-        rest["type"] = _TYPES.get(kind.lower(), kind.lower())
+        rest["type"] = kind.lower()
+        if rest["type"] in _TYPES and not _keys(entry) & OUR_REGEX:
+            rest = {"name": rest["type"]} | rest | {"type": _TYPES[rest["type"]]}
     config: dict[str, Any] = {
         _RENAMED.get(str(key), str(key)): value
         for key, value in params.items()
         if not (key == "field" and value == "output")
     }
     if rest.get("type") in JUDGED:
+        if isinstance(inner := rest.pop("config", {}), dict):
+            config |= inner
+        else:
+            return None, [place.at("config").problem(f"a mapping of keys is needed, found {what(inner)}")]
         return _judged(rest, config, place, folder, names)
     grader, problems = build_grader(rest | {"config": config} if config else rest, place, folder)
     return grader, [problem._replace(path=problem.path.replace("].config", "].params")) for problem in problems]
@@ -191,7 +212,10 @@ def _judged(
     entry: dict[str, Any], config: dict[str, Any], place: Place, folder: SpecFolder, names: dict[str, str]
 ) -> tuple[Grader | None, list[Problem]]:
     """Return the judged grader that an entry of evaldeck's means; without a name it keeps its type's."""
-    options = {key: unmarked(value) for key, value in entry.items() if key not in ("type", "name")} | config
+    options = {key: unmarked(value) for key, value in entry.items() if key not in ("type", "name")}
+    if twice := [key for key in config if key in options]:
+        return None, [place.at(key).problem(f"'{key}' is here and in 'params'; keep one of them") for key in twice]
+    options |= unmarked(config)
     if unknown := [key for key in options if key not in KEYS]:
         return None, [place.at(key).problem(unknown_key(key, list(KEYS))) for key in unknown]
     try:
@@ -199,3 +223,9 @@ def _judged(
     except ValueError as error:
         return None, [place.problem(str(error))]
     return build_grader({"name": entry.get("name", entry["type"])} | meant, place, folder)
+
+
+def _keys(entry: dict[str, Any]) -> set[str]:
+    """Return a grader's keys, wherever they are written."""
+    inner = [entry[place] for place in ("params", "config") if isinstance(entry.get(place), dict)]
+    return {str(key) for part in (entry, *inner) for key in part}

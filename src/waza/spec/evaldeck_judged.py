@@ -34,16 +34,23 @@ def judged(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
     if isinstance(rubric, Mapping):
         if "prompt" in found:
             raise ValueError("a rubric of criteria and a prompt both say what is judged; keep one of them")
+        if found.get("threshold") is not None and "pass_threshold" in found:
+            raise ValueError("'threshold' and 'pass_threshold' are both given; keep one of them")
         found["prompt"] = _criteria(rubric)
-        found["threshold"] = found.pop("pass_threshold", 0.7)
+        given = found.pop("pass_threshold", found.get("threshold"))
+        found["threshold"] = 0.7 if given is None else given
     elif rubric is not None:
         found["rubric"] = rubric
-    written = found.get("prompt") or ("" if "rubric" in found else _PROMPT)
+    written = found.get("prompt")
+    if isinstance(written, str) and not written.strip():
+        raise ValueError("the prompt is empty: it says nothing to judge by")
+    written = written or ("" if "rubric" in found else _PROMPT)
     if isinstance(written, str) and written:
         known = _POINTERS | dict(names)
         found["prompt"] = _NAME.sub(lambda match: known.get(match[1] or match[2], match[0]), written)
         if any("trace" in match.groups() for match in _NAME.finditer(written)):
-            found["needs"] = ["tool_events"]
+            needs = found.get("needs")
+            found["needs"] = list(dict.fromkeys([*(needs if isinstance(needs, list) else []), "tool_events"]))
     if found.get("threshold") is None:
         found.pop("threshold", None)
         return {"type": "prompt"} | found

@@ -103,3 +103,10 @@ class EvaldeckShape(Options):
     """When the run as a whole passes."""
     output_dir: str | None = None
     """Where run folders are made; `runs` if left out."""
+
+    @property
+    def settings(self) -> ExecutionShape:
+        """How cases are run: `execution`, and of `defaults` what it leaves open."""
+        older = self.defaults.model_dump(include=self.defaults.model_fields_set)
+        newer = self.execution.model_dump(include=self.execution.model_fields_set)
+        return ExecutionShape.model_validate(older | newer)

@@ -43,7 +43,11 @@ def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSp
     if shape is None:
         return None, problems
     folder = SpecFolder(file.parent, may_run_code=allow_local_code or project.allow_local_code)
-    problems += _agent_problems(shape.agent, place.at("agent"))
+    problems += agent_problems(shape.agent, place.at("agent"))
+    for key in shape.execution.model_fields_set & shape.defaults.model_fields_set:
+        if getattr(shape.execution, key) != getattr(shape.defaults, key):
+            fact = f"'{key}' is in 'execution' and in 'defaults', its older name; keep one of them"
+            problems.append(place.at("defaults", key).problem(fact))
     cases = list(_cases(shape, folder, place, problems))
     spec = _spec(file, shape, folder, project, place, cases, problems)
     if settings := judge_settings(project, spec.config):
@@ -53,7 +57,8 @@ def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSp
     return spec, problems
 
 
-def _agent_problems(agent: AgentShape, place: Place) -> Iterator[Problem]:
+def agent_problems(agent: AgentShape, place: Place) -> Iterator[Problem]:
+    """Yield what is wrong with the agent's keys."""
     for key in ("class_name", "framework"):
         if getattr(agent, key):
             yield place.at(key).problem(f"'{key}' is not supported; name a function that calls your agent")
@@ -101,7 +106,7 @@ def _config(
     place: Place,
     problems: list[Problem],
 ) -> ConfigShape:
-    run = shape.execution if "execution" in shape.model_fields_set else shape.defaults
+    run = shape.settings
     retries = max([run.retries, *(case.shape.retries or 0 for case, _ in cases)])
     if retries:
         note = "only agents that could not run are tried again; a failed case stays failed"
@@ -149,7 +154,7 @@ def _tasks(
 
     Cases of the same name in different suites get the suite's before theirs.
     """
-    run = shape.execution if "execution" in shape.model_fields_set else shape.defaults
+    run = shape.settings
     names = Counter(case.shape.name for case, _ in cases)
     tasks: list[Task] = []
     graders: dict[str, list[Grader]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -17,7 +18,10 @@ Told = tuple[str, Any, Any, dict[str, Any]]
 
 
 class CodeGrader(BaseGrader):
-    """A check that needs one value: the constructor's, else what the case expects; without either there is none."""
+    """A check that needs one value: the constructor's, else what the case expects; without either it is an ERROR.
+
+    A value that could not be checked, or by which nothing could fail, is refused by the constructor.
+    """
 
     type: ClassVar[str]
     option: ClassVar[str]
@@ -26,15 +30,28 @@ class CodeGrader(BaseGrader):
     nothing: ClassVar[str]
     """The message where there is nothing to check."""
 
+    def __init__(self, value: Any = None) -> None:
+        setattr(self, self.option, value)
+        self.refuse_unchecked()
+
+    def refuse_unchecked(self) -> None:
+        """Raise ValueError for a value of the constructor's that waza's grader does not take."""
+        own = getattr(self, self.option)
+        if own is None:
+            return
+        try:
+            self._made(own)
+        except ValidationError as error:
+            raise ValueError(f"{type(self).__name__}: {self.refused(error)}") from None
+
     def wanted(self, test_case: Any) -> Any:
         """Return the value to check, or None."""
         own = getattr(self, self.option)
-        if own is not None and own != []:
+        if own is not None:
             return own
         turns = getattr(test_case, "turns", None)
         expected = turns[0].expected if turns else None
-        found = getattr(expected, self.key, None)
-        return None if found == [] else found
+        return getattr(expected, self.key, None)
 
     def options(self) -> dict[str, Any]:
         """Return what the check needs beside the value."""
@@ -44,7 +61,8 @@ class CodeGrader(BaseGrader):
         """Return the verdict."""
         wanted = self.wanted(test_case)
         if wanted is None:
-            return GradeResult.passed_result(self.name, self.nothing)
+            hint = f"give {self.option}=, or {self.key} in the case's expected"
+            return GradeResult.error_result(self.name, f"{self.nothing}; {hint}")
         try:
             grader = self._made(wanted)
         except ValidationError as error:
@@ -60,7 +78,7 @@ class CodeGrader(BaseGrader):
 
     def _made(self, wanted: Any) -> Grader:
         """Return waza's grader for a value; the last one is kept, as most graders are used for many traces."""
-        options = {self.option: list(wanted) if isinstance(wanted, list) else wanted} | self.options()
+        options = {self.option: list(wanted) if isinstance(wanted, list | tuple) else wanted} | self.options()
         kept: tuple[dict[str, Any], Grader] | None = getattr(self, "_kept", None)
         if kept is None or kept[0] != options:
             kept = self._kept = options, GRADERS.load(self.type)(**options)
@@ -101,6 +119,7 @@ class _OutputGrader(CodeGrader):
 class _ValuesGrader(_OutputGrader):
     option = "values"
     nothing = "No values to check"
+    values: list[str] | None
 
     def __init__(
         self, values: list[str] | None = None, field: str | bool = "output", case_sensitive: bool = False
@@ -108,8 +127,8 @@ class _ValuesGrader(_OutputGrader):
         if isinstance(field, bool):  # the documentation has case_sensitive in the second place
             case_sensitive, field = field, "output"
         self._only_output(field)
-        self.values = values
         self.case_sensitive = case_sensitive
+        CodeGrader.__init__(self, values)
 
     def options(self) -> dict[str, Any]:
         return {"case_sensitive": self.case_sensitive}
@@ -154,6 +173,7 @@ class EqualsGrader(_OutputGrader):
     option = "expected"
     key = "output_equals"
     nothing = "No expected value to check"
+    expected: str | None
 
     def __init__(
         self,
@@ -166,8 +186,8 @@ class EqualsGrader(_OutputGrader):
         if isinstance(field, bool):  # the documentation has strip_whitespace in the second place
             strip_whitespace, field = field, "output"
         self._only_output(field)
-        self.expected = expected
         self.normalize_whitespace = normalize_whitespace if strip_whitespace is None else strip_whitespace
+        CodeGrader.__init__(self, expected)
 
     def options(self) -> dict[str, Any]:
         """Return how white space is taken."""
@@ -191,13 +211,23 @@ class RegexGrader(_OutputGrader):
     option = "pattern"
     key = "output_matches"
     nothing = "No pattern to check"
+    pattern: str | None
 
     def __init__(self, pattern: str | None = None, field: str | int = "output", flags: int = 0) -> None:
         if isinstance(field, int):  # the documentation has flags in the second place
             flags, field = field, "output"
         self._only_output(field)
-        self.pattern = pattern
         self.flags = flags
+        CodeGrader.__init__(self, pattern)
+
+    def refuse_unchecked(self) -> None:
+        """Raise ValueError for a pattern that matches every text; a broken one is an ERROR later, as in evaldeck."""
+        if isinstance(self.pattern, str):
+            try:
+                re.compile(self.pattern, int(self.flags))
+            except (re.error, ValueError, OverflowError, RecursionError):
+                return
+        super().refuse_unchecked()
 
     def options(self) -> dict[str, Any]:
         """Return the flags."""
@@ -227,9 +257,10 @@ class ToolCalledGrader(CodeGrader):
     option = "required"
     key = "tools_called"
     nothing = "No required tools to check"
+    required: list[str] | None
 
     def __init__(self, required: list[str] | None = None) -> None:
-        self.required = required
+        super().__init__(required)
 
     def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
         """Return the message, what was expected, what was called, and what is missing."""
@@ -248,9 +279,10 @@ class ToolNotCalledGrader(CodeGrader):
     option = "forbidden"
     key = "tools_not_called"
     nothing = "No forbidden tools to check"
+    forbidden: list[str] | None
 
     def __init__(self, forbidden: list[str] | None = None) -> None:
-        self.forbidden = forbidden
+        super().__init__(forbidden)
 
     def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
         """Return the message, what was expected, what was called, and what should not have been."""
@@ -269,9 +301,10 @@ class ToolOrderGrader(CodeGrader):
     option = "expected_order"
     key = "tool_call_order"
     nothing = "No expected order to check"
+    expected_order: list[str] | None
 
     def __init__(self, expected_order: list[str] | None = None) -> None:
-        self.expected_order = expected_order
+        super().__init__(expected_order)
 
     def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
         """Return the message and both orders."""
@@ -303,10 +336,11 @@ class MaxStepsGrader(_LimitGrader):
 
     name = type = option = key = "max_steps"
     nothing = "No max steps defined"
+    max_steps: int | None
     sentence, noun = "Completed in {} steps", "steps"
 
     def __init__(self, max_steps: int | None = None) -> None:
-        self.max_steps = max_steps
+        super().__init__(max_steps)
 
     def count(self, trace: Trace) -> int | None:
         """Return how many steps there are, of all kinds."""
@@ -318,10 +352,11 @@ class MaxToolCallsGrader(_LimitGrader):
 
     name = type = option = key = "max_tool_calls"
     nothing = "No max tool calls defined"
+    max_tool_calls: int | None
     sentence, noun = "Made {} tool calls", "tool calls"
 
     def __init__(self, max_tool_calls: int | None = None) -> None:
-        self.max_tool_calls = max_tool_calls
+        super().__init__(max_tool_calls)
 
     def count(self, trace: Trace) -> int | None:
         """Return how many tool calls there are, those without a name too."""
@@ -333,10 +368,11 @@ class MaxLLMCallsGrader(_LimitGrader):
 
     name = type = option = key = "max_llm_calls"
     nothing = "No max LLM calls defined"
+    max_llm_calls: int | None
     sentence, noun = "Made {} LLM calls", "LLM calls"
 
     def __init__(self, max_llm_calls: int | None = None) -> None:
-        self.max_llm_calls = max_llm_calls
+        super().__init__(max_llm_calls)
 
     def count(self, trace: Trace) -> int | None:
         """Return how many calls of a model there are."""
@@ -349,9 +385,10 @@ class TaskCompletedGrader(CodeGrader):
     name = type = "task_completed"
     option = "require_success"
     key = "task_completed"
+    require_success: bool | None
 
     def __init__(self, require_success: bool | None = None) -> None:
-        self.require_success = require_success
+        super().__init__(require_success)
 
     def wanted(self, test_case: Any) -> Any:
         """Return whether success is wanted: it is, unless something else is said."""

@@ -67,7 +67,7 @@ class LLMGrader(BaseGrader):
         names = {"task": self.task} if self.task else {}
         if test_case is not None:
             names |= {"test_case_name": test_case.name, "reference": test_case.reference_output or ""}
-            names["expected"] = test_case.expected.model_dump_json(exclude_none=True)
+            names["expected"] = test_case.expected.model_dump_json(exclude_none=True, exclude={"graders"})
         options = judged(self.criteria() | {"threshold": self.threshold}, names)
         return GRADERS.load(options.pop("type"))(**options)  # type: ignore[no-any-return]
 

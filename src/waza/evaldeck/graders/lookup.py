@@ -23,6 +23,7 @@ from waza.evaldeck.graders.code import (
 )
 from waza.evaldeck.graders.llm import LLMGrader, LLMRubricGrader
 from waza.evaldeck.trace import as_waza
+from waza.spec.evaldeck_cases import OUR_REGEX
 from waza.spec.graders import load_grader
 
 CODE_GRADERS: list[type[CodeGrader]] = [
@@ -62,7 +63,7 @@ def views(graders: Iterable[BaseGrader], trace: Any) -> Iterator[tuple[BaseGrade
 def configured(type: str, params: dict[str, Any]) -> BaseGrader:
     """Return the grader a case names by its type; raise SpecError when there is none, or its parameters are wrong."""
     cls: Any = _BY_NAME.get(type.lower())
-    if cls is None:
+    if cls is None or (cls is RegexGrader and OUR_REGEX & set(params)):
         return WazaGrader(load_grader({"type": type.lower(), "config": params}))
     try:
         grader = cls(**params)
