@@ -116,6 +116,10 @@ _SAYINGS = {
 """Words that authors of public suites use, and the key they mean."""
 
 
+_LONG_WORD = 8
+"""From so many letters on, two slips are still taken for the same word."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` is a slip or another word for, or None."""
     known = list(known)
@@ -131,6 +135,21 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
             rank = (distance, -_common_prefix(lowered, other), candidate)
             best = rank if best is None or rank < best else best
     return best[2] if best else None
+
+
+def slip_of(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` is one slip away from, or None: stricter than `nearest`.
+
+    One slip is one edit or transposition, two in words of eight letters or more; letter case, `-` and `_` do not count.
+    """
+    written = name.lower().replace("-", "_")
+    found: list[tuple[int, str]] = []
+    for candidate in known:
+        meant = candidate.lower().replace("-", "_")
+        allowed = 2 if len(meant) >= _LONG_WORD else 1
+        if candidate != name and (distance := _edit_distance(written, meant, allowed)) <= allowed:
+            found.append((distance, candidate))
+    return min(found)[1] if found else None
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

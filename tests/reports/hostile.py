@@ -92,7 +92,7 @@ def hostile_run(*texts):
     spec = {
         "tasks": tasks,
         "config": {"trials_per_task": 4, "group_by": "tags"},
-        "metrics": [{"name": texts[0] or "m", "threshold": 0.5}],
+        "metrics": [{"name": texts[0] or "m", "threshold": 0.5}, {"name": "readiness"}],
         "file": texts[0],
         "places": {task["id"]: {"file": texts[0], "line": 3} for task in tasks},
     }

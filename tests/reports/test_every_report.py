@@ -35,6 +35,14 @@ def test_a_run_without_results_or_tasks_has_every_report(name):
     assert b"".join(REPORTS.load(name)().render(a_run(tasks=["a"], complete=False)))
 
 
+@pytest.mark.parametrize("name", [name for name in REPORTS.built_in() if name != "csv"])
+def test_a_metric_of_an_unknown_name_says_next_to_its_value_what_it_is(name):
+    run = a_run([a_result("a"), a_result("b", status="failed")], spec={"metrics": [{"name": "readiness"}]})
+    made = b"".join(REPORTS.load(name)().render(run)).decode("utf-8")
+    assert "(as task_completion)" in made
+    assert "(as " not in b"".join(REPORTS.load(name)().render(a_run([a_result()]))).decode("utf-8")
+
+
 @pytest.mark.parametrize("name", REPORTS.built_in())
 def test_a_stored_run_and_one_whose_trials_ended_in_another_order_give_the_same_report(name, tmp_path):
     results = [a_result("a"), a_result("b", 1, status="failed"), a_result("b", 2)]

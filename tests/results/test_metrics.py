@@ -68,7 +68,9 @@ def test_a_name_that_is_nothing_known_is_task_completion_with_a_warning():
     summary = measured([a_result("a"), a_result("b", status="failed")], "readiness")
     assert summary.metrics[0].value == 0.5
     assert summary.warnings == ["metric 'readiness' names no grader or tag of this run: computed as task_completion"]
-    assert measured([a_result("a")], "task_completion").warnings == []
+    assert summary.metrics[0].note == "(as task_completion)"
+    plain = measured([a_result("a")], "task_completion")
+    assert (plain.warnings, plain.metrics[0].note) == ([], "")
 
 
 def test_a_grader_in_the_spec_that_gave_no_grade_is_known_and_undecided():

@@ -5,7 +5,9 @@ import textwrap
 
 import pytest
 
+import waza
 from waza.errors import UsageError
+from waza.results.summary import summarize
 from waza.spec.load import load_spec
 
 
@@ -200,6 +202,24 @@ def test_files_written_for_the_original_load_with_notes(tmp_path):
         "skill 'my-skill' was not found in this project",
     ):
         assert expected in notes
+
+
+def test_a_metric_named_after_a_tag_or_grader_stays_that_in_a_run_of_other_tasks(tmp_path):
+    spec = suite(
+        tmp_path,
+        """
+        config: {executor: mock}
+        graders: [{type: text, name: greets, config: {contains: [a]}}]
+        metrics: [{name: pathh, tag: path}, {name: path, threshold: 0.5}, {name: style}, {name: paths_covered}]
+        tasks:
+          - {id: a, prompt: x, mock: {output: a}}
+          - {id: b, prompt: x, tags: [path], mock: {output: a}, graders: [{type: text, name: style, contains: [a]}]}
+        """,
+    )
+    run = waza.run(spec.file, tasks=["a"])
+    by_name = {metric.name: metric for metric in summarize(run).metrics}
+    assert (by_name["path"].status, by_name["style"].status) == ("error", "error")
+    assert [metric.name for metric in by_name.values() if metric.note] == ["paths_covered"]
 
 
 def test_a_doubled_backslash_is_named(tmp_path):

@@ -106,6 +106,11 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path):
         ("mcp_mocks: [{name: s}]", "the mocked server 's' has no tool"),
         ("metrics: [{name: m, threshold: 1.5}]", "must be at most 1, found the number 1.5"),
         ("metrics: [{name: m, grader: nobody}]", "no grader is called 'nobody'"),
+        ("metrics: [{name: task_completoin}]", "did you mean 'task_completion'? a metric with a name of your own says"),
+        ("metrics: [{name: say_helo}]", "unknown metric 'say_helo'; did you mean 'says_hello'?"),
+        ("metrics: [{name: Efficiency}]", "did you mean 'efficiency'?"),
+        ("metrics: [{name: m, grader: says_helo}]", "no grader is called 'says_helo'; did you mean 'says_hello'?"),
+        ("metrics: [{name: m, tag: nowhere}]", "no task has the tag 'nowhere'"),
         (
             "metrics:\n  - {name: task_completion, enabled: false}\n  - {name: says_hello}\n  - {name: says_hello}",
             "eval.yaml:10:6: metrics[2].name: two metrics are called 'says_hello'; rename or remove this one",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from waza.engines._base import ENGINES
-from waza.errors import nearest
+from waza.errors import nearest, slip_of
 from waza.graders._base import GRADERS
 from waza.sandbox.yaml12 import YamlMap, read_yaml
 from waza.spec.load import read_spec
@@ -114,3 +114,22 @@ def test_the_nearest_name_is_found(slip, meant):
 
 def test_a_word_that_is_near_nothing_gets_no_suggestion():
     assert nearest("banana", ["contains", "weight"]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("pathh", "path"), ("paht", "path"), ("Path", "path"), ("pat", "path"), ("hpaht", None), ("pa", None),
+        ("task_completoin", "task_completion"), ("tsk_completoin", "task_completion"),
+        ("task-completion", "task_completion"), ("taks_completoinn", None), ("quality", None), ("readiness", None), ("path", None),
+    ],
+)  # fmt: skip
+def test_one_slip_is_one_edit_or_two_in_a_long_word(name, meant):
+    assert slip_of(name, ["path", "task_completion"]) == meant
+
+
+def test_every_single_slip_of_a_name_is_seen():
+    rng = random.Random(1)
+    for name in ("efficiency", "task_completion", "says_hello", "path"):
+        for _ in range(50):
+            assert {slip_of(slip, [name]) for slip in slips(name, rng) if slip != name} <= {name}

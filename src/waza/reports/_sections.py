@@ -46,7 +46,8 @@ def head(run: Run, summary: Summary) -> Iterator[str]:
         yield "| | metric | value | needs |\n|---|---|---|---|\n"
         for metric in summary.metrics:
             needs = "" if metric.threshold is None else f"{metric.threshold:g}"
-            yield f"| {MARKS[metric.status]} | {cell(metric.name)} | {score(metric.value)} | {needs} |\n"
+            value = f"{score(metric.value)} {metric.note}".rstrip()
+            yield f"| {MARKS[metric.status]} | {cell(metric.name)} | {value} | {needs} |\n"
         yield "\n"
     yield from trigger_markdown(run, summary.triggers)
 

@@ -92,7 +92,7 @@ def _interval(interval: Interval | None) -> str:
 def _metrics(summary: Summary) -> str:
     rows = "".join(
         f'<tr><td class="mark">{mark(metric.status)}</td><td>{text(metric.name)}</td>'
-        f'<td class="number">{score(metric.value)}</td>'
+        f'<td class="number">{score(metric.value)} {text(metric.note)}</td>'
         f'<td class="number">{"" if metric.threshold is None else f"{metric.threshold:g}"}</td>'
         f"<td>{text(metric.reason)}</td></tr>\n"
         for metric in summary.metrics

@@ -154,6 +154,8 @@ _SUMMARY = (
 
 
 def _metric(metric: Metric) -> dict[str, JSON]:
+    details = {"reason": metric.reason, "note": metric.note}
+    told = {key: value for key, value in details.items() if value}
     return {
         "identifier": metric.name,
         "value": metric.value,
@@ -163,7 +165,7 @@ def _metric(metric: Metric) -> dict[str, JSON]:
         "status": metric.status,
         "low": metric.low,
         "high": metric.high,
-    } | ({"details": {"reason": metric.reason}} if metric.reason else {})
+    } | ({"details": told} if told else {})
 
 
 def _task(task: TaskSummary, trials: Iterable[bytes], more: Mapping[str, JSON]) -> Iterator[bytes]:

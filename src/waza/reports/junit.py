@@ -76,6 +76,7 @@ def _suite_name(run: Run) -> str:
 def _about(run: Run, summary: Summary) -> dict[str, object]:
     interval = summary.success_rate_ci
     metrics: dict[str, object] = {f"metric.{metric.name}": metric.value for metric in summary.metrics}
+    metrics |= {f"metric.{metric.name}.note": metric.note for metric in summary.metrics if metric.note}
     return metrics | {
         "run": run.id,
         "engine": run.engine,

@@ -251,7 +251,8 @@ def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
         mark, colour = MARKS[metric.status]
         gate = "" if metric.threshold is None else f" (needs {metric.threshold:g})"
         reason = f": {visible(metric.reason)}" if metric.reason else ""
-        yield Text(f"{mark} {visible(metric.name)} {score(metric.value)}{gate}{reason}", style=colour)
+        value = f"{score(metric.value)} {metric.note}".rstrip()
+        yield Text(f"{mark} {visible(metric.name)} {value}{gate}{reason}", style=colour)
     for group in summary.groups:
         yield Text(
             f"  {visible(group.name)}: {group.passed} of {group.total}, score {score(group.avg_score)}", style="dim"

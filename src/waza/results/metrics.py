@@ -19,6 +19,7 @@ from waza.results.tasks import TOLERANCE, TaskSummary
 _TOOLS = ("tool_constraint", "tool_calls", "tool_called", "tool_not_called", "tool_order", "action_sequence")
 BEHAVIOR = {"behavior", "skill_invocation", "skill_triggered", *_TOOLS}
 """Types of graders that look at what the agent did; those that begin with `max_` do too."""
+_COMPLETION = "task_completion"
 _LIMIT = "at most "
 """How the claim of every upper bound begins."""
 
@@ -38,6 +39,13 @@ class Metric(Struct, frozen=True, kw_only=True):
     status: GradeStatus = "passed"
     """`passed` without a threshold; `error` when nobody can tell."""
     reason: str = ""
+    computed_as: str = ""
+    """The metric it is computed as, where its name is none that is known."""
+
+    @property
+    def note(self) -> str:
+        """What every report shows next to the value; empty where there is nothing to say."""
+        return f"(as {self.computed_as})" if self.computed_as else ""
 
 
 def measure(
@@ -76,8 +84,11 @@ def _measure(
         return _of_grader(name, name, run, tasks), ""
     if any(name in task.tags for task in tasks):
         return _of_tag(name, name, tasks), ""
-    warning = f"metric '{name}' names no grader or tag of this run: computed as task_completion"
-    return _completion(name, tasks), "" if name == "task_completion" else warning
+    metric = _completion(name, tasks)
+    if name == _COMPLETION:
+        return metric, ""
+    warning = f"metric '{name}' names no grader or tag of this run: computed as {_COMPLETION}"
+    return replace(metric, computed_as=_COMPLETION), warning
 
 
 def _completion(name: str, tasks: Sequence[TaskSummary]) -> Metric:

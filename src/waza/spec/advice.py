@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
 
 from waza.engines._base import ENGINES
-from waza.errors import Problem, did_you_mean
+from waza.errors import Problem, did_you_mean, slip_of
+from waza.graders._base import Grader
 from waza.graders.human_calibration import HumanCalibrationGrader
+from waza.model import Task
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
 from waza.spec.judges import build_judge, judge_settings, own_judge, settings_place
 from waza.spec.places import keys_of
 from waza.spec.project import unused_keys
-from waza.spec.shapes import EvalShape
+from waza.spec.shapes import EvalShape, MetricShape
 from waza.spec.sources import source_text
 from waza.spec.suite import NO_JUDGE, EvalSpec
 
@@ -43,6 +45,23 @@ def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
     ]
 
 
+def resolved_metrics(
+    metrics: Sequence[MetricShape], graders: Mapping[str, Sequence[Grader]], tasks: Sequence[Task]
+) -> list[MetricShape]:
+    """Return the metrics that are switched on, each with the grader or tag its name means.
+
+    A run of some tasks may hold neither; the metric is then undecided, never task_completion.
+    """
+    names = {grader.name for each in graders.values() for grader in each}
+    tags = {tag for task in tasks for tag in task.tags}
+    found = []
+    for metric in (metric for metric in metrics if metric.enabled):
+        is_open = not metric.grader and not metric.tag and metric.name not in METRICS
+        key = "grader" if metric.name in names else "tag" if metric.name in tags else ""
+        found.append(metric.model_copy(update={key: metric.name}) if is_open and key else metric)
+    return found
+
+
 def _metrics(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
     graders = {grader.name for graders in spec.graders.values() for grader in graders}
     tags = {tag for task in spec.tasks for tag in task.tags}
@@ -53,10 +72,18 @@ def _metrics(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
             yield here.problem(f"two metrics are called '{metric.name}'; rename or remove this one")
         seen.add(metric.name)
         if metric.grader and metric.grader not in graders:
-            yield spec.place.at("metrics", index, "grader").problem(f"no grader is called '{metric.grader}'")
+            fact = f"no grader is called '{metric.grader}'; {did_you_mean(metric.grader, sorted(graders))}"
+            yield spec.place.at("metrics", index, "grader").problem(fact)
         if metric.tag and metric.tag not in tags:
-            yield spec.place.at("metrics", index, "tag").problem(f"no task has the tag '{metric.tag}'")
-        if not (metric.grader or metric.tag or metric.name in METRICS or metric.name in graders | tags):
+            fact = f"no task has the tag '{metric.tag}'; {did_you_mean(metric.tag, sorted(tags))}"
+            yield spec.place.at("metrics", index, "tag").problem(fact)
+        known = {*METRICS, *graders, *tags}
+        if metric.grader or metric.tag or metric.name in known:
+            continue
+        if meant := slip_of(metric.name, sorted(known)):
+            remedy = "a metric with a name of your own says what it measures with `grader:` or `tag:`"
+            yield here.problem(f"unknown metric '{metric.name}'; did you mean '{meant}'? {remedy}")
+        else:
             yield here.warning(f"'{metric.name}' names no grader and no tag; it is computed as task_completion")
 
 

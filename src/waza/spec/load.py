@@ -12,7 +12,7 @@ from waza.engines._base import ENGINES, Engine
 from waza.errors import Problem, SpecError, did_you_mean
 from waza.graders._base import Grader
 from waza.sandbox.folders import SpecFolder
-from waza.spec.advice import advise
+from waza.spec.advice import advise, resolved_metrics
 from waza.spec.evaldeck_suite import FILES as EVALDECK
 from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
@@ -126,7 +126,7 @@ def read_spec(
         version=shape.version,
         baseline=shape.baseline,
         hooks=shape.hooks,
-        metrics=[metric for metric in shape.metrics if metric.enabled],
+        metrics=resolved_metrics(shape.metrics, chosen, tasks),
         project=project,
         place=place,
         places=places,

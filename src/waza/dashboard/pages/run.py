@@ -137,7 +137,8 @@ def _impact(opened: Opened) -> Node:
 
 def _metrics(opened: Opened) -> Node:
     rows = [
-        el("tr", el("td", mark(metric.status)), el("td", short(metric.name)), number(score(metric.value)),
+        el("tr", el("td", mark(metric.status)), el("td", short(metric.name)),
+           number(f"{score(metric.value)} {metric.note}".rstrip()),
            number("" if metric.threshold is None else f"{metric.threshold:g}"), number(f"{metric.weight:g}"),
            el("td", short(metric.reason)))
         for metric in opened.summary.metrics
