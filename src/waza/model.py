@@ -428,6 +428,11 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts: int = 1
     started_at: str = ""
     duration_ms: float = 0.0
+    """The whole trial: its folder, the agent, the graders. The agent's own time is `trace.duration_ms`."""
+    grader_duration_ms: float | None = None
+    """Time in graders that ask no judge; None where that was not recorded."""
+    judge_duration_ms: float | None = None
+    """Time in graders that ask a judge; None where that was not recorded."""
     fingerprint: str = ""
     """What the result was made from: task, graders, engine. Results that no longer fit the run's spec do not count."""
     snapshot: str = ""

@@ -13,6 +13,7 @@ from model_server import FAIL, PASS, Connection, ModelServer, OpenAI, Said, http
 
 from waza.cli import run_command
 from waza.results.store import read_run
+from waza.results.summary import summarize
 
 SUITE = """
     name: judged
@@ -104,6 +105,33 @@ def test_what_was_judged_before_is_not_paid_for_again(waza, suite):
         assert len(server.requests) == 3
         waza("grade", the_run(first), "--no-judge-cache")
         assert len(server.requests) == 6
+
+
+def slow(to: Connection) -> None:
+    to.closing.wait(0.2)
+    GOOD(to)
+
+
+def test_the_time_of_a_trial_is_the_agent_s_however_long_the_judge_takes(waza, suite):
+    with serving(slow) as server:
+        folder = suite(judge=told(server))
+        cold = stored(folder, the_run(waza("run", str(folder))))
+        warm = stored(folder, the_run(waza("run", str(folder))))
+        again = waza("show", cold.id, "--task", "one").stdout
+    assert len(server.requests) == 3
+    trees = [json.loads((folder / "runs" / run.id / "results.json").read_text()) for run in (cold, warm)]
+    for run, tree, judged_ms in zip((cold, warm), trees, (600, 0), strict=True):
+        summary = summarize(run)
+        assert summary.duration_ms < 150 and summary.judge_duration_ms >= judged_ms
+        assert tree["summary"]["duration_ms"] == round(summary.duration_ms)
+        trials = [trial for task in tree["tasks"] for trial in task["runs"]]
+        assert all(trial["duration_ms"] < 100 and trial["judge_duration_ms"] >= judged_ms / 3 for trial in trials)
+        assert all(trial["total_duration_ms"] >= trial["judge_duration_ms"] for trial in trials)
+    assert "of judging" in again
+    growth = waza("gate", warm.id, "--against", cold.id, "--max-duration-growth", "100", "--json")
+    assert {gate["name"]: gate["status"] for gate in json.loads(growth.stdout)["gates"]}[
+        "duration a trial against the baseline"
+    ] == "passed"
 
 
 def outage_after(number):

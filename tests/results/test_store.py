@@ -11,9 +11,11 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from results_made import a_result, a_run
 from waza.errors import StoreError, UsageError
+from waza.model import Trace
 from waza.results.journal import Note
 from waza.results.kept import is_going_on, tags_of
 from waza.results.store import (
@@ -212,6 +214,13 @@ def test_a_finished_run_is_listed_from_the_end_of_its_journal_alone(runs):
     path = stored(runs)
     (path / "run.json").write_text("not looked at")
     assert summary_of(path).summary.succeeded == 2
+
+
+def test_a_summary_stored_before_agents_had_a_time_of_their_own_is_made_again(runs):
+    with RunFolder.create(runs, a_run(tasks=["a"])) as folder:
+        folder.append(a_result("a", trace=Trace(input="x", output="y", duration_ms=7.0)))
+        folder.finish(replace(summarize(read_run(folder.path)), times="trial", duration_ms=5000.0))
+    assert summary_of(folder.path).summary.duration_ms == 7.0
 
 
 def test_a_run_without_a_journal_never_began(runs):

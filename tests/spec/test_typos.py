@@ -121,7 +121,8 @@ def test_a_word_that_is_near_nothing_gets_no_suggestion():
     [
         ("pathh", "path"), ("paht", "path"), ("Path", "path"), ("pat", "path"), ("hpaht", None), ("pa", None),
         ("task_completoin", "task_completion"), ("tsk_completoin", "task_completion"),
-        ("task-completion", "task_completion"), ("taks_completoinn", None), ("quality", None), ("readiness", None), ("path", None),
+        ("task-completion", "task_completion"), ("taks_completoinn", None),
+        ("quality", None), ("readiness", None), ("path", None),
     ],
 )  # fmt: skip
 def test_one_slip_is_one_edit_or_two_in_a_long_word(name, meant):

@@ -13,9 +13,11 @@ from waza.cli._runs import the_run
 from waza.cli._screen import console, remark, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
 from waza.model import Result, Run
+from waza.reports._numbers import times_of
 from waza.reports._text import clipped, seconds, visible
 from waza.reports.table import TableReport, result_lines
 from waza.results.mock_calls import mock_calls
+from waza.results.outcomes import outcome_of
 from waza.results.store import open_run, read_run_and_warnings
 from waza.sandbox.snapshot import EMPTY, SnapshotFiles, restore
 
@@ -115,7 +117,7 @@ def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) ->
     """Print one trial: what was asked, what came back, what each grader says, what the agent did."""
     screen = console()
     trace = result.trace
-    say(f"{result.task_id} · trial {result.trial} · {result.status}", "bold")
+    say(f"{result.task_id} · trial {result.trial} · {result.status} · {times_of(outcome_of(result))}", "bold")
     width = 10**9 if verbose else LONG
     talk = [words for turn in trace.turns or [trace] for words in (("asked", turn.input), ("answered", turn.output))]
     for label, text in (*talk, ("error", trace.error or "")):

@@ -99,9 +99,10 @@ def _read(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
     # A writer holds the lock before it changes the file, so asking after a change disturbs nobody.
     is_live = not (end and end.complete) and bool(size_of(folder / JOURNAL)) and is_going_on(folder)
     done = None
-    if end is None or is_live:
+    if end is None or is_live or end.summary.times != "agent":
         filled = fill(known, run)
-        done, summary = len(filled.results) + len(filled.triggers), summarize(filled)
+        summary = summarize(filled)
+        done = len(filled.results) + len(filled.triggers) if end is None or is_live else None
     else:
         summary = end.summary
     return replace(

@@ -16,7 +16,8 @@ from waza.dashboard.timeline import placed, timeline
 from waza.dashboard.transcript import STEPS, call_address, page_of, transcript
 from waza.model import JSON, Result, Trace
 from waza.reports._faults import Fault, faults
-from waza.reports._text import plural, score, seconds
+from waza.reports._numbers import times_of
+from waza.reports._text import plural, score
 from waza.results.folder import ARTIFACTS
 from waza.results.mock_calls import mock_calls
 from waza.results.outcomes import outcome_of
@@ -61,7 +62,7 @@ def _facts(result: Result) -> Iterator[Node]:
     """Yield a trial in numbers."""
     outcome, trace = outcome_of(result), result.trace
     usage = trace.usage
-    facts = [f"score {score(outcome.score.weighted)}", seconds(outcome.duration_ms)]
+    facts = [f"score {score(outcome.score.weighted)}", times_of(outcome)]
     facts.append(
         "tool calls not recorded" if trace.tool_events is None else plural(len(trace.tool_events), "tool call")
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from waza.model import Run
 from waza.reports._text import percent, plural, score, seconds
+from waza.results.outcomes import Outcome
 from waza.results.stats.suite import statistics_of
 from waza.results.summary import Summary
 
@@ -25,12 +26,18 @@ def rate_line(summary: Summary) -> str:
     return " · ".join(parts)
 
 
+def times_of(timed: Summary | Outcome) -> str:
+    """Return the agent's time, and next to it the judges' where there is some."""
+    judged = f" (and {seconds(timed.judge_duration_ms)} of judging)" if (timed.judge_duration_ms or 0) >= 1 else ""
+    return f"{seconds(timed.duration_ms)}{judged}"
+
+
 def numbers_line(summary: Summary) -> str:
     """Return score, time, tokens and cost, as far as they are known."""
     parts = [f"score {score(summary.weighted_score)}"] if summary.total_tests or summary.triggers is None else []
     if summary.undecided and summary.score_low is not None:
         parts[0] += f" (between {score(summary.score_low)} and {score(summary.score_high)} with the undecided)"
-    parts.append(seconds(summary.duration_ms))
+    parts.append(times_of(summary))
     if summary.usage is not None and summary.usage.total_tokens is not None:
         parts.append(f"{summary.usage.total_tokens:,} tokens")
     if summary.usage is not None and summary.usage.cost_usd is not None:

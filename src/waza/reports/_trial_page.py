@@ -6,6 +6,7 @@ from waza.model import Result, ToolEvent
 from waza.reports._elements import fold, pre, text
 from waza.reports._faults import Fault, faults, headline, shown_value
 from waza.reports._judging import split_jury
+from waza.reports._numbers import times_of
 from waza.reports._text import plural, score, seconds
 from waza.results.mock_calls import mock_calls
 from waza.results.outcomes import outcome_of
@@ -26,7 +27,7 @@ def mark(status: str) -> str:
 def trial(result: Result, *, is_open: bool = False) -> str:
     """Return a trial, folded."""
     outcome = outcome_of(result)
-    facts = f"trial {result.trial} · score {score(outcome.score.weighted)} · {seconds(outcome.duration_ms)}"
+    facts = f"trial {result.trial} · score {score(outcome.score.weighted)} · {times_of(outcome)}"
     why = "" if result.status == "passed" else f" · {text(headline(result), 160)}"
     parts = [_fault(fault) for fault in faults(result)]
     parts += [f"<p>{text(result.reason, 1_000)}</p>\n"] if result.reason else []

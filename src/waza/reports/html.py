@@ -15,7 +15,7 @@ from waza.reports._faults import places_of, trials_of
 from waza.reports._html_plots import durations, rates
 from waza.reports._impact import impact_document
 from waza.reports._judging import judging_lines
-from waza.reports._numbers import repeats_line
+from waza.reports._numbers import repeats_line, times_of
 from waza.reports._text import percent, plural, score, seconds
 from waza.reports._trial_page import mark, trial
 from waza.reports._triggers import trigger_section
@@ -76,7 +76,7 @@ def _tiles(summary: Summary) -> Iterator[str]:
     span = f"between {score(summary.score_low)} and {score(summary.score_high)}" if summary.undecided else ""
     if summary.total_tests or summary.triggers is None:
         yield tile("score", score(summary.weighted_score), span or f"plain mean {score(summary.aggregate_score)}")
-    yield tile("time", seconds(summary.duration_ms))
+    yield tile("time", times_of(summary))
     if summary.usage is not None and summary.usage.total_tokens is not None:
         yield tile("tokens", f"{summary.usage.total_tokens:,}")
     if summary.usage is not None and summary.usage.cost_usd is not None:

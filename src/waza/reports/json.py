@@ -19,7 +19,7 @@ from waza.reports._impact import task_impacts
 from waza.reports._trigger_json import trigger_tree
 from waza.results.gathered import GatheredResults
 from waza.results.mock_calls import command_invocations
-from waza.results.outcomes import shown_names
+from waza.results.outcomes import duration_of, shown_names
 from waza.results.pairwise import win_rates
 from waza.results.plain import encode
 from waza.results.stats.impact import stored_impact
@@ -118,6 +118,8 @@ def _pairwise(run: Run) -> dict[str, JSON]:
 def _summary(summary: Summary) -> dict[str, JSON]:
     tree: dict[str, JSON] = {name: getattr(summary, name) for name in _SUMMARY}
     tree["duration_ms"] = _whole(summary.duration_ms)
+    for name in ("grader_duration_ms", "judge_duration_ms"):
+        tree |= {} if (time := getattr(summary, name)) is None else {name: _whole(time)}
     if summary.groups:
         tree["groups"] = summary.groups
     if summary.usage is not None:
@@ -236,7 +238,7 @@ def _run(result: Result) -> dict[str, JSON]:
         "attempts": result.attempts,
         "prompt": trace.input,
         "status": result.status,
-        "duration_ms": _whole(result.duration_ms),
+        "duration_ms": _whole(duration_of(result)),
         "validations": {name: _validation(name, grade) for name, grade in named},
         "session_digest": _digest(trace),
         "transcript": None if trace.events is None else [_event(event) for event in trace.events],
@@ -252,12 +254,20 @@ def _run(result: Result) -> dict[str, JSON]:
         "trace_status": trace.status,
         **({"reason": result.reason} if result.reason else {}),
         **({"started_at": result.started_at} if result.started_at else {}),
+        **_other_times(result),
         **{name: value for name in _RARE if (value := getattr(trace, name)) is not None and value != {}},
     }
 
 
 _RARE = ("model", "engine", "outcome", "available_skills", "steps", "leftovers", "baseline_output")
 """Fields of a trace that are written where they are set."""
+
+
+def _other_times(result: Result) -> dict[str, JSON]:
+    """Return the times that are not the agent's: the whole trial's, the graders' and the judges'."""
+    times = {"total_duration_ms": result.duration_ms or None}
+    times |= {"grader_duration_ms": result.grader_duration_ms, "judge_duration_ms": result.judge_duration_ms}
+    return {name: _whole(time) for name, time in times.items() if time is not None}
 
 
 def _checkpoints(named: list[tuple[str, Grade]]) -> dict[str, JSON]:

@@ -25,12 +25,15 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     start_ms: float | None
     """When it began, in milliseconds since 1970; None where that was not recorded."""
     duration_ms: float
+    """How long the agent worked; graders and judges do not count."""
     score: Score
     usage: Usage | None
     tools: ToolUse | None
     """None when its tool calls were not recorded."""
     shared_names: tuple[str, ...]
     """Names that two of its graders share."""
+    grader_duration_ms: float | None = None
+    judge_duration_ms: float | None = None
 
 
 class KnownResults(Sequence[Result]):
@@ -59,6 +62,8 @@ def outcome_of(result: Result | SeenResult) -> Outcome:
         usage=result.trace.usage,
         tools=tool_use(result),
         shared_names=_shared_names(result) if len(result.grades) > 1 else (),
+        grader_duration_ms=result.grader_duration_ms,
+        judge_duration_ms=result.judge_duration_ms,
     )
 
 
@@ -75,9 +80,15 @@ def shown_names(result: Result | SeenResult) -> list[str]:
 
 
 def duration_of(result: Result | SeenResult) -> float:
-    """Return how long a trial took in milliseconds; 0 where that was not recorded."""
-    duration = result.duration_ms or result.trace.duration_ms or 0.0
-    return float(duration) if 0.0 <= duration < math.inf else 0.0
+    """Return how long the agent worked on a trial, in milliseconds; 0 where that was not recorded.
+
+    Where the trace does not say, it is the whole trial's time without the graders' as far as that is known.
+    """
+    agent_ms = result.trace.duration_ms
+    if agent_ms is not None and 0.0 <= agent_ms < math.inf:
+        return float(agent_ms)
+    rest_ms = result.duration_ms - (result.grader_duration_ms or 0.0) - (result.judge_duration_ms or 0.0)
+    return float(rest_ms) if 0.0 <= rest_ms < math.inf else 0.0
 
 
 def _shared_names(result: Result | SeenResult) -> tuple[str, ...]:

@@ -42,4 +42,6 @@ class SeenResult(Struct, frozen=True, kw_only=True):
     grades: list[SeenGrade] = field(default_factory=list)
     started_at: str = ""
     duration_ms: float = 0.0
+    grader_duration_ms: float | None = None
+    judge_duration_ms: float | None = None
     fingerprint: str = ""

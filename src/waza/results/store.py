@@ -138,7 +138,8 @@ def summary_of(folder: str | Path) -> StoredRun:
     """Return a run as a listing shows it, from the journal's last records where it has ended; never raises."""
     folder = Path(folder)
     try:
-        if (folder / RUN).is_file() and (end := read_end(folder / JOURNAL)):
+        end = read_end(folder / JOURNAL) if (folder / RUN).is_file() else None
+        if end is not None and end.summary.times == "agent":
             run = replace(end.run, folder=str(folder), complete=end.complete)
             return StoredRun(folder=str(folder), run=run, summary=end.summary, is_complete=end.complete)
         run = open_run(folder)

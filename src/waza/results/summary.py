@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -60,7 +61,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     score_low: float | None
     score_high: float | None
     duration_ms: float
-    """For how long at least one trial was going on; pauses before a resume do not count."""
+    """For how long at least one agent worked; pauses before a resume, graders and judges do not count."""
     usage: Usage | None
     exit_code: int
     groups: list[Group] = field(default_factory=list)
@@ -69,6 +70,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     warnings: list[str] = field(default_factory=list)
     triggers: TriggerSummary | None = None
     """The trigger tests that were run beside the tasks, or alone."""
+    grader_duration_ms: float | None = None
+    """Time in graders that ask no judge, of all trials together; None where it was not recorded."""
+    judge_duration_ms: float | None = None
+    times: Literal["trial", "agent"] = "trial"
+    """Whose time `duration_ms` is: summaries that were stored before the two were recorded apart have the trial's."""
 
 
 @rare_collections()
@@ -110,6 +116,9 @@ def summarize(
         metrics_score=metrics_score,
         warnings=warnings + _shared_names(outcomes),
         triggers=triggers,
+        grader_duration_ms=_recorded([outcome.grader_duration_ms for outcome in everything]),
+        judge_duration_ms=_recorded([outcome.judge_duration_ms for outcome in everything]),
+        times="agent",
     )
 
 
@@ -191,8 +200,14 @@ def _shared_names(outcomes: Iterable[Outcome]) -> list[str]:
     return [f"two graders are named '{name}'; both count, the second is shown as '{name}#2'" for name in sorted(shared)]
 
 
+def _recorded(times: Sequence[float | None]) -> float | None:
+    """Return the sum of the times that were recorded; None where none was."""
+    known = [time for time in times if time is not None]
+    return math.fsum(known) if known else None
+
+
 def _busy_ms(outcomes: Iterable[Outcome]) -> float:
-    """Return for how long at least one trial was going on; their sum where starts were not recorded."""
+    """Return for how long at least one agent worked; the sum of their times where starts were not recorded."""
     outcomes = list(outcomes)
     spans = [(each.start_ms, each.start_ms + each.duration_ms) for each in outcomes if each.start_ms is not None]
     unplaced = [each.duration_ms for each in outcomes if each.start_ms is None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
@@ -26,9 +27,18 @@ class Checkpoints:
         """By the number of a prompt: the files as they were before the next one."""
         self.decided: dict[int, Grade] = {}
         """By place among the graders: what was decided on the way, and is not decided again."""
+        self.elapsed_s = 0.0
+        """Time between the prompts, which is not the agent's."""
 
     async def __call__(self, turns: Sequence[Trace]) -> str:
         """Return why the conversation is to end after these turns; nothing when it goes on."""
+        started = time.perf_counter()
+        try:
+            return await self._checked(turns)
+        finally:
+            self.elapsed_s += time.perf_counter() - started
+
+    async def _checked(self, turns: Sequence[Trace]) -> str:
         number, files = len(turns), None
         here = {
             place: grader

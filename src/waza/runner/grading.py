@@ -64,6 +64,17 @@ class Asked(NamedTuple):
         return replace(trace, extra=trace.extra | {SOURCE: source_of(self.task, self.folder or SpecFolder())})
 
 
+def grading_times(graders: Sequence[Grader], grades: Sequence[Grade]) -> tuple[float, float]:
+    """Return the milliseconds in graders that ask no judge and in those that do; the grades are theirs, in order."""
+    grader_ms = judge_ms = 0.0
+    for grader, grade in zip(graders, grades, strict=False):
+        if grader.asks() is None:
+            grader_ms += grade.duration_ms
+        else:
+            judge_ms += grade.duration_ms
+    return grader_ms, judge_ms
+
+
 def status_of(trace: Trace, grades: list[Grade]) -> tuple[ResultStatus, str]:
     """Return a trial's status and the reason the grades do not tell (decision 4)."""
     if trace.status == "error":

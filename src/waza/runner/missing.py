@@ -14,7 +14,7 @@ from waza.judges._base import Judge
 from waza.model import JSON, Grade, Result, Run
 from waza.results.store import RunFolder, read_run
 from waza.runner.finish import finish
-from waza.runner.grading import Asked, grades_of, status_of
+from waza.runner.grading import Asked, grades_of, grading_times, status_of
 from waza.runner.order import Order, redactor_for, stored_form
 from waza.runner.regrade import handfuls
 from waza.runner.resume import changes
@@ -89,7 +89,9 @@ async def _completed(result: Result, spec: EvalSpec, folder: Path, judge: Judge 
     grades: dict[int, Grade] = dict(enumerate(result.grades)) | dict(zip(places, found, strict=True))
     ordered = [grades[place] for place in sorted(grades)]
     status, reason = status_of(result.trace, ordered)
-    return replace(result, grades=ordered, status=status, reason=reason)
+    grader_ms, judge_ms = grading_times(graders, ordered)
+    times = {"grader_duration_ms": grader_ms, "judge_duration_ms": judge_ms}
+    return replace(result, grades=ordered, status=status, reason=reason, **times)
 
 
 def _new_spec(spec: EvalSpec, stored: Run, judge: Judge | None) -> dict[str, JSON]:

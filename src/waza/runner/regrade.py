@@ -20,7 +20,7 @@ from waza.model import Grade, Result, Run
 from waza.results.memory import rare_collections
 from waza.results.store import RunFolder, open_run
 from waza.runner.finish import finish
-from waza.runner.grading import Asked, grade_trace, grades_of, status_of
+from waza.runner.grading import Asked, grade_trace, grades_of, grading_times, status_of
 from waza.runner.judge_card_known import about_judges
 from waza.runner.order import Order, redactor_for, runs_folder, stored_form
 from waza.runner.recordings import Recorded
@@ -58,7 +58,7 @@ def regrade(recorded: Recorded, spec: EvalSpec) -> Result:
     """Return the result of one recorded trial under the suite's graders, of which none asks a judge."""
     could_run = recorded.trace.status != "error"
     grades = grade_trace(recorded.trace, spec.graders[recorded.task_id], recorded.files) if could_run else []
-    return _result(recorded, grades)
+    return _result(recorded, grades, spec)
 
 
 def regraded(recorded: Iterable[Recorded], spec: EvalSpec, judging: Judging = ALONE) -> Iterator[Result]:
@@ -79,7 +79,7 @@ def regraded(recorded: Iterable[Recorded], spec: EvalSpec, judging: Judging = AL
 
     for some in handfuls((_compared(item, judging) for item in recorded), judging.judge.concurrent):
         for item, grades in zip(some, wait_for(all_of(some)), strict=True):
-            yield _result(item, grades)
+            yield _result(item, grades, spec)
 
 
 def _compared(recorded: Recorded, judging: Judging) -> Recorded:
@@ -94,8 +94,9 @@ def handfuls(items: Iterator[T], size: int) -> Iterator[list[T]]:
         yield some
 
 
-def _result(recorded: Recorded, grades: list[Grade]) -> Result:
+def _result(recorded: Recorded, grades: list[Grade], spec: EvalSpec) -> Result:
     status, reason = status_of(recorded.trace, grades)
+    grader_ms, judge_ms = grading_times(spec.graders[recorded.task_id], grades)
     return Result(
         task_id=recorded.task_id,
         trial=recorded.trial,
@@ -106,6 +107,8 @@ def _result(recorded: Recorded, grades: list[Grade]) -> Result:
         duration_ms=float(recorded.trace.duration_ms or 0),
         snapshot=recorded.snapshot,
         turn_snapshots=recorded.turn_snapshots,
+        grader_duration_ms=grader_ms,
+        judge_duration_ms=judge_ms,
     )
 
 

@@ -77,7 +77,9 @@ def _result(task_id: str, number: int, run: Item, trace: Trace) -> Result:
         grades=grades,
         reason=text(run.get("reason")),
         started_at=text(run.get("started_at")),
-        duration_ms=float(amount(run.get("duration_ms")) or 0),
+        duration_ms=float(amount(run.get("total_duration_ms")) or amount(run.get("duration_ms")) or 0),
+        grader_duration_ms=amount(run.get("grader_duration_ms")),
+        judge_duration_ms=amount(run.get("judge_duration_ms")),
     )
 
 

@@ -19,7 +19,7 @@ from waza.graders._base import Grader
 from waza.judges._base import Judge
 from waza.model import Files, Grade, Result, Trace, Trial
 from waza.runner.checkpoints import Checkpoints
-from waza.runner.grading import Asked, grades_of, status_of
+from waza.runner.grading import Asked, grades_of, grading_times, status_of
 from waza.runner.pace import AgentPace
 from waza.runner.turns import Turns
 from waza.sandbox.deadlines import deadlines
@@ -96,6 +96,7 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, attemp
     status, reason = status_of(trace, grades)
     if setting.skip_graders and status == "passed":
         status = "skipped"
+    grader_ms, judge_ms = grading_times(graders, grades)
     return Result(
         task_id=trial.task.id,
         trial=trial.number,
@@ -109,6 +110,8 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, attemp
         turn_snapshots=snapshots,
         fingerprint=setting.fingerprints.get(trial.task.id, ""),
         attempts=attempt,
+        grader_duration_ms=grader_ms,
+        judge_duration_ms=judge_ms,
     )
 
 
@@ -207,7 +210,9 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
     except Exception as error:  # noqa: BLE001  an engine that breaks must not end the run
         late = "the engine did not come back"
         if isinstance(error, TimeoutError) and limit.expired():
-            return Trace(input=trial.task.prompt, output="", status="timeout", error=late, engine=setting.engine_name)
+            took_ms = round((time.perf_counter() - started) * 1000, 3)
+            trace = Trace(input=trial.task.prompt, output="", status="timeout", error=late, duration_ms=took_ms)
+            return replace(trace, engine=setting.engine_name)
         fact = f"the engine broke: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
     finally:
@@ -222,7 +227,8 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
     if trace.model is None and trial.model:
         changes["model"] = trial.model
     if trace.duration_ms is None:
-        changes["duration_ms"] = round((time.perf_counter() - started) * 1000, 3)
+        paused_s = room.after_turn.elapsed_s if isinstance(room.after_turn, Checkpoints) else 0.0
+        changes["duration_ms"] = round((time.perf_counter() - started - paused_s) * 1000, 3)
     trace = replace(trace, **changes) if changes else trace
     _hear(setting, trace)
     return trace

@@ -1,6 +1,7 @@
 """Gates: met, missed, or nobody can tell; on the interval and not only on the point."""
 
 import pytest
+from msgspec.structs import replace
 
 from results_made import a_grade, a_result, a_run
 from waza.model import Trace, Usage
@@ -124,3 +125,21 @@ def test_the_worst_gate_decides_the_exit_code():
     assert exit_code(gates(a_suite("p"), Needs(pass_rate=0.5))) == 0
     assert exit_code(gates(a_suite("p"), Needs(pass_rate=0.5, cost_usd=1))) == 3
     assert exit_code(gates(a_suite("p", golden=[0]), Needs(cost_usd=1, duration_s=0))) == 1
+
+
+def test_durations_are_the_agents_and_not_the_graders():
+    def timed(agent_ms, whole_ms):
+        trace = Trace(input="x", output="y", duration_ms=agent_ms)
+        results = [replace(a_result(f"t{number}", trace=trace), duration_ms=whole_ms) for number in range(8)]
+        return a_run(results, tasks=[f"t{number}" for number in range(8)], id=f"{agent_ms}-{whole_ms}")
+
+    name = "duration a trial against the baseline"
+    for before, after, status in (
+        (timed(100, 5000), timed(100, 110), "passed"),
+        (timed(100, 5000), timed(110, 110), "passed"),
+        (timed(100, 100), timed(100, 5000), "passed"),
+        (timed(100, 5000), timed(200, 200), "failed"),
+    ):
+        found = gates(after, Needs(duration_growth=0.2), (before, after))
+        assert {gate.name: gate.status for gate in found}[name] == status
+    assert the_gate(timed(100, 5000), duration_s=1).status == "passed"

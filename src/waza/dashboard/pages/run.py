@@ -31,7 +31,8 @@ from waza.reports._document import html_blocks
 from waza.reports._faults import headline
 from waza.reports._html_plots import durations, rates
 from waza.reports._impact import impact_document
-from waza.reports._text import percent, plural, score, seconds
+from waza.reports._numbers import times_of
+from waza.reports._text import percent, plural, score
 from waza.reports._triggers import trigger_section
 from waza.results.outcomes import outcomes_of
 from waza.results.stats.impact import stored_impact
@@ -110,7 +111,7 @@ def _tiles(opened: Opened) -> Element:
         k = len(stats.pass_hat_k)
         flaky = plural(stats.flaky_tasks, "flaky task")
         tiles.append(tile(f"all of {k} trials pass", score(stats.pass_hat_k[-1]), f"pass^{k} · {flaky}"))
-    tiles.append(tile("time", seconds(found.duration_ms), plural(trials, "trial")))
+    tiles.append(tile("time", times_of(found), plural(trials, "trial")))
     if usage is not None and usage.total_tokens is not None:
         parts = f"{count(usage.input_tokens)} in · {count(usage.output_tokens)} out"
         tiles.append(tile("tokens", count(usage.total_tokens), parts))

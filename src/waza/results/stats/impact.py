@@ -152,7 +152,7 @@ def _one(result: Result, counts: Sequence[bool], skill: str) -> Tried:
         score=score_of_grades(grades).weighted if grades else None,
         triggered=used,
         tokens=trace.usage.total_tokens if trace.usage else None,
-        duration_ms=trace.duration_ms if trace.duration_ms is not None else duration_of(result),
+        duration_ms=duration_of(result),
         cost_usd=trace.usage.cost_usd if trace.usage else None,
         pairwise=next((grade.details["pairwise"] for grade in result.grades if "pairwise" in grade.details), None),
     )
