@@ -257,7 +257,7 @@ def test_the_schema_knows_the_keys_of_each_grader(waza):
 
     schema = json.loads(waza("schema").stdout)
     validator = jsonschema_rs.Draft202012Validator(schema)
-    good = {"graders": [{"type": "text", "config": {"contains": ["a"]}}, {"type": "code", "assertions": ["1"]}]}
+    good = {"graders": [{"type": "text", "config": {"contains": ["a"]}}, {"type": "code", "assertions": ["output"]}]}
     assert validator.is_valid(good)
     assert not validator.is_valid({"graders": [{"type": "text", "config": {"contians": ["a"]}}]})
     assert not validator.is_valid({"graders": [{"type": "txt"}]})

@@ -1,4 +1,5 @@
 import pytest
+import tool_cases
 from pydantic import ValidationError
 
 from waza.graders.code import CodeGrader
@@ -16,7 +17,7 @@ def test_the_score_is_the_share_of_assertions_that_held():
     verdict = grade("1 == 1", "2 == 3", "3 == 3", "4 == 5")
     assert (verdict.status, verdict.score) == ("failed", 0.5)
     assert verdict.feedback == "Failed: 2 == 3; Failed: 4 == 5"
-    assert verdict.details == {"total_assertions": 4, "passed_assertions": 2, "engine": "pydantic-monty"}
+    assert verdict.details == {"total_assertions": 4, "passed_assertions": 2, "engine": "cpython"}
 
 
 def test_all_assertions_passed():
@@ -74,12 +75,14 @@ def test_an_assertion_that_raises_is_a_failed_check_that_says_so():
     assert "did you mean 'output'?" in verdict.feedback
 
 
-@pytest.mark.parametrize(("language", "bomb"), [("python", "10 ** 10 ** 10"), ("javascript", "'a'.repeat(5e8)")])
+@pytest.mark.parametrize(
+    ("language", "bomb"), [("python", "'a' * 10**10 in output"), ("javascript", "'a'.repeat(5e8)")]
+)
 def test_an_assertion_that_runs_out_of_memory_is_undecided(language, bomb):
     verdict = grade(bomb, language=language)
     assert (verdict.status, verdict.score) == ("error", 0.0)
     assert f"Cannot tell: {bomb}: ran out of memory" in verdict.feedback
-    assert grade(bomb, "0", language=language).status == "failed", "a failed check decides"
+    assert grade(bomb, "1 == 2", language=language).status == "failed", "a failed check decides"
 
 
 @pytest.mark.parametrize("language", ["python", "javascript"])
@@ -119,9 +122,9 @@ def test_every_assertion_that_cannot_be_read_is_refused_with_its_place():
         {"assertions": [""]},
         {"assertions": [1]},
         {"assertions": "1 == 1"},
-        {"assertions": ["1"], "language": "ruby"},
+        {"assertions": ["output"], "language": "ruby"},
         {"assertions": ["1 =="], "language": "javascript"},
-        {"assertion": ["1"]},
+        {"assertion": ["output"]},
     ],
 )
 def test_what_checks_nothing_or_is_misspelt_is_refused(options):
@@ -133,3 +136,8 @@ def test_names_are_visible_everywhere_in_an_expression():
     assert (
         grade("any(k in output for k in ['azure'])", "(lambda: output)() == 'azure'", output="azure").status == "passed"
     )
+
+
+@pytest.mark.parametrize("case", tool_cases.lines("graders_code.jsonl"), ids=lambda case: case["id"])
+def test_conformance(case, tmp_path):
+    assert tool_cases.holds(case, tmp_path), case.get("why")

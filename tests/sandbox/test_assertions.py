@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from canaries import SECRET, Canaries
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from python_expressions import accepted, by_cpython, differences, expressions
 
-from waza.sandbox.assertions import BUILT_IN_NAMES, CONTEXT_NAMES, check_assertion, evaluate
-from waza.sandbox.expressions import MAX_CHARS
+from waza.sandbox.assertions import check_assertion, evaluate
+from waza.sandbox.expressions import BUILT_IN_NAMES, CONTEXT_NAMES, MAX_CHARS
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
 CONTEXT = HOSTILE["context"]
@@ -27,16 +26,13 @@ def outcome(source, **context):
 
 
 def outcome_or_refusal(source):
-    try:
-        return outcome(source)
-    except ValueError:
-        return None
+    return outcome(source) if accepted(source) else None
 
 
 @pytest.fixture
 def canaries(tmp_path, monkeypatch):
     monkeypatch.setenv("WAZA_CANARY", SECRET)
-    evaluate(["1"], {})
+    evaluate(["1 == 1"], {})
     return Canaries(tmp_path)
 
 
@@ -64,39 +60,133 @@ def test_the_canaries_see_a_touched_socket(canaries):
 
 @linux
 def test_no_escape_reaches_a_file_a_variable_a_process_or_a_socket(canaries):
-    for payload in canaries.payloads():
-        assert outcome(payload).ok is False
-    for source in HOSTILE["escape"]:
-        outcome_or_refusal(source)
+    for source in (*canaries.payloads(), *HOSTILE["escape"], *ESCAPES):
+        ended = outcome_or_refusal(source)
+        assert ended is None or not ended.ok or source in HARMLESS, source
     assert canaries.reached() == []
 
 
-HARMLESS = {"errors.clear() or True", "[output := 'x', output == 'x'][1]"}
+BOMBS = [
+    "re.search(r'(a+)+\\1$b', 'a' * 40 + 'c')",
+    "f'{1:>10000000000}'",
+    "'{:>{}}'.format(output, 10**10)",
+    "'%*d' % (10**9, len(output))",
+    "'x'.join(['y' * 10**6] * 10**5)",
+    "('a' * 10**6).replace('a', 'b' * 10**6)",
+    "list(range(10**9))[0]",
+    "sum(range(10**12))",
+    "[*range(10**9)] == 1",
+    "(lambda f: f(f, 'x'))(lambda f, s: f(f, s + s))",
+    "len(output) ** 10**9 % 7",
+    "(1 << 10**9) * (1 << 10**9) == 1",
+    "len(output) << 10**11",
+    "sorted([0] * 10**9)",
+    "output.zfill(10**11)",
+    "b'x'.ljust(10**11)",
+    "int('9' * 4000) ** 10**6",
+    "[[x] * 10**5 for x in range(10**6)]",
+    "'a'.translate({97: 'b' * 10**9}) == 1",
+    "max(x for x in range(10**12))",
+]
+HARMLESS = {"[output := 'x', output == 'x'][1]"}
+ESCAPES = [
+    "'{0.__class__.__mro__[1].__subclasses__}'.format(output)",
+    "('{0.__cl' + 'ass__}').format(output)",
+    "str.format(*['{0.__class__}', output])",
+    "(lambda f: f.format(output))('{0.__class__}')",
+    "('{:{0.__' + 'class__}}').format(output)",
+    "[s.format(re) for s in ['{0.en' + 'um.sys.modules}']]",
+    "[str.format, 1][0]('{0.__class__}', 1)",
+    "sorted([1], key=str.format)",
+    "'{0.gi_frame.f_globals}'.format(x for x in output)",
+    "(x for x in output).gi_frame.f_builtins",
+    "[x.gi_frame for x in [(y for y in output)]][0].f_back",
+    "(lambda x=().__class__: x)()",
+    "(lambda *a, **k: a[0].__class__)(1)",
+    "(__builtins__ := {'a': 1})",
+    "[1 for __builtins__ in [{}]]",
+    "(lambda __builtins__: 1)(2)",
+    "[1 for re.search in [len]]",
+    "[1 for output.x in [1]]",
+    "re.compile('a').scanner('a').match().re",
+    "re.error('x').with_traceback",
+    "re.DEBUG",
+    "list[int].mro()",
+    "list[int].append.__objclass__",
+    "(int | str).__args__[0].__base__",
+    "re.I.__class__.__members__",
+    "int.from_bytes.__self__",
+    "re.sub('.', '{0.__class__}'.format, 'a')",
+    "f'{output.__class__}'",
+    "f'{output!r:{().__class__}}'",
+]
 
 
-@pytest.mark.parametrize("source", [source for source in HOSTILE["escape"] if source not in HARMLESS])
-def test_an_escape_is_refused_or_does_not_hold(source):
-    ended = outcome_or_refusal(source)
-    assert ended is None or ended.ok is False
+def test_what_only_shows_itself_while_running_is_undecided_not_wrong():
+    sources = ["('{0.__cl' + 'ass__}').format(output)", "output.encode('cp0' + '37')", "list[int].append == 1"]
+    for ended in evaluate(sources, CONTEXT):
+        assert ended.ok is None
+        assert "not available in assertions" in ended.message
+
+
+@linux
+def test_the_worker_has_nothing_but_two_pipes_and_a_bounded_memory():
+    evaluate(["1 == 1"], {})
+    (worker,) = (pid for pid in Canaries._children() if b"evaluator" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    status = Path(f"/proc/{worker}/status").read_text()
+    limits = Path(f"/proc/{worker}/limits").read_text()
+    assert "NoNewPrivs:\t1" in status
+    assert "Seccomp:\t2" in status
+    assert re.search(r"Max open files +0 +0", limits)
+    assert re.search(r"Max address space +536870912 +536870912", limits)
+    assert {os.readlink(fd).split(":")[0] for fd in Path(f"/proc/{worker}/fd").iterdir()} == {"pipe", "/dev/null"}
+    assert Path(f"/proc/{worker}/environ").read_bytes().split(b"=")[0] == b"PYTHONHASHSEED"
+
+
+@linux
+def test_code_that_broke_out_of_the_language_finds_no_file_program_or_socket(tmp_path):
+    attempts = [
+        f"open({str(tmp_path / 'x')!r}, 'w')",
+        "open('/etc/passwd')",
+        "__import__('os').fork()",
+        "__import__('os').execv('/bin/true', ['true'])",
+        "__import__('os').kill(__import__('os').getppid(), 9)",
+        "__import__('socket').socket()",
+        "__import__('os').pipe()",
+        "__import__('os').listdir('/')",
+    ]
+    script = f"""
+import os, socket, sys
+from waza.sandbox import evaluator
+evaluator.close_in()
+for attempt in {attempts!r}:
+    try:
+        eval(attempt)
+        os.write(1, attempt.encode())
+    except OSError:
+        os.write(1, b".")
+"""
+    assert run_script(script).stdout == "." * len(attempts)
 
 
 def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():
+    bombs = [source for source in (*HOSTILE["bomb"], *BOMBS) if accepted(source)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ends = {source: outcome_or_refusal(source) for source in HOSTILE["bomb"]}
+    ends = dict(zip(bombs, evaluate(bombs, CONTEXT, limit_s=0.1), strict=True))
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    held = [source for source, ended in ends.items() if ended and ended.ok]
-    assert held == ["re.search('(?:a?){40}a{40}', 'a'*40)"], "the one that is true, and not expensive here"
-    undecided = [ended.message for ended in ends.values() if ended and ended.ok is None]
-    assert len(undecided) >= 10
+    held = [source for source, ended in ends.items() if ended.ok]
+    assert held == ["re.compile('(((a{1,1000}){1,1000}){1,1000})')"], "the one that is cheap in CPython"
+    undecided = [ended.message for ended in ends.values() if ended.ok is None]
+    assert len(undecided) >= 25
     assert all(message.startswith(("ran out of time", "ran out of memory")) for message in undecided)
     assert grown_kb < 50_000
 
 
 @pytest.mark.parametrize("end", ["1 == 1", "output == 'x'", "len(transcript) == 1"])
 def test_the_order_of_assertions_never_matters(end):
-    sources = [*HOSTILE["true"], *HARMLESS, "transcript.clear()", "outcome.update(n=0) or True", "(output := 'x')", end]
+    sources = [*HOSTILE["true"], *HARMLESS, "transcript.clear()", "not outcome.update(n=0)", "(output := output)", end]
     expected = {source: outcome(source) for source in sources}
-    for seed in range(10):
+    for seed in range(3):
         shuffled = random.Random(seed).sample(sources, len(sources))
         assert dict(zip(shuffled, evaluate(shuffled, CONTEXT), strict=True)) == expected
 
@@ -151,20 +241,9 @@ def test_an_expression_may_span_lines_and_end_in_a_comment():
     assert outcome("(1 +\n 1) == 2  # two").ok
 
 
-@pytest.mark.parametrize(
-    ("source", "ok"),
-    [
-        ("output", True),
-        ("[1]", True),
-        ("0", False),
-        ("''", False),
-        ("None", False),
-        ("{}", False),
-        ("float('nan')", True),
-    ],
-)
-def test_truth_is_pythons(source, ok):
-    assert outcome(source) == (ok, "")
+def test_truth_is_pythons():
+    sources = ["output", "tool_calls[1:]", "outcome.get('x')", "float('nan')", "output[:0]", "errors", "output or ''"]
+    assert [ended.ok for ended in evaluate(sources, CONTEXT)] == [True, False, False, True, False, False, True]
 
 
 def test_a_match_is_true_and_no_match_is_not():
@@ -173,24 +252,92 @@ def test_a_match_is_true_and_no_match_is_not():
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("source", "words"),
     [
-        "lambda: True",
-        "len",
-        "str",
-        "re",
-        "(x for x in output)",
-        "not (x for x in [])",
-        "bool(x for x in output)",
-        "output and (c for c in output)",
-        "output.strip",
-        "re.search",
+        ("True", "the constant True is always true, so this assertion cannot fail"),
+        ("(5)", "the constant 5 is always true"),
+        ("None", "the constant None is always false, so this assertion cannot pass"),
+        ("-1", "the same whatever the agent does"),
+        ("2 ** 10 % 3", "the same whatever the agent does"),
+        ("'hello' 'world'", "a text literal is always true"),
+        ("b'x'", "a text literal is always true"),
+        ("f'x'", "a text literal with characters in it is always true"),
+        ("f'answer: {output}'", "always true"),
+        ("(output == 'yes', 'the answer')", "a tuple display, whatever is in it, is always true"),
+        ("output == 'yes', 'the answer'", "an assertion has no message"),
+        ("[output == 'yes']", "did you mean all([...]) or any([...])?"),
+        ("{'ok': output}", "a dict display"),
+        ("{output}", "a set display"),
+        ("[]", "an empty list is always false"),
+        ("not ()", "the negation of an empty tuple is always true"),
+        (
+            "lambda: output == 'yes'",
+            "a lambda is always true, so this assertion cannot fail; did you forget to call it?",
+        ),
+        ("(x := [output])", "a list display"),
+        ("output == 'a' or 'b'", "'or' with a text literal is always true"),
+        ("output and False", "'and' with the constant False is always false"),
+        ("'a' if output else 'b'", "a choice between a text literal and a text literal is always true"),
+        ("len", "the built-in 'len' is always true, so this assertion cannot fail; did you forget to call it?"),
+        ("re", "the built-in 're'"),
+        (
+            "output.strip",
+            "the method 'strip' is always true, so this assertion cannot fail; did you forget to call it?",
+        ),
+        ("re.search", "the method 'search'"),
+        ("(x for x in output)", "a generator is always true, so this assertion cannot fail; did you mean any(...)"),
+        ("not (x for x in [])", "the negation of a generator"),
+        ("bool(x for x in output)", "a generator is always true"),
+        ("output and (c for c in output)", "a generator is always true"),
+        ("len(output) > 3 and [1 for c in output if (lambda: c)]", "column 44: a lambda is always true"),
+        ("re.finditer('x', output)", "did you mean re.findall or re.search?"),
+        ("zip(output, output)", "the result of 'zip' is always true"),
     ],
 )
-def test_what_was_not_called_does_not_hold(source):
-    ended = outcome(source)
-    assert ended.ok is False
-    assert "did you forget to call it?" in ended.message
+def test_what_comes_to_the_same_whatever_the_agent_did_is_refused_with_the_reason(source, words):
+    with pytest.raises(ValueError) as refusal:
+        check_assertion(source)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("output", "len(output)", "[word for word in output.split() if word == 'yes']", "1 == 1", "f'{output}'"),
+        *("[*tool_calls]", "{**outcome}", "output and 'x'", "1 if output else 0", "output[:3]", "not output"),
+        *("(len := output) and len", "any(x for x in output)", "(lambda g: any(g))(x for x in output)", "re.I & 4"),
+        *("m.start if (m := range(3)) else 0", "all([output == 'x'])", "(output == 'a') in (True, 'x')"),
+    ],
+)
+def test_what_can_come_out_both_ways_is_accepted(source):
+    check_assertion(source)
+
+
+def test_a_function_that_is_the_result_does_not_hold():
+    for source in ("[len][0]", "(lambda: str)()", "outcome.get('x', re)"):
+        assert "did you forget to call it?" in outcome(source).message
+        assert outcome(source).ok is False
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("output.__class__ == 1", "column 1: '.__class__': attributes that begin with an underscore are not available"),
+        ("re.error == 1", "column 1: '.error' is not available in assertions"),
+        ("len(output) > 1 and re.L", "'.L' is not available"),
+        ("__debug__", "column 1: '__debug__': names that begin with two underscores are not available"),
+        ("[1 for __x in output]", "'__x': names that begin"),
+        ("'{0.__class__}'.format(output) == ''", "'.__class__'"),
+        ("sorted(output, key='{}'.format)", "'.format' must be called where it is written"),
+        ("output.encode('cp037') == b''", "the encoding 'cp037' is not available in assertions"),
+        ("str(output.encode(), 'EUC-JP') == ''", "the encoding 'EUC-JP' is not available"),
+        ("[1 for output.x in output]", "cannot set attributes"),
+    ],
+)
+def test_what_is_not_available_is_refused_when_it_is_read(source, words):
+    with pytest.raises(ValueError) as refusal:
+        check_assertion(source)
+    assert words in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +346,7 @@ def test_what_was_not_called_does_not_hold(source):
         ("ouput == 'x'", "raised NameError: 'ouput' is not known in assertions; did you mean 'output'?"),
         ("true", "did you mean 'True'?"),
         ("print(output)", "'print' is not known"),
-        ("1 / 0", "raised ZeroDivisionError"),
+        ("1 // len(errors)", "raised ZeroDivisionError"),
         ("outcome['gone']", "raised KeyError"),
         ("output.foo()", "raised AttributeError"),
         ("[x for x in [1]] and x", "raised NameError"),
@@ -215,7 +362,7 @@ def test_an_assertion_that_raises_does_not_hold_and_says_so(source, words, capfd
 
 
 def test_every_documented_name_is_there():
-    assert evaluate([f"[{name}]" for name in (*CONTEXT_NAMES, *BUILT_IN_NAMES)], CONTEXT) == [(True, "")] * 28
+    assert evaluate([f"[{name}] != 1" for name in (*CONTEXT_NAMES, *BUILT_IN_NAMES)], CONTEXT) == [(True, "")] * 28
 
 
 @pytest.mark.parametrize(
@@ -233,12 +380,6 @@ def test_every_documented_name_is_there():
 )
 def test_any_and_all_stop_where_python_stops(source, ok):
     assert outcome(source) == (ok, "")
-
-
-def test_a_pattern_in_an_assertion_that_backtracks_for_ever_is_undecided():
-    ended = outcome(r"re.search(r'(a+)+\1$b', 'a' * 40 + 'c')")
-    assert ended.ok is None
-    assert "ran out of time" in ended.message
 
 
 def test_half_characters_are_replaced_and_nul_is_kept():
@@ -264,17 +405,21 @@ def test_large_data_is_no_trouble():
 @linux
 def test_a_worker_that_dies_leaves_one_assertion_undecided_and_the_next_ones_run():
     ends = []
-    before = Canaries._children()
-    evaluate(["1"], {})
-    work = threading.Thread(target=lambda: ends.extend(evaluate(["all(x < 10**13 for x in range(10**12))", "1"], {})))
+    evaluate(["1 == 1"], {})
+    sources = ["all(x < 10**13 for x in range(10**12))", "1 == 1"]
+    work = threading.Thread(target=lambda: ends.extend(evaluate(sources, {}, limit_s=30)))
     work.start()
     time.sleep(0.5)
-    workers = [pid for pid in Canaries._children() | before if b"monty" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    workers = [pid for pid in Canaries._children() if b"evaluator" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert workers
     for pid in workers:
         os.kill(pid, 9)
+    time.sleep(0.2)
+    for pid in Canaries._children():
+        if b"evaluator" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, 9)
     work.join(30)
-    assert ends == [(None, "ended its sandbox process"), (True, "")]
+    assert ends == [(None, "ended its worker process"), (True, "")]
 
 
 def run_script(script):
@@ -282,93 +427,41 @@ def run_script(script):
 
 
 def test_a_process_that_used_assertions_ends_by_itself_and_says_nothing():
-    run = run_script("from waza.sandbox.assertions import evaluate; assert evaluate(['1'], {})[0].ok")
+    run = run_script("from waza.sandbox.assertions import evaluate; assert evaluate(['1 == 1'], {})[0].ok")
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_says_that_it_cannot_tell_instead_of_waiting_for_ever():
+def test_a_fork_has_workers_of_its_own():
     script = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
 from waza.sandbox.assertions import evaluate
-evaluate(["1"], {})
+evaluate(["1 == 1"], {})
 if (child := os.fork()) == 0:
-    os._exit(0 if evaluate(["1"], {})[0].ok is None else 1)
+    os._exit(0 if evaluate(["1 == 1"], {})[0].ok else 1)
 assert os.waitpid(child, 0)[1] == 0
-assert evaluate(["1"], {})[0].ok
+assert evaluate(["1 == 1"], {})[0].ok
 """
     run = run_script(script)
     assert (run.returncode, run.stderr) == (0, "")
 
 
-LEAVES = [
-    "0",
-    "1",
-    "-3",
-    "7",
-    "0.5",
-    "True",
-    "None",
-    "''",
-    "'ab'",
-    "'Hello'",
-    "output[:9]",
-    "outcome['n']",
-    "duration_ms",
-]
-SHAPES = [
-    *(f"({{0}} {operator} {{1}})" for operator in ["+", "-", "*", "//", "%", "==", "<", "and", "or", "in"]),
-    *(f"{name}({{0}})" for name in ["len", "sum", "sorted", "min", "max", "str", "int", "bool", "abs", "list"]),
-    *(
-        "[{0}, {1}]",
-        "({0}, {1})",
-        "sorted(set({0}))",
-        "{{'a': {0}}}.get('a')",
-        "(not {0})",
-        "({0} if {1} else 5)",
-        "[*range(5)][{0}]",
-    ),
-    *(
-        "({0}).upper()",
-        "({0}).split('l')",
-        "({0}).count({1})",
-        "(lambda v: f'{{v}}' == str(v))({0})",
-        "isinstance({0}, (int, str))",
-    ),
-    *("[{0} for x in [{1}, 1] if x]", "any(10 // x for x in [{0}, {1}, 0])", "all(10 // x for x in [{0}, {1}, 0])"),
-    *("any(x == y for x in [{0}] for y in [1, {1}] if y)", "(lambda x: x or {1})({0})", "((x := {0}), x == {1})"),
-]
-EXPRESSIONS = st.recursive(
-    st.sampled_from(LEAVES),
-    lambda inner: st.tuples(st.sampled_from(SHAPES), inner, inner).map(lambda parts: parts[0].format(*parts[1:])),
-    max_leaves=6,
-)
+def test_generated_expressions_come_to_what_cpython_says():
+    found, counts = differences(expressions(600, seed=3))
+    assert found == []
+    assert counts["compared: value"] > 200
+    assert counts["refused wholly"] < 20
 
 
-def by_python(source):
-    """Return ("value", v) or ("raised", the error's name) as Python itself says, context in globals."""
-    names = {name: getattr(__builtins__, name, None) or __builtins__[name] for name in BUILT_IN_NAMES if name != "re"}
-    try:
-        return "value", eval(source, {"__builtins__": names, "re": re} | json.loads(json.dumps(CONTEXT)))
-    except Exception as error:
-        return "raised", type(error).__name__
-
-
-@settings(max_examples=250, deadline=None)
-@given(EXPRESSIONS)
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")
-def test_expressions_come_to_what_python_says(source):
-    kind, value = by_python(source)
-    if value == "SyntaxError":
-        with pytest.raises(ValueError, match="column"):
-            check_assertion(source)
-    elif kind == "raised":
-        ended = outcome(source)
-        assert ended.ok is False, source
-        assert "the assertion raised" in ended.message, source
-    elif len(repr(value)) < 1000:
-        expected = repr(value)
-        assert outcome(source).ok is bool(value), source
-        assert outcome(f"({source}) == {expected}").ok is True, source
-        assert outcome(f"({source}) == [{expected}]").ok is False, "a wrong value would be seen"
+def test_a_difference_from_cpython_would_be_seen():
+    disagree = [
+        "re.search(r'done$', 'all done\\n').span()",
+        "round(2.675, 2)",
+        "sorted(['b', 'A'], key=str.lower)",
+        "(1.0).is_integer()",
+    ]
+    assert differences(disagree)[0] == []
+    wrong = by_cpython(["round(2.675, 1)", "re.findall('[[(]', '((')", "1 // 0", "'a'"])
+    found, _ = differences(["round(2.675, 2)", "re.findall('[[(]', '(')", "1 // 1", "1 // 0"], wrong)
+    assert len(found) == 4

@@ -9,6 +9,7 @@ import pytest
 from canaries import SECRET, Canaries, gone
 
 from waza.sandbox.child import NoAnswer
+from waza.sandbox.constant_forms import constant_javascript
 from waza.sandbox.javascript import CHILD, check_assertion, evaluate
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
@@ -68,19 +69,16 @@ def outcome(source, missing=None):
         ("duration_ms < 60000", True),
         ("/def \\w+/.test(output)", True),
         ("typeof require === 'undefined' && typeof process === 'undefined'", True),
-        ("{a: 1}", True),
-        ("[]", True),
-        ("True && !False", True),
-        ("10n", True),
-        ("1 // one", True),
+        ("True && !False && output.length", True),
+        ("[1, 2].slice(errors.length)", True),
+        ("BigInt(outcome.n) // three", True),
         ("(() => {\n  return true\n})()", True),
-        ("0", False),
-        ("''", False),
-        ("NaN", False),
-        ("null", False),
-        ("undefined", False),
-        ("0n", False),
-        ("-0", False),
+        ("output.length * 0", False),
+        ("output.slice(0, 0)", False),
+        ("Number('x')", False),
+        ("outcome.x", False),
+        ("BigInt(0)", False),
+        ("-errors.length", False),
     ],
 )
 def test_truth_is_javascripts(source, ok):
@@ -118,6 +116,54 @@ def test_what_is_not_one_expression_is_refused_with_its_place(source, words):
     assert words in str(refusal.value)
 
 
+REFUSED = {
+    "an array": ["[output === 'yes']", "[]", "( /* a */ ([output]) ) // b", "output.x, [1]", "[...output]"],
+    "an object literal": ["({ok: output === 'yes'})", "{a: 1}", "{}"],
+    "an object made by 'new'": ["new Boolean(output === 'yes')", "new Date", "new (class {})", "new a.b.C(output)"],
+    "a function": ["() => output", "x => x ? 1 : 0", "async () => 1", "function f(a) { return a }", "async x => 1"],
+    "a class": ["class A {}", "(class extends Object { x() {} })"],
+    "a regular expression": ["/yes/", "/[/\\]]/g"],
+    "a text literal": ["'yes'", '"a" /* b */', "`yes`", "`yes ${output}`", "output === 'a' || 'b'", "''", "``"],
+    "the constant": ["true", "True", "0", "1e5", "0x0", "10n", "null", "undefined", "NaN", "!0", "!!1", "JSON", "(1)"],
+    "an expression of constants": ["-1", "1 + 1", "~(2 * 3)", "'a' + 'b'"],
+    "'typeof'": ["typeof output", "typeof (1)"],
+    "'void'": ["void 0"],
+    "a choice between": ["output ? 1 : 'b'", "output ? x => 1 : y => 2"],
+    "'&&' with the constant false": ["output && false"],
+}
+
+
+@pytest.mark.parametrize(("what", "source"), [(what, source) for what, group in REFUSED.items() for source in group])
+def test_what_comes_to_the_same_whatever_the_agent_did_is_refused_with_the_reason(what, source):
+    with pytest.raises(ValueError) as refusal:
+        check_assertion(source)
+    assert what in str(refusal.value)
+    assert any(words in str(refusal.value) for words in ("cannot fail", "cannot pass", "checks nothing"))
+
+
+BOTH_WAYS = [
+    *("output", "output.length", "1 == 1", "`${output}`", "`${`${output}`}`", "output && 'x'", "output ? 1 : 0"),
+    *("new RegExp('ye+s').test(output)", "new Set(output).size > 1", "new Map([[1, 2]]).get(output)", "!output"),
+    *("/x/.test(output)", "output.length / /x/.exec(output).index", "output.length / 2 / 1", "[...output].length"),
+    *("(() => { if (output) { return /[)]/.test(output) } })()", "!function () { return output }()", "output?.length"),
+    *("typeof output === 'string'", "output.x ?? true", "output in {a: 1}", "'a' in outcome", "output?.5:0"),
+    *(
+        "{a: output}.a",
+        "[output][0]",
+        "(function () { return output })()",
+        "JSON.parse(output)",
+        "`a`.includes(output)",
+    ),
+    *("output.replace(/'/g, '\"') === '}{'", "((a) => a)(output)", "output.at(-1) /* [ */"),
+]
+
+
+def test_what_can_come_out_both_ways_is_accepted():
+    assert [(source, why) for source in BOTH_WAYS if (why := constant_javascript(source))] == []
+    for source in BOTH_WAYS:
+        check_assertion(source)
+
+
 def test_looking_whether_an_assertion_compiles_does_not_run_it():
     check_assertion("(() => { while (true); })()")
 
@@ -132,7 +178,7 @@ def test_looking_whether_an_assertion_compiles_does_not_run_it():
         ("fresh = 1", "raised ReferenceError"),
         ("(() => { throw 'plain' })()", "raised plain"),
         ("(f => f(f))(f => f(f))", "raised RangeError"),
-        ("() => true", "the result is a function, which is always true; did you forget to call it?"),
+        ("(() => output.trim)()", "the result is a function, which is always true; did you forget to call it?"),
         ("output.trim", "did you forget to call it?"),
         ("(async () => false)()", "a promise"),
     ],
@@ -147,7 +193,7 @@ def test_what_gives_no_value_does_not_hold_and_says_why(source, words):
 def test_no_escape_reaches_a_file_a_variable_a_process_or_a_socket(tmp_path, monkeypatch):
     monkeypatch.setenv("WAZA_CANARY", SECRET)
     CHILD.close()
-    evaluate(["1"], {})
+    evaluate(["1 == 1"], {})
     canaries = Canaries(tmp_path)
     blanks = {"file": json.dumps(str(canaries.file)), "secret": json.dumps(SECRET), "port": canaries.port}
     for source in ESCAPES:
@@ -167,7 +213,7 @@ def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():
 
 @linux
 def test_a_child_that_does_not_come_back_is_killed():
-    evaluate(["1"], {})
+    evaluate(["1 == 1"], {})
     pid = CHILD.pid
     assert not gone(pid, within_s=0.1)
     with pytest.raises(NoAnswer, match=r"ran out of time \(0\.5 s\)"):
@@ -211,10 +257,10 @@ def test_large_data_is_no_trouble():
 def test_a_machine_without_the_engine_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "quickjs", None)
     with pytest.raises(ValueError, match=r"pip install 'waza\[js\]'"):
-        check_assertion("1")
+        check_assertion("output")
 
 
 def test_a_process_that_used_assertions_ends_by_itself_and_says_nothing():
-    script = "from waza.sandbox.javascript import evaluate; assert evaluate(['1'], {})[0].ok"
+    script = "from waza.sandbox.javascript import evaluate; assert evaluate(['1 == 1'], {})[0].ok"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

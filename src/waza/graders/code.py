@@ -29,9 +29,22 @@ class CodeGrader(Grader):
     r"""Check that expressions about the output, the tool calls and the transcript are true.
 
     Each assertion is one expression with fresh data; it runs outside the process, without files, network or
-    processes, under time and memory limits. Names: `output`, `outcome`, `transcript`, `tool_calls` (each with `name`,
-    `arguments`, `result`, `success`, `id`), `errors`, `duration_ms`. In Python also `len any all str int float bool
-    list dict re sum min max sorted set tuple abs round enumerate zip range isinstance`.
+    processes, for at most 2 seconds and 512 MB. One that raises is a failed check, one that runs out of time or memory
+    is undecided. Names: `output`, `outcome`, `transcript`, `tool_calls` (each with `name`, `arguments`, `result`,
+    `success`, `id`), `errors`, `duration_ms`. In Python also `len any all str int float bool list dict re sum min max
+    sorted set tuple abs round enumerate zip range isinstance`.
+
+    A Python assertion means what it means in CPython, `re` included. Not available, and refused when the suite is
+    loaded: attributes that begin with an underscore, names that begin with two, `await` and `yield`; of `re`
+    everything but `search match fullmatch split findall finditer sub subn compile escape Pattern Match` and the flags
+    `A I M S U X NOFLAG` with their long names; attributes of generators and functions; `.format` that is not called at
+    once; encodings other than UTF-7, -8, -16 and -32, ASCII, Latin-1, cp1252, cp437, punycode and the escapes. Where
+    this shows only at run time, the assertion is undecided.
+
+    An assertion that comes to the same whatever the agent did is refused too: a constant, a text, a tuple, list, set
+    or dict display, a `lambda` or a function that nobody calls, `... or 'text'`; in JavaScript an array, object,
+    function or regular expression, `new ...`, `typeof ...`. An assertion whose value turns out to be a function, a
+    type, a module or a generator fails.
 
     ```yaml
     - type: code

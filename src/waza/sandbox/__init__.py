@@ -3,8 +3,9 @@
 Where to look:
 
     patterns      run a regular expression        (backtrack, lookaround: what RE2 cannot do, in a killable child)
-    assertions    a Python expression             (expressions: what is refused; lazy: early ends)
-    javascript    a JavaScript expression
+    assertions    a Python expression             (expressions: what is refused; evaluator: what runs in the child;
+                                                   seccomp: the child's system calls)
+    javascript    a JavaScript expression         (constant_forms, for both: what cannot come out both ways)
     schemas       a JSON Schema                   (strict_json: JSON without surprises)
     workspace     read the files an agent left    (copies: a private copy for programs)
     room          the folder of one trial         (tree, removal: walking and removing without following links)

@@ -1,48 +1,32 @@
-"""Python assertions, run outside this process by pydantic-monty: no files, no network, no processes, under limits.
+"""Python assertions, evaluated outside this process by CPython: no files, no network, no processes, under limits.
 
-Each one sees fresh data. Differences from Python that remain: in `re`, `$` matches at the very end only and
-replacements cannot be functions; methods are not values (`key=str.lower`); `zip` and `enumerate` give lists; a format
-width on None or a list is not refused.
+`expressions` says what is accepted, `evaluator` runs in the worker. Each assertion sees fresh data.
 """
 
 from __future__ import annotations
 
-import atexit
+import marshal
 import os
+import sys
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 from waza.errors import did_you_mean
 from waza.model import JSON
-from waza.sandbox.expressions import Expression, read_expression
-from waza.sandbox.lazy import PRELUDE
+from waza.sandbox.child import Child, NoAnswer
+from waza.sandbox.expressions import BUILT_IN_NAMES, CONTEXT_NAMES, read_expression
 from waza.sandbox.texts import well_formed, well_formed_data
 
-ENGINE = "pydantic-monty"
-CONTEXT_NAMES = ("output", "outcome", "transcript", "tool_calls", "errors", "duration_ms")
-BUILT_IN_NAMES = (
-    *("len", "any", "all", "str", "int", "float", "bool", "list", "dict", "re"),
-    *("sum", "min", "max", "sorted", "set", "tuple", "abs", "round", "enumerate", "zip", "range", "isinstance"),
-)
-_KNOWN = (*CONTEXT_NAMES, *BUILT_IN_NAMES, "True", "False", "None")
+ENGINE = "cpython"
 LIMIT_S = 2.0
-LIMITS = {
-    "max_feed_duration_secs": LIMIT_S,
-    "max_turn_duration_secs": LIMIT_S,
-    "max_memory": 256 * 1024 * 1024,
-    "max_recursion_depth": 200,
-    "max_suspensions": 10,
-    "max_total_sleep_secs": 0.0,
-}
-PRINTED_BYTES = 64 * 1024
+"""How long one assertion may compute; on a busy machine that takes longer by the clock."""
+BUSY_FACTOR = 5
 MESSAGE_CHARS = 500
-_NOT_DATA = {
-    "function": "a function",
-    "builtin_function_or_method": "a function",
-    "type": "a type",
-    "module": "a module",
-}
+_KNOWN = (*CONTEXT_NAMES, *BUILT_IN_NAMES, "True", "False", "None")
+_START = "import sys; sys.path.append(sys.argv[1]); from waza.sandbox.evaluator import main; main()"
 
 
 class Outcome(NamedTuple):
@@ -53,33 +37,29 @@ class Outcome(NamedTuple):
 
 
 def check_assertion(source: str) -> None:
-    """Raise ValueError with the column and the reason when `source` is not one expression."""
+    """Raise ValueError with the column and the reason when `source` is refused."""
     read_expression(source)
 
 
 def evaluate(
-    expressions: Iterable[str], context: Mapping[str, JSON], missing: Mapping[str, str] | None = None
+    expressions: Iterable[str],
+    context: Mapping[str, JSON],
+    missing: Mapping[str, str] | None = None,
+    limit_s: float = LIMIT_S,
 ) -> list[Outcome]:
-    """Return what comes of each expression in the context; one that reads a `missing` name cannot be told."""
-    clean: dict[str, JSON] = {}
-    outcomes = []
-    for source in expressions:
-        expression = read_expression(source)
-        for name in expression.names & context.keys() - clean.keys():
-            clean[name] = well_formed_data(context[name])
-        outcomes.append(_evaluate(expression, clean, missing or {}))
-    return outcomes
-
-
-def _evaluate(expression: Expression, context: Mapping[str, JSON], missing: Mapping[str, str]) -> Outcome:
-    for name in sorted(expression.names & missing.keys()):
-        return Outcome(None, missing[name])
-    for name in sorted(expression.names - expression.bound - set(_KNOWN)):
-        return raised(f"NameError: '{name}' is not known in assertions; {did_you_mean(name, _KNOWN)}")
-    if expression.idle_generator:
-        return not_data("a generator")
-    inputs = {name: value for name, value in context.items() if name in expression.names}
-    return _run(expression, inputs)
+    """Return what comes of each expression in the context; one that reads a `missing` name is undecided."""
+    sources = list(expressions)
+    outcomes = {place: Outcome(None, reason) for place, reason in _without_evidence(sources, missing or {})}
+    waiting = [place for place in range(len(sources)) if place not in outcomes]
+    try:
+        data = _data([sources[place] for place in waiting], context)
+    except ValueError:
+        return [outcomes.get(place, Outcome(None, "the data is nested too deeply")) for place in range(len(sources))]
+    with _WORKERS.one() as worker:
+        while waiting:
+            for outcome in worker.evaluate([sources[place] for place in waiting], data, limit_s):
+                outcomes[waiting.pop(0)] = outcome
+    return [outcomes[place] for place in range(len(sources))]
 
 
 def raised(what: str) -> Outcome:
@@ -92,74 +72,80 @@ def not_data(kind: str) -> Outcome:
     return Outcome(False, f"the result is {kind}, which is always true; did you forget to call it?")
 
 
-def _run(expression: Expression, inputs: dict[str, JSON]) -> Outcome:
-    import pydantic_monty as monty  # a tenth of a second that only assertions should cost
-
-    pool = _pool()
-    if pool is None:
-        return Outcome(None, "assertions cannot run in a forked process; start it with the spawn method")
-    try:
-        with pool.checkout(limits=LIMITS) as session:
-            printed = monty.CollectString(max_bytes=PRINTED_BYTES)
-            truth, kind = session.feed_run(_program(expression), inputs=inputs, print_callback=printed)
-    except monty.MontyRuntimeError as error:
-        return _raised(error, expression)
-    except monty.MontyCrashedError as error:
-        return Outcome(None, f"ran out of time ({LIMIT_S:g} s)" if error.timed_out else "ended its sandbox process")
-    except (monty.MontyError, TimeoutError) as error:
-        return Outcome(None, f"the sandbox could not run it: {error}"[:MESSAGE_CHARS])
-    return not_data(_NOT_DATA[kind]) if kind in _NOT_DATA else Outcome(truth)
+def _without_evidence(sources: list[str], missing: Mapping[str, str]) -> Iterable[tuple[int, str]]:
+    for place, source in enumerate(sources):
+        if unseen := sorted(read_expression(source).names & missing.keys()):
+            yield place, missing[unseen[0]]
 
 
-def _program(expression: Expression) -> str:
-    """Return the code for the sandbox; only truth and type of the value come back, whatever its size."""
-    imports = "import re\n" if "re" in expression.names else ""
-    lazy = PRELUDE if "_waza_" in expression.code else ""
-    return f"{imports}{lazy}_waza_value = (\n{expression.code}\n)\n[not not _waza_value, type(_waza_value).__name__]"
+def _data(sources: list[str], context: Mapping[str, JSON]) -> dict[str, bytes]:
+    names = frozenset[str]().union(*(read_expression(source).names for source in sources))
+    return {name: marshal.dumps(well_formed_data(context[name])) for name in names & context.keys()}
 
 
-def _raised(error: Any, expression: Expression) -> Outcome:
-    inner, text = error.exception(), error.display("type-msg")
-    if isinstance(inner, TimeoutError) or "limit for backtracking" in text:
-        return Outcome(None, f"ran out of time ({text})"[:MESSAGE_CHARS])
-    if isinstance(inner, MemoryError):
-        return Outcome(None, f"ran out of memory ({text})"[:MESSAGE_CHARS])
-    if isinstance(inner, NotImplementedError):
-        return Outcome(None, f"the sandbox could not run it: {text}"[:MESSAGE_CHARS])
-    if isinstance(inner, AttributeError) and text.endswith(tuple(f"'{name}'" for name in expression.last_attributes)):
-        text += "; did you forget to call it?"
-    return raised(text)
+class _Worker(Child):
+    """A worker process that evaluates."""
+
+    # A verdict must not depend on the order in which a set happens to hold its texts.
+    variables: ClassVar[dict[str, str]] = {"PYTHONHASHSEED": "0"}
+
+    def __init__(self) -> None:
+        super().__init__("waza")
+
+    def evaluate(self, sources: list[str], data: Mapping[str, bytes], limit_s: float) -> list[Outcome]:
+        """Return the outcomes of the expressions as far as the worker lived, at least one."""
+        header = marshal.dumps((limit_s, sources, {name: len(blob) for name, blob in data.items()}))
+        message = b"".join((len(header).to_bytes(8, "little"), header, *data.values()))
+        try:
+            answers, late = self.ask_each(message, len(sources), limit_s * BUSY_FACTOR * len(sources))
+        except NoAnswer as reason:
+            return [Outcome(None, str(reason))] * len(sources)
+        outcomes = [_outcome(kind, text) for kind, text in answers]
+        if len(outcomes) < len(sources) and not (answers and answers[-1][0] == "memory"):
+            why = f"ran out of time ({limit_s:g} s)" if late else "ended its worker process"
+            outcomes.append(Outcome(None, why))
+        return outcomes
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-s", "-S", "-P", "-B", "-c", _START, str(Path(__file__).parents[2])]
 
 
-_LOCK = threading.Lock()
-_POOL: tuple[int, Any] | None = None
+class _Workers:
+    """Workers that wait for the next grade, as many as there were grades at the same time."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Worker] = []
+        self._reset_lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._reset_lock)
+
+    def _reset_lock(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one(self) -> Iterator[_Worker]:
+        """Hand out a worker that nobody else uses."""
+        with self._lock:
+            worker = self._idle.pop() if self._idle else _Worker()
+        try:
+            yield worker
+        finally:
+            with self._lock:
+                self._idle.append(worker)
 
 
-def _pool() -> Any:
-    """Return the shared workers, started when first needed; None in a fork, where they would never answer."""
-    global _POOL
-    with _LOCK:
-        if _POOL is None:
-            _POOL = os.getpid(), _start()
-            atexit.register(_close)
-    owner, pool = _POOL
-    return pool if owner == os.getpid() else None
+_WORKERS = _Workers()
 
 
-def _start() -> Any:
-    import pydantic_monty as monty
-
-    pool = monty.Monty(
-        min_processes=1,
-        checkout_timeout=60.0,
-        request_timeout=2.5 * LIMIT_S,
-        max_checkouts_per_worker=10_000,
-        feed_duration_limit_grace=0.5,
-        turn_duration_limit_grace=0.5,
-    )
-    return pool.__enter__()
-
-
-def _close() -> None:
-    if _POOL is not None and _POOL[0] == os.getpid():
-        _POOL[1].__exit__(None, None, None)
+def _outcome(kind: str, text: str) -> Outcome:
+    if kind in ("true", "false"):
+        return Outcome(kind == "true")
+    if kind == "raised":
+        return raised(text)
+    if kind == "unknown name":
+        return raised(f"NameError: '{text}' is not known in assertions; {did_you_mean(text, _KNOWN)}")
+    if kind == "memory":
+        return Outcome(None, "ran out of memory")
+    if kind == "unavailable":
+        return Outcome(None, f"it cannot be evaluated: {text}")
+    return not_data(kind)

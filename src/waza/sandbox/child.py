@@ -9,17 +9,21 @@ import atexit
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 
 from waza.model import JSON
 
 START_LIMIT_S = 30.0
 HANDED_OVER_BYTES_PER_S = 10_000_000
 """How fast a question reaches the worker even on a busy machine; the limit counts from then."""
+ANSWER_BYTES = 1_000_000
+_ENDED_BY_TIMER = -getattr(signal, "SIGPROF", -1000)
 _PROGRAM = Path(__file__).with_name("child_program.py")
 _KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What Python may need to start at all; nothing else of our environment reaches the worker."""
@@ -31,6 +35,9 @@ class NoAnswer(TimeoutError):
 
 class Child:
     """A worker for one engine: started when first asked, reused, replaced after a kill, ended with us."""
+
+    variables: ClassVar[dict[str, str]] = {}
+    """What its environment holds besides what Python needs to start."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -49,12 +56,20 @@ class Child:
         """Return the worker's answer; raise ValueError if it refuses, NoAnswer when time or memory runs out."""
         line = json.dumps(question | {"limit_s": limit_s}, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         with self._lock:
-            answer = self._ask(line, limit_s)
+            answers, late = self._ask(line, 1, limit_s)
+        if not answers:
+            raise NoAnswer(f"ran out of time ({limit_s:g} s)" if late else "ended its worker process")
+        answer = answers[0]
         if "refused" in answer:
             raise ValueError(answer["refused"])
         if "lost" in answer:
             raise NoAnswer(answer["lost"])
         return answer["is"]
+
+    def ask_each(self, message: bytes, count: int, limit_s: float) -> tuple[list[JSON], bool]:
+        """Return `count` answers, or those before the worker ended; and whether that was because of time."""
+        with self._lock:
+            return self._ask(message, count, limit_s)
 
     def close(self) -> None:
         """End the worker; the next question starts another."""
@@ -67,41 +82,42 @@ class Child:
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
 
-    def _ask(self, line: bytes, limit_s: float) -> dict[str, JSON]:
+    def _ask(self, message: bytes, count: int, limit_s: float) -> tuple[list[JSON], bool]:
         """Ask the worker, and a fresh one if the old one turns out to be dead."""
         try:
             for process in (self._process, None):
                 fresh = process is None
                 process = process or self._start()
-                answer, late = _exchange(process, line, limit_s + len(line) / HANDED_OVER_BYTES_PER_S)
-                if answer:
-                    return json.loads(answer)  # type: ignore[no-any-return]
-                self.close()
-                if late:
-                    raise NoAnswer(f"ran out of time ({limit_s:g} s)")
-                if fresh:
+                lines, late = _exchange(process, message, count, limit_s + len(message) / HANDED_OVER_BYTES_PER_S)
+                if len(lines) < count:
+                    late = late or process.wait() == _ENDED_BY_TIMER
+                    self.close()
+                if lines or late or fresh:
                     break
+            return [json.loads(line) for line in lines], late
         except BaseException:
             # An answer that nobody waited for would be taken for the next question's.
             self.close()
             raise
-        raise NoAnswer("ended its worker process")
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _command(self) -> list[str]:
+        """Return the command that starts a worker, which then writes one line."""
         spec = find_spec(self._module)
         if spec is None or spec.origin is None:
             raise ValueError(f"the module '{self._module}' is not installed")
-        folder = Path(spec.origin).parent.parent
+        return [sys.executable, "-I", "-S", str(_PROGRAM), self._module, str(Path(spec.origin).parent.parent)]
+
+    def _start(self) -> subprocess.Popen[bytes]:
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_PROGRAM), self._module, str(folder)],
+            self._command(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=os.sep,
-            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ} | self.variables,
             start_new_session=True,
         )
-        ready, _ = _exchange(self._process, b"", START_LIMIT_S)
+        ready, _ = _exchange(self._process, b"", 1, START_LIMIT_S)
         if not ready:
             self.close()
             raise NoAnswer("could not start its worker process")
@@ -113,8 +129,8 @@ class Child:
         self._process = None
 
 
-def _exchange(process: subprocess.Popen[bytes], line: bytes, limit_s: float) -> tuple[bytes, bool]:
-    """Return the worker's next line (empty if it died) and whether it was killed for being late."""
+def _exchange(process: subprocess.Popen[bytes], message: bytes, count: int, limit_s: float) -> tuple[list[bytes], bool]:
+    """Return the worker's next lines (fewer if it died) and whether it was killed for being late."""
     late = threading.Event()
 
     def stop() -> None:
@@ -125,12 +141,16 @@ def _exchange(process: subprocess.Popen[bytes], line: bytes, limit_s: float) -> 
     timer = threading.Timer(limit_s, stop)
     timer.daemon = True
     timer.start()
+    lines: list[bytes] = []
     try:
-        process.stdin.write(line)
+        process.stdin.write(message)
         process.stdin.flush()
-        answer = process.stdout.readline()
+        while len(lines) < count and (line := process.stdout.readline(ANSWER_BYTES)).endswith(b"\n"):
+            lines.append(line)
     except OSError:
-        answer = b""
+        pass
     finally:
         timer.cancel()
-    return answer if answer.endswith(b"\n") else b"", late.is_set()
+    if len(lines) < count:
+        process.kill()
+    return lines, late.is_set()

@@ -13,9 +13,10 @@ import msgspec
 
 from waza.errors import nearest
 from waza.model import JSON
-from waza.sandbox.assertions import CONTEXT_NAMES, MESSAGE_CHARS, Outcome, not_data, raised
+from waza.sandbox.assertions import MESSAGE_CHARS, Outcome, not_data, raised
 from waza.sandbox.child import Child, NoAnswer
-from waza.sandbox.expressions import MAX_CHARS
+from waza.sandbox.constant_forms import constant_javascript
+from waza.sandbox.expressions import CONTEXT_NAMES, MAX_CHARS
 from waza.sandbox.texts import well_formed, well_formed_data
 
 ENGINE = "quickjs-ng"
@@ -26,7 +27,7 @@ CHILD = Child("quickjs")
 
 
 def check_assertion(source: str) -> None:
-    """Raise ValueError with the column and the reason when `source` is not one expression."""
+    """Raise ValueError with the reason when `source` is not one expression, or cannot come out both ways."""
     if not source.strip():
         raise ValueError("an assertion must not be blank")
     if len(source) > MAX_CHARS:
@@ -39,6 +40,8 @@ def check_assertion(source: str) -> None:
         CHILD.ask({"source": source.strip()}, LIMIT_S)
     except NoAnswer as reason:
         raise ValueError(f"the assertion {reason} while it was compiled") from None
+    if constant := constant_javascript(source):
+        raise ValueError(constant)
 
 
 def evaluate(
