@@ -195,7 +195,7 @@ def test_no_graders_within_expectations_are_refused(project, nothing):
         ("agnet: {}\n", "did you mean 'agent'?"),
         (CONFIG + "suites: [{name: core, path: nowhere}]\n", "'nowhere' is not there"),
         (CONFIG + "thresholds: {min_pass_rate: 1.5}\n", "must be at most 1"),
-        (CONFIG + "execution: {timeout: 0}\n", "must be above 0"),
+        (CONFIG + "execution: {timeout: -1}\n", "must be above 0"),
         ("agent: {module: my_agent}\n", "one of them is missing"),
         ("agent: {framework: langchain}\n", "not supported; name a function"),
         (CONFIG + "test_dir: ../elsewhere\n", "leaves the project's folder"),

@@ -192,7 +192,7 @@ MADE = {
     },
 }
 for kind in ("expect_tools", "reject_tools", "allow_only"):
-    for key in ("tool", "command_pattern", "path_pattern", "skill_pattern"):
+    for key in ("tool", "command_pattern", "path_pattern", "skill_pattern")[kind == "allow_only" :]:
         MADE[f"tool_constraint.{kind}[].{key}"] = lambda p, kind=kind, key=key: {
             "type": "tool_constraint",
             kind: [{"tool": ".*", key: p}],

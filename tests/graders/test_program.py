@@ -120,7 +120,7 @@ def test_a_script_may_stand_at_the_projects_root(tmp_path):
         ({"command": "./plain.txt"}, "not executable"),
         ({"command": "python3", "args": ["gone.py"]}, "is not there"),
         ({"command": "bash", "args": ["../out.sh"]}, "leaves the project"),
-        ({"command": "sh", "timeout": 0}, "at least 1"),
+        ({"command": "sh", "timeout": 0.5}, "at least 1"),
         ({"command": "sh", "timeout": -5}, "at least 1"),
         ({"command": "sh", "timeout": 1e9}, "at most"),
         ({"command": "sh", "timeout": float("nan")}, ""),

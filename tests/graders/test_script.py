@@ -130,7 +130,7 @@ print(json.dumps({"score": 1.0, "passed": text == "inner"}))
         ({"script": "../out.py"}, "leaves the project"),
         ({"script": "folder"}, "is not a file"),
         ({"script": "link.py"}, "leaves the project"),
-        ({"script": "judge.py", "timeout": 0}, "at least 1"),
+        ({"script": "judge.py", "timeout": -1}, "at least 1"),
         ({"script": ""}, "empty"),
     ],
 )

@@ -96,7 +96,12 @@ def _is_worth(event: ToolEvent, trace: Trace) -> bool:
     """Say whether a call is one that an author would ask for."""
     words = dialect_of(trace)
     is_skill = words is not None and "skill" in words.kinds(event) and bool(trace.skill_invocations)
-    return event.success and bool(event.tool_name.strip()) and "parent_tool_call_id" not in event.extra and not is_skill
+    return event.success and _is_name(event.tool_name) and "parent_tool_call_id" not in event.extra and not is_skill
+
+
+def _is_name(name: str) -> bool:
+    """Say whether a recorded name can be asked for in a suite."""
+    return bool(name) and name == name.strip() and "|" not in name
 
 
 def _calls(calls: list[ToolEvent]) -> Iterator[str]:
@@ -160,7 +165,7 @@ def _excerpt(text: str) -> str:
 
 def _graders(trace: Trace) -> Iterator[str]:
     """Yield the lines below `graders:`."""
-    skills = list(dict.fromkeys(used.name for used in trace.skill_invocations or [] if used.name))
+    skills = list(dict.fromkeys(used.name for used in trace.skill_invocations or [] if _is_name(used.name)))
     if skills:
         yield "  - type: skill_invocation"
         yield "    config:"

@@ -20,7 +20,7 @@ from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
 from waza.cli._upload import sent, store_of
 from waza.cli._working import telling_options, working_options
-from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
+from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, SpecError, StoreError, UsageError
 from waza.judges._base import Judge
 from waza.model import Run
 from waza.reports._text import plural
@@ -70,6 +70,7 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
 @working_options("task", "this suite")
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@click.option("--strict", is_flag=True, help="Refuse a suite with warnings, as `waza check --strict` does.")
 @baseline_options
 @reporter_options
 @otel_option
@@ -95,7 +96,7 @@ def command(path: Path, **options: Any) -> int:
     whole = prepared(path, options)
     options["verbose"] = options["verbose"] or (whole.project.defaults.verbose and not options["quiet"])
     spec = whole.select(options["tasks"], options["tags"]) if options["tasks"] or options["tags"] else whole
-    if not options["quiet"] and not options["as_json"]:
+    if not options["quiet"]:
         show_problems(problem for problem in spec.notes if problem.severity == "warning")
     for file in spec.local_code:
         remark(f"runs code of this project: {file}")
@@ -120,6 +121,8 @@ def command(path: Path, **options: Any) -> int:
 def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     """Return the suite with what the command line changes in it."""
     spec = load_spec(path, update_snapshots=options["update_snapshots"], allow_local_code=options["allow_local_code"])
+    if options["strict"] and (warned := [problem for problem in spec.notes if problem.severity == "warning"]):
+        raise SpecError(warned)
     if options["fail_fast"]:
         spec = spec.with_config(fail_fast=True)
     if options["timeout"]:
@@ -238,7 +241,7 @@ def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
     for option in ("timeout", "replay", "max_cost", "against", "base", "catalogue", "needs"):
         words += [f"--{option.replace('_', '-')}", str(options[option])] if options.get(option) else []
     words += [word for reporter in options["reporters"] for word in ("--reporter", reporter)]
-    for flag in ("skip_graders", "no_judge_cache", "update_snapshots", "allow_local_code"):
+    for flag in ("skip_graders", "no_judge_cache", "update_snapshots", "allow_local_code", "strict"):
         words += [f"--{flag.replace('_', '-')}"] if options.get(flag) else []
     return shlex.join(words)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from waza.options import Options
+from waza.options import Options, ZeroMeans
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.process import run_process
 from waza.sandbox.room import Room
@@ -42,8 +42,8 @@ class Tool(Options):
     command: Annotated[list[str], Field(min_length=1)] | None = None
     """A program, run in the working folder without a shell: `{argument}` is filled in, all arguments come as JSON on
     standard input, standard output is the answer. A program with a slash is looked up beside the eval file."""
-    timeout_seconds: Annotated[float, Field(gt=0, le=1e6)] = 60
-    """How long the command may take."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=1e6), ZeroMeans(60)] = 60
+    """How long the command may take; 0 means the default."""
 
     @field_validator("parameters", mode="before")
     @classmethod

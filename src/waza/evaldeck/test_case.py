@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from waza.errors import SpecError
 from waza.evaldeck.graders.base import BaseGrader
 from waza.evaldeck.graders.lookup import configured
+from waza.options import ZeroMeans
 from waza.spec.evaldeck_cases import case_files, documents, problems_in_case
 from waza.spec.evaldeck_judged import TYPES as JUDGED
 from waza.spec.graders import load_expected
@@ -20,6 +21,9 @@ from waza.spec.places import Place, unmarked
 Made = TypeVar("Made")
 Case = TypeVar("Case", bound="EvalCase")
 _LEGACY = ("input", "expected", "graders")
+
+
+_Limit = Annotated[int, BeforeValidator(lambda value: 0 if value == "none" else value)]
 
 
 class _Declared(BaseModel):
@@ -96,10 +100,10 @@ class ExpectedBehavior(_Declared):
     output_contains_any: list[str] | None = None
     output_equals: str | None = None
     output_matches: str | None = None
-    max_steps: int | None = None
+    max_steps: _Limit | None = None
     min_steps: int | None = None
-    max_tool_calls: int | None = None
-    max_llm_calls: int | None = None
+    max_tool_calls: _Limit | None = None
+    max_llm_calls: _Limit | None = None
     task_completed: bool | None = None
     tool_calls: list[Any] | None = None
     outcomes: list[Any] | None = None
@@ -142,7 +146,7 @@ class EvalCase(_Declared):
     name: str
     description: str | None = None
     turns: list[Turn] = Field(default_factory=list)
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: Annotated[Annotated[float, Field(gt=0)] | None, ZeroMeans(None)] = None
     retries: int | None = Field(default=None, ge=0)
     tags: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)

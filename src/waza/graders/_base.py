@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from waza.errors import Undecidable
+from waza.graders._fields import ZERO_LIMIT, has_no_limit_at_zero
 from waza.model import JSON, Check, Files, Grade, GradeStatus, ToolEvent, Trace
 from waza.options import Options
 from waza.plugins import Folder
@@ -55,8 +56,8 @@ class Grader(Options):
 
     name: str = ""
     """How the grade is called in results; the type if left out."""
-    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Its share in the composite score; never decides passed or failed."""
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Its share in the composite score; 0 takes no part in it. It never decides passed or failed."""
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of this grader start."""
 
@@ -73,8 +74,18 @@ class Grader(Options):
     @model_validator(mode="after")
     def _checks_something(self) -> Self:
         if self.needs_one_of and not any(getattr(self, option) for option in self.needs_one_of):
-            raise ValueError(f"this grader checks nothing; give at least one of: {', '.join(self.needs_one_of)}")
+            options = ", ".join(self.needs_one_of)
+            raise ValueError(f"this grader checks nothing; give at least one of: {options}{self._hint_at_zero()}")
         return self
+
+    def _hint_at_zero(self) -> str:
+        """Return what to write instead of a limit that is written as 0, where there is one."""
+        return "".join(f"; {ZERO_LIMIT.format(key)}" for key in self.zero_limits())
+
+    def zero_limits(self) -> list[str]:
+        """Return the options that are written as 0 and so set no limit."""
+        given = self.model_fields_set
+        return [key for key in _limits(type(self)) if key in given and getattr(self, key) == 0]
 
     @classmethod
     def type_name(cls) -> str:
@@ -192,6 +203,11 @@ class Grader(Options):
         if failed:
             return Finding("passed" if passed else "failed", score, feedback, checks, details)
         return Finding("error", 0.0, feedback, checks, details)
+
+
+@cache
+def _limits(cls: type[Grader]) -> list[str]:
+    return [name for name, field in cls.model_fields.items() if has_no_limit_at_zero(field)]
 
 
 def content_hash(content: bytes) -> str:

@@ -8,12 +8,12 @@ from typing import NamedTuple, Self
 
 from pydantic import ConfigDict, model_validator
 
-from waza.graders._fields import FoldingPattern, Text
+from waza.graders._fields import Text, ToolName, ToolPattern
 from waza.graders._match import PATIENCE, ArgMatcher, Difference
 from waza.graders._values import Steps, parse_path, values_at
 from waza.model import JSON, ToolEvent
 from waza.options import Options
-from waza.sandbox.patterns import PatternTimeout
+from waza.sandbox.patterns import Pattern, PatternTimeout, fits_name, name_glob
 from waza.traces._aliases import Dialect
 
 _USUAL_NAME_CHARS = 100
@@ -24,10 +24,10 @@ class CallMatcher(Options):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    tool: FoldingPattern | None = None
+    tool: ToolPattern | None = None
     """A pattern that matches somewhere in the tool's name, in any case."""
-    name: Text | None = None
-    """The tool's name, exact and case-sensitive; instead of `tool`."""
+    name: ToolName | None = None
+    """The tool's name, exact and case-sensitive, or a glob (`search_*`); instead of `tool`."""
     args: dict[Text, ArgMatcher] = {}
     """Matchers by argument; a key may be a path such as `user.city`, `items[0].id` or `items[*].id`."""
 
@@ -35,8 +35,6 @@ class CallMatcher(Options):
     def _names_a_tool(self) -> Self:
         if (self.tool is None) == (self.name is None):
             raise ValueError("give 'tool' or 'name', one of them")
-        if not self.tool_text.strip():
-            raise ValueError("the tool's name must not be blank")
         return self
 
     @cached_property
@@ -47,6 +45,12 @@ class CallMatcher(Options):
     def tool_text(self) -> str:
         """The tool as the author wrote it, pattern or name."""
         return self.name or "" if self.tool is None else str(getattr(self.tool, "source", self.tool))
+
+    @property
+    def declared(self) -> str:
+        """The name that other programs may have another one for; empty where it is a pattern and no plain name."""
+        text = self.tool_text
+        return "" if isinstance(self.tool, Pattern) and name_glob(text) is not None else text
 
     @cached_property
     def label(self) -> str:
@@ -69,11 +73,15 @@ class CallMatcher(Options):
     def tells(self, name: str) -> bool | None:
         """Say whether a tool's name is the one expected; None when nobody can tell."""
         if self.tool is None:
-            return name == self.name
+            return self.name is not None and fits_name(self.name, name)
         try:
             return self._search(name) if len(name) <= _USUAL_NAME_CHARS else self.tool.search(name)
         except PatternTimeout:
             return None
+
+    def names(self, event: ToolEvent, words: Dialect | None) -> bool:
+        """Say whether a call is of the tool expected, whatever the agent's program calls it."""
+        return bool(self.tells(event.tool_name)) or (words is not None and words.same(self.declared, event))
 
     @cached_property
     def _search(self) -> Callable[[str], bool]:
@@ -117,9 +125,9 @@ def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent], words:
 
 def _meant(matcher: CallMatcher, events: list[ToolEvent], words: Dialect | None) -> set[int]:
     """Return the calls of the tool the author means by its name in another program."""
-    if words is None:
+    if words is None or not (declared := matcher.declared):
         return set()
-    return {index for index, event in enumerate(events) if words.same(matcher.tool_text, event)}
+    return {index for index, event in enumerate(events) if words.same(declared, event)}
 
 
 def _tell(matcher: CallMatcher, names: list[str]) -> dict[str, bool | None]:

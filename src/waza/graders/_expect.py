@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from waza.graders._align import AlignedChecks, Alignment, Need, Order, align, certificate
 from waza.graders._calls import CallMatcher, Found, find
-from waza.graders._fields import Bound
+from waza.graders._fields import Bound, Minimum
 from waza.graders._match import PATIENCE
 from waza.model import JSON, Check, ToolEvent
 from waza.options import Options
@@ -25,10 +25,10 @@ _NO_LIMIT = 1 << 62
 class Count(Options):
     """How many calls an expectation stands for; at least one of the two."""
 
-    min: Bound | None = None
+    min: Minimum | None = None
     """How many calls it needs; 1 if left out, 0 where `max` is 0."""
     max: Bound | None = None
-    """How many calls may fit it, all calls counted."""
+    """How many calls may fit it, all calls counted; 0 or `none` for no call."""
 
     @model_validator(mode="after")
     def _can_fail(self) -> Self:

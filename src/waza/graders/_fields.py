@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from waza.sandbox.folders import inner_path
-from waza.sandbox.patterns import Pattern
+from waza.sandbox.patterns import Pattern, name_glob
 
 
 def _pattern(value: Any) -> Pattern:
@@ -44,6 +46,61 @@ def _not_always(pattern: Pattern, outcome: str) -> Pattern:
     return pattern
 
 
+def _tool_pattern(value: Any) -> Pattern:
+    if not isinstance(value, str):
+        return _folding_pattern(value)
+    return _folding_pattern(_not_blank(value))
+
+
+def _not_blank(text: str) -> str:
+    """Return a name without the white space around it."""
+    if not (trimmed := text.strip()):
+        raise ValueError("must not be empty or blank: a name is needed")
+    return trimmed
+
+
+def _tool_name(value: str) -> str:
+    hint = "list the names, use `*` and `?`, or give a pattern as `tool:` under `expect` or `expect_tools`"
+    return _plain_name(value, "tool", hint)
+
+
+def _skill_name(value: str) -> str:
+    return _plain_name(value, "skill", "list the names, or use `*` and `?`")
+
+
+def _plain_name(value: str, noun: str, hint: str) -> str:
+    name = _not_blank(value)
+    if "|" in name:
+        raise ValueError(f"'{name[:60]}' is one name, and no {noun}'s name has '|' in it; {hint}")
+    name_glob(name)  # compiled now, so that grading finds it ready
+    return name
+
+
+def _is_none(value: Any) -> bool:
+    return isinstance(value, str) and value == "none"
+
+
+def _limit(value: Any) -> int | Literal["none"]:
+    if _is_none(value):
+        return "none"
+    if type(value) is not int:
+        raise PydanticCustomError("limit_type", "a whole number or `none` is needed")
+    if value < 0:
+        raise PydanticKnownError("greater_than_equal", {"ge": 0})
+    return value
+
+
+def _bound(value: Any) -> int:
+    limit = _limit(value)
+    return 0 if limit == "none" else limit
+
+
+def _not_none(value: Any) -> Any:
+    if _is_none(value):
+        raise ValueError("`none` is for upper limits; leave this key out where there is no minimum")
+    return value
+
+
 def _inner_path(path: str) -> str:
     inner_path(path)
     return path
@@ -72,9 +129,31 @@ PythonPattern = Annotated[
 """A pattern with the syntax and meaning of Python's `re` that a text must match."""
 InnerPath = Annotated[str, AfterValidator(_inner_path)]
 """A path in the workspace that cannot leave it."""
-Limit = Annotated[int, Field(ge=0)]
-"""A whole number; 0 means no limit."""
-Bound = Annotated[int, Field(ge=0)]
-"""A whole number that is a real bound, 0 too."""
-Least = Annotated[int, Field(ge=1)]
+ToolPattern = Annotated[Pattern, BeforeValidator(_tool_pattern), _AS_SOURCE, _PATTERN_SCHEMA]
+"""An RE2 pattern for a tool's name: it ignores case, and white space around it is trimmed."""
+_NAME_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^[^|]*[^|\s][^|]*$"})
+ToolName = Annotated[str, AfterValidator(_tool_name), _NAME_SCHEMA]
+"""A tool's name, trimmed; `*` in it stands for any characters and `?` for one."""
+SkillName = Annotated[str, AfterValidator(_skill_name), _NAME_SCHEMA]
+"""A skill's name, trimmed; `*` in it stands for any characters and `?` for one."""
+_ZERO_IS_NO_LIMIT = "0 is no limit"
+ZERO_LIMIT = "`{}: 0` means no limit; write `none` for none"
+_LIMIT_SCHEMA = WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"const": "none"}]})
+Limit = Annotated[int | Literal["none"], PlainValidator(_limit), _LIMIT_SCHEMA, _ZERO_IS_NO_LIMIT]
+"""A whole number, where 0 means no limit, or `none`, a limit of zero; `bound_of` tells them apart."""
+Bound = Annotated[int, PlainValidator(_bound), _LIMIT_SCHEMA]
+"""A whole number that is a real bound, 0 too; `none` is 0."""
+Minimum = Annotated[int, Field(ge=0), BeforeValidator(_not_none)]
+"""A whole number that must be reached; 0 means no minimum."""
+Least = Annotated[int, Field(ge=1), BeforeValidator(_not_none)]
 """A whole number that must be reached; 0 always is."""
+
+
+def bound_of(limit: int | Literal["none"]) -> int | None:
+    """Return the number that a limit allows: 0 for `none`, None where there is no limit."""
+    return 0 if limit == "none" else limit or None
+
+
+def has_no_limit_at_zero(field: FieldInfo) -> bool:
+    """Say whether 0 means no limit in an option."""
+    return _ZERO_IS_NO_LIMIT in field.metadata

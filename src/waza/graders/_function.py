@@ -147,7 +147,7 @@ def _made(function: Callable[..., Any], name: str, weight: float, pass_at: float
         __module__=function.__module__,
         __doc__=doc or f"Check what {kind} says.",
         name=(str, name or kind),
-        weight=(Annotated[float, Field(gt=0, allow_inf_nan=False)], weight),
+        weight=(Annotated[float, Field(ge=0, allow_inf_nan=False)], weight),
         **_options(function),
     )
     cls.function, cls.kind, cls.pass_at = staticmethod(function), kind, pass_at

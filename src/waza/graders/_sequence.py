@@ -4,23 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from waza.graders._align import Need, Order, align, certificate
+from waza.graders._align import Fits, Need, Order, align, certificate
 from waza.model import JSON, Check
 
 
 class SequenceChecks(list[Check]):
     """One check per expected name, with what they were made from."""
 
-    __slots__ = ("actual", "alignment")
+    __slots__ = ("actual", "alignment", "fits")
 
-    def __init__(self, checks: list[Check], actual: list[str], alignment: dict[str, JSON]) -> None:
+    def __init__(
+        self, checks: list[Check], actual: list[str], alignment: dict[str, JSON], fits: Fits | None = None
+    ) -> None:
         super().__init__(checks)
         self.actual = actual
         self.alignment = alignment
+        self.fits = fits
 
 
-def f1_of(expected: Sequence[str], actual: Sequence[str]) -> tuple[float, float, float]:
-    """Return precision, recall and F1 of the names as multisets; the order plays no part."""
+def f1_of(expected: Sequence[str], actual: Sequence[str], fits: Fits | None = None) -> tuple[float, float, float]:
+    """Return precision, recall and F1 of the names as multisets; the order plays no part.
+
+    `fits` says which names fit which expected one where globs are among those; each stands for one name.
+    """
+    hits = _equal(expected, actual) if fits is None else _assigned(fits, len(actual))
+    if not hits:
+        return 0.0, 0.0, 0.0
+    precision, recall = hits / len(actual), hits / len(expected)
+    return precision, recall, 2 * precision * recall / (precision + recall)
+
+
+def _equal(expected: Sequence[str], actual: Sequence[str]) -> int:
+    """Return how many names both have in common."""
     left: dict[str, int] = {}
     for name in expected:
         left[name] = left.get(name, 0) + 1
@@ -29,15 +44,19 @@ def f1_of(expected: Sequence[str], actual: Sequence[str]) -> tuple[float, float,
         if left.get(name):
             left[name] -= 1
             hits += 1
-    if not hits:
-        return 0.0, 0.0, 0.0
-    precision, recall = hits / len(actual), hits / len(expected)
-    return precision, recall, 2 * precision * recall / (precision + recall)
+    return hits
 
 
-def sequence_checks(order: Order, expected: Sequence[str], actual: list[str], noun: str) -> SequenceChecks:
-    """Return one check per expected name, one more for extra ones where the order is exact."""
-    places = _places(order, expected, actual)
+def _assigned(fits: Fits, names: int) -> int:
+    """Return how many of the expected names get a name of their own, by the best assignment."""
+    return sum(bool(taken) for taken in align("any", [Need()] * len(fits), fits, names).taken)
+
+
+def sequence_checks(
+    order: Order, expected: Sequence[str], actual: list[str], noun: str, fits: Fits | None = None
+) -> SequenceChecks:
+    """Return one check per expected name, one more for extra ones where the order is exact; `fits` as in `f1_of`."""
+    places = _places(order, expected, actual) if fits is None else None
     if places is not None:
         entries: list[JSON] = [
             {"expected": name, "status": "matched", "calls": [place]}
@@ -48,12 +67,12 @@ def sequence_checks(order: Order, expected: Sequence[str], actual: list[str], no
         extra = [place for place in range(len(actual)) if place not in used]
         alignment = certificate(order, entries, extra, {})
     else:
-        checks, alignment, extra = _explained(order, expected, actual, noun)
+        checks, alignment, extra = _explained(order, expected, actual, noun, fits)
     if order == "exact":
         surplus = list(dict.fromkeys(actual[place] for place in extra))
         failure = f"{noun} not expected: {', '.join(surplus)}" if surplus else ""
         checks.append(Check(not extra, f"there is no other {noun}", failure, actual=surplus or None))
-    return SequenceChecks(checks, actual, alignment)
+    return SequenceChecks(checks, actual, alignment, fits)
 
 
 def _claim(noun: str, name: str, order: Order) -> str:
@@ -76,11 +95,12 @@ def _places(order: Order, expected: Sequence[str], actual: list[str]) -> list[in
 
 
 def _explained(
-    order: Order, expected: Sequence[str], actual: list[str], noun: str
+    order: Order, expected: Sequence[str], actual: list[str], noun: str, fits: Fits | None = None
 ) -> tuple[list[Check], dict[str, JSON], list[int]]:
-    """Return the checks, the alignment and the names left over where not all can be satisfied."""
+    """Return the checks, the alignment and the names left over, by the best assignment."""
     needs = [Need()] * len(expected)
-    fits = [[place for place, name in enumerate(actual) if name == wanted] for wanted in expected]
+    if fits is None:
+        fits = [[place for place, name in enumerate(actual) if name == wanted] for wanted in expected]
     alignment = align(order, needs, fits, len(actual))
     misplaced = alignment.misplaced(needs, fits)
     checks: list[Check] = []

@@ -11,9 +11,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from waza.graders._calls import CallMatcher
-from waza.graders._fields import FoldingPattern, Text
+from waza.graders._fields import FoldingPattern, ToolName
 from waza.graders._match import ArgMatcher, Difference, or_bare
 from waza.model import JSON
+from waza.sandbox.patterns import fits_name, name_glob
 from waza.sandbox.texts import fold_case
 
 _QUALIFIERS = {
@@ -36,7 +37,7 @@ _FOREIGN = ("mcp:", "custom:")
 
 
 class ToolRule(CallMatcher):
-    """A tool, and what it is called with; a bare text is its exact name."""
+    """A tool, and what it is called with; a bare text is its exact name, or a glob."""
 
     command_pattern: FoldingPattern | None = None
     """A pattern that matches somewhere in the call's command, in any case."""
@@ -81,8 +82,8 @@ class ToolRule(CallMatcher):
 class AllowedTool(ToolRule):
     """A tool that may be called; a bare text or `tool` is its name, whatever an engine calls it."""
 
-    tool: Text | None = None  # type: ignore[assignment]
-    """The tool's name; `view`, `readFile` and `read` are the same tool, as are `edit` and `write`."""
+    tool: ToolName | None = None  # type: ignore[assignment]
+    """The tool's name or a glob; `view`, `readFile` and `read` are the same tool, as are `edit` and `write`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -90,8 +91,8 @@ class AllowedTool(ToolRule):
         return {"tool": value} if isinstance(value, str) else value
 
     def tells(self, name: str) -> bool:
-        """Say whether a tool's name is this one: `tool` after folding, `name` letter for letter."""
-        return name == self.name if self.tool is None else allows(str(self.tool), name)
+        """Say whether a tool's name is this one: `tool` after folding, `name` letter for letter; both may be globs."""
+        return fits_name(self.name or "", name) if self.tool is None else allows(str(self.tool), name)
 
 
 def canonical_name(name: str) -> str:
@@ -106,7 +107,23 @@ def canonical_name(name: str) -> str:
 def allows(declared: str, observed: str) -> bool:
     """Say whether a declared tool covers an observed one: `mcp:x` covers a bare `x`, never the reverse."""
     wanted = canonical_name(declared)
+    if name_glob(wanted) is not None:
+        return _glob_allows(declared, wanted, observed)
     if wanted == canonical_name(observed):
         return True
     prefix = next((prefix for prefix in _FOREIGN if wanted.startswith(prefix)), None)
     return prefix is not None and wanted.removeprefix(prefix) == fold_case(observed.strip())
+
+
+def _glob_allows(declared: str, wanted: str, observed: str) -> bool:
+    """Say whether a glob covers an observed tool under its own or its canonical name.
+
+    `builtin:*` covers no MCP and no custom tool, and `mcp:*` no bare name: that would be every tool there is.
+    """
+    seen = fold_case(observed.strip())
+    if seen.startswith(_FOREIGN) and fold_case(declared.strip()).startswith("builtin:"):
+        return False
+    if fits_name(wanted, canonical_name(observed)) or fits_name(wanted, seen.removeprefix("builtin:")):
+        return True
+    bare = next((wanted.removeprefix(prefix) for prefix in _FOREIGN if wanted.startswith(prefix)), "")
+    return bool(bare) and bare[0] not in "*?" and fits_name(bare, seen)

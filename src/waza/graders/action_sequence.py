@@ -8,8 +8,8 @@ from pydantic import Field
 
 from waza.graders._align import Order
 from waza.graders._base import Grader, tool_events
-from waza.graders._fields import Needles
-from waza.graders._names import ToolNames, calls_named, really_seen, words_of
+from waza.graders._fields import ToolName
+from waza.graders._names import ToolNames, calls_named, fits_of_calls, really_seen, words_of
 from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
 from waza.model import JSON, Check, Trace
 
@@ -35,26 +35,32 @@ class ActionSequenceGrader(Grader):
 
     matching_mode: Literal["exact_match", "in_order_match", "any_order_match"]
     """`exact_match`: the same calls and no others; `in_order_match`: others may stand in between; `any_order_match`."""
-    expected_actions: Annotated[Needles, Field(min_length=1)]
-    """Tool names, exact and case-sensitive; a name given twice needs two calls."""
+    expected_actions: Annotated[list[ToolName], Field(min_length=1)]
+    """Tool names, exact and case-sensitive, or globs (`read_*`), each for one call; one given twice needs two."""
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
     def checks(self, trace: Trace) -> SequenceChecks:
         """Return one check per expected action, one more for other calls in `exact_match`."""
-        actual = calls_named(tool_events(trace), self.expected_actions, words_of(trace, self.tool_names))
-        return sequence_checks(_ORDERS[self.matching_mode], self.expected_actions, actual, "Action")
+        events, words = tool_events(trace), words_of(trace, self.tool_names)
+        actual = calls_named(events, self.expected_actions, words)
+        fits = fits_of_calls(self.expected_actions, events, words)
+        return sequence_checks(_ORDERS[self.matching_mode], self.expected_actions, actual, "Action", fits)
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
         """Return the F1, and whether the mode's rule held."""
         assert isinstance(checks, SequenceChecks)
-        return f1_of(self.expected_actions, checks.actual)[2], all(check.ok for check in checks)
+        return f1_of(self.expected_actions, checks.actual, checks.fits)[2], all(check.ok for check in checks)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return both sequences, precision, recall, F1 and the alignment."""
         assert isinstance(checks, SequenceChecks)
-        precision, recall, f1 = f1_of(self.expected_actions, checks.actual)
+        precision, recall, f1 = f1_of(self.expected_actions, checks.actual, checks.fits)
+        if checks.fits is None:
+            first_fits = bool(checks.actual) and checks.actual[0] in self.expected_actions
+        else:
+            first_fits = any(0 in places for places in checks.fits)
         return {
             "matching_mode": self.matching_mode,
             "expected_actions": self.expected_actions,
@@ -62,7 +68,7 @@ class ActionSequenceGrader(Grader):
             "precision": precision,
             "recall": recall,
             "f1": f1,
-            "first_call_fits": bool(checks.actual) and checks.actual[0] in self.expected_actions,
+            "first_call_fits": first_fits,
             "alignment": checks.alignment,
             **really_seen(trace, self.expected_actions, self.tool_names),
         }

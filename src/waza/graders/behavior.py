@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from waza.graders._base import Grader
 from waza.graders._budget import avoids, uses, within
-from waza.graders._fields import Limit, Needles
-from waza.graders._names import ToolNames, calls_named, names_used, really_seen, words_of
+from waza.graders._fields import Limit, ToolName
+from waza.graders._names import ToolNames, is_one_of, names_used, really_seen, words_of
 from waza.model import JSON, Check, Trace, Usage
 
 
@@ -39,15 +39,15 @@ class BehaviorGrader(Grader):
     )
 
     max_tool_calls: Limit = 0
-    """How many tool calls there may be; 0 means no limit."""
+    """How many tool calls there may be; `none` allows none, 0 means no limit."""
     max_tokens: Limit = 0
-    """How many tokens, input plus output, may be used; 0 means no limit."""
+    """How many tokens, input plus output, may be used; `none` allows none, 0 means no limit."""
     max_duration_ms: Limit = 0
-    """How many milliseconds the agent may take; 0 means no limit."""
-    required_tools: Needles = []
-    """Tools that must be called, by exact name."""
-    forbidden_tools: Needles = []
-    """Tools that must not be called, by exact name."""
+    """How many milliseconds the agent may take; `none` allows none, 0 means no limit."""
+    required_tools: list[ToolName] = []
+    """Tools that must be called, each by exact name or a glob (`mcp__github__*`)."""
+    forbidden_tools: list[ToolName] = []
+    """Tools that must not be called, by exact name or a glob."""
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
@@ -71,8 +71,9 @@ class BehaviorGrader(Grader):
             facts |= really_seen(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
             if self.required_tools:
                 words = words_of(trace, self.tool_names)
-                first = calls_named(trace.tool_events[:1], self.required_tools, words)
-                facts["first_call_fits"] = any(name in self.required_tools for name in first)
+                facts["first_call_fits"] = any(
+                    is_one_of(event, self.required_tools, words) for event in trace.tool_events[:1]
+                )
         if trace.duration_ms is not None:
             facts["actual_duration"] = trace.duration_ms
         if trace.usage is not None and trace.usage.total_tokens is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -13,6 +13,7 @@ from waza.graders._base import Finding, Grader
 from waza.graders._fields import Text
 from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
 from waza.model import JSON, Check, GradeStatus, Trace
+from waza.options import ZeroMeans
 
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|bash|sh|zsh|dash|node|ruby|perl|pwsh", re.ASCII)
 _IMPORT_HINT = "Python does not import from the folder it is started in; say so if it should: PYTHONPATH=. python …"
@@ -45,8 +46,8 @@ class ProgramGrader(Grader):
     """The program: a name on the PATH, or a path in the project."""
     args: list[str] = []
     """Its arguments; the script of an interpreter is looked for beside the eval file, then at the project's root."""
-    timeout: float = Field(default=30, ge=1, le=86_400)
-    """How many seconds it may take."""
+    timeout: Annotated[float, Field(ge=1, le=86_400), ZeroMeans(30)] = 30
+    """How many seconds it may take; 0 means the default."""
     isolation: Isolation = "none"
     """What holds the program; all but `none` close the network and let it write only to its workspace."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 from msgspec import Struct, field
@@ -15,6 +15,7 @@ from waza.graders._base import Finding, Grader
 from waza.graders._fields import Text
 from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
 from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
+from waza.options import ZeroMeans
 from waza.sandbox.strict_json import parse_json
 
 
@@ -54,8 +55,8 @@ class ScriptGrader(Grader):
     """The Python file, beside the eval file or at the project's root."""
     args: list[str] = []
     """Its arguments."""
-    timeout: float = Field(default=30, ge=1, le=86_400)
-    """How many seconds it may take."""
+    timeout: Annotated[float, Field(ge=1, le=86_400), ZeroMeans(30)] = 30
+    """How many seconds it may take; 0 means the default."""
     isolation: Isolation = "none"
     """What holds the script; all but `none` close the network and let it write only to its workspace."""
 

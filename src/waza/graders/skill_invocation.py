@@ -10,9 +10,11 @@ from pydantic import model_validator
 from waza.errors import Undecidable
 from waza.graders._align import Order
 from waza.graders._base import Finding, Grader
-from waza.graders._fields import Needles
+from waza.graders._fields import SkillName
+from waza.graders._names import fits_of_names
 from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
 from waza.model import JSON, Check, Trace
+from waza.sandbox.patterns import fits_name
 
 _ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order": "in_order", "any_order": "any"}
 _EXTRA_PENALTY = 0.6
@@ -23,6 +25,7 @@ class SkillInvocationGrader(Grader):
 
     The mode decides whether it passes, and a forbidden skill always fails it with score 0. The score is the F1 of the
     required and the invoked skills; `allow_extra: false` takes up to 60 % off for invocations beyond the required ones.
+    `mode: exact_match`, `required_skills: []` and `allow_extra: false` together forbid every skill.
 
     ```yaml
     - type: skill_invocation
@@ -35,28 +38,42 @@ class SkillInvocationGrader(Grader):
     """
 
     all_held: ClassVar[str] = "Skill invocation sequence matched"
-    needs_one_of: ClassVar[tuple[str, ...]] = ("required_skills", "forbidden_skills")
-
-    required_skills: Needles = []
-    """Skills that must be invoked, by exact name; a name given twice needs two invocations."""
-    forbidden_skills: Needles = []
-    """Skills that must not be invoked, by exact name."""
+    required_skills: list[SkillName] | None = None
+    """Skills that must be invoked, by exact name or a glob (`azure-*`), each for one invocation."""
+    forbidden_skills: list[SkillName] = []
+    """Skills that must not be invoked, by exact name or a glob."""
     mode: Literal["exact_match", "in_order", "any_order"] | None = None
     """How required and invoked skills are compared; needed with `required_skills`."""
     allow_extra: bool = True
     """Whether invocations beyond the required ones are free of a further penalty; never decides passed or failed."""
 
     @model_validator(mode="after")
-    def _has_mode(self) -> Self:
-        if self.required_skills and self.mode is None:
+    def _can_fail(self) -> Self:
+        if self._required and self.mode is None:
             raise ValueError("'required_skills' needs a 'mode': exact_match, in_order or any_order")
+        if not (self._required or self.forbidden_skills or self._allows_none):
+            hint = "to forbid every skill, write mode: exact_match, required_skills: [] and allow_extra: false"
+            raise ValueError(
+                f"this grader checks nothing; give at least one of: required_skills, forbidden_skills; {hint}"
+            )
         return self
+
+    @property
+    def _allows_none(self) -> bool:
+        """Whether no skill at all may be invoked."""
+        is_exact = self.mode == "exact_match" and not self.allow_extra
+        return is_exact and self.required_skills == []
+
+    @property
+    def _required(self) -> list[str]:
+        return self.required_skills or []
 
     def checks(self, trace: Trace) -> SequenceChecks:
         """Return one check per required skill, one for extra ones in `exact_match`, one for the forbidden ones."""
         actual = _skills(trace)
-        order = _ORDERS[self.mode or "any_order"] if self.required_skills else "any"
-        checks = sequence_checks(order, self.required_skills, actual, "Skill")
+        order = _ORDERS[self.mode or "any_order"] if self._required or self._allows_none else "any"
+        fits = fits_of_names(self._required, actual)
+        checks = sequence_checks(order, self._required, actual, "Skill", fits)
         if self.forbidden_skills:
             violations = self._violations(actual)
             failure = f"Forbidden skills invoked: {', '.join(violations)}" if violations else ""
@@ -65,8 +82,9 @@ class SkillInvocationGrader(Grader):
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
         """Return the F1, less the penalty for extra invocations, and whether every check held."""
-        actual, required = _skills(trace), len(self.required_skills)
-        score = f1_of(self.required_skills, actual)[2] if required else 1.0
+        assert isinstance(checks, SequenceChecks)
+        actual, required = checks.actual, len(self._required)
+        score = self._f1(checks)[2]
         if self._penalised(actual):
             score *= 1 - _EXTRA_PENALTY * (len(actual) - required) / len(actual)
         return 0.0 if self._violations(actual) else score, all(check.ok for check in checks)
@@ -75,10 +93,10 @@ class SkillInvocationGrader(Grader):
         """Return both sequences, precision, recall, F1, the alignment, and what the catalogue of skills says."""
         assert isinstance(checks, SequenceChecks)
         actual = checks.actual
-        precision, recall, f1 = f1_of(self.required_skills, actual) if self.required_skills else (1.0, 1.0, 1.0)
+        precision, recall, f1 = self._f1(checks)
         facts: dict[str, JSON] = {
             "mode": self.mode or "any_order",
-            "required_skills": self.required_skills,
+            "required_skills": self._required,
             "forbidden_skills": self.forbidden_skills,
             "forbidden_violations": self._violations(actual),
             "actual_skills": actual,
@@ -105,10 +123,12 @@ class SkillInvocationGrader(Grader):
     def _praise(self, trace: Trace) -> str:
         """Return what was right, and the extra invocations that lowered the score."""
         actual = _skills(trace)
-        if not self.required_skills:
+        if self._allows_none:
+            return "No skill was invoked"
+        if not self._required:
             return "Forbidden skills were not invoked"
         if self._penalised(actual):
-            return f"{self.all_held}, with extra invocations (got {len(actual)}, expected {len(self.required_skills)})"
+            return f"{self.all_held}, with extra invocations (got {len(actual)}, expected {len(self._required)})"
         return self.all_held
 
     def _hint(self, trace: Trace) -> str:
@@ -120,17 +140,30 @@ class SkillInvocationGrader(Grader):
             f"; surfaced but not invoked: {', '.join(ignored)}" if ignored else ""
         )
 
+    def _f1(self, checks: SequenceChecks) -> tuple[float, float, float]:
+        """Return precision, recall and F1; without required skills all 1, or all 0 where none may be invoked."""
+        if self._required:
+            return f1_of(self._required, checks.actual, checks.fits)
+        score = 0.0 if self._allows_none and checks.actual else 1.0
+        return score, score, score
+
     def _penalised(self, actual: list[str]) -> bool:
-        return not self.allow_extra and bool(self.required_skills) and len(actual) > len(self.required_skills)
+        return not self.allow_extra and bool(self._required) and len(actual) > len(self._required)
 
     def _violations(self, actual: list[str]) -> list[str]:
-        return [skill for skill in dict.fromkeys(self.forbidden_skills) if skill in actual]
+        return [skill for skill in dict.fromkeys(self.forbidden_skills) if _is_among(skill, actual)]
 
     def _not_invoked(self, trace: Trace, catalogue: list[str]) -> tuple[list[str], list[str]]:
         """Return the required skills that were not invoked: those never offered, and those offered."""
         actual = _skills(trace)
-        absent = [skill for skill in dict.fromkeys(self.required_skills) if skill not in actual]
-        return [s for s in absent if s not in catalogue], [s for s in absent if s in catalogue]
+        absent = [skill for skill in dict.fromkeys(self._required) if not _is_among(skill, actual)]
+        offered = [skill for skill in absent if _is_among(skill, catalogue)]
+        return [skill for skill in absent if skill not in offered], offered
+
+
+def _is_among(skill: str, names: list[str]) -> bool:
+    """Say whether a skill, or one that a glob covers, is among the names."""
+    return skill in names or any(fits_name(skill, name) for name in names)
 
 
 def _skills(trace: Trace) -> list[str]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from waza.errors import Undecidable
 from waza.graders._base import Grader
-from waza.graders._fields import Text
+from waza.graders._fields import SkillName
 from waza.model import Check, Trace
+from waza.sandbox.patterns import fits_name
 
 
 class SkillTriggeredGrader(Grader):
@@ -22,8 +23,8 @@ class SkillTriggeredGrader(Grader):
     ```
     """
 
-    skill: Text
-    """The skill's name, exact."""
+    skill: SkillName
+    """The skill's name, exact or a glob (`azure-*`)."""
     should_trigger: bool = True
     """Whether the skill must be invoked, or must not be."""
 
@@ -33,7 +34,7 @@ class SkillTriggeredGrader(Grader):
             raise Undecidable("skill use was not recorded: this engine cannot observe it")
         invoked = [invocation.name for invocation in trace.skill_invocations]
         claim = f"skill {self.skill} is {'' if self.should_trigger else 'not '}invoked"
-        if (self.skill in invoked) == self.should_trigger:
+        if any(fits_name(self.skill, name) for name in invoked) == self.should_trigger:
             yield Check(True, claim)
         else:
             yield Check(False, claim, f"not so: {claim}", claim, invoked)

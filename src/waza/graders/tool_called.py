@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
-from waza.graders._fields import Needles
-from waza.graders._names import ToolNames, first_call, words_of
+from waza.graders._budget import called as called_names
+from waza.graders._fields import ToolName
+from waza.graders._names import ToolNames, first_call, globs_in, with_globs, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -26,8 +27,8 @@ class ToolCalledGrader(Grader):
 
     all_held: ClassVar[str] = "All required tools were called"
 
-    required: Annotated[Needles, Field(min_length=1)]
-    """Tool names, exact and case-sensitive."""
+    required: Annotated[list[ToolName], Field(min_length=1)]
+    """Tool names, exact and case-sensitive, or globs (`search_*`)."""
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
@@ -37,6 +38,8 @@ class ToolCalledGrader(Grader):
         events = tool_events(trace)
         words = words_of(trace, self.tool_names)
         called = [event.tool_name for event in events] if words is None else list(words.used(self.required, events))
+        if words is None and globs_in(self.required):
+            called = list(with_globs(dict.fromkeys(called), self.required))
         return [_is_called(tool) if tool in called else _is_not_called(tool, called) for tool in self.required]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
@@ -51,4 +54,4 @@ def _is_called(tool: str) -> Check:
 
 def _is_not_called(tool: str, called: list[str]) -> Check:
     failure = f"Required tool not called: {tool}"
-    return Check(False, _is_called(tool).claim, failure, tool, list(dict.fromkeys(called)))
+    return Check(False, _is_called(tool).claim, failure, tool, called_names(dict.fromkeys(called)))

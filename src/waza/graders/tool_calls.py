@@ -11,8 +11,8 @@ from waza.graders._align import AlignedChecks, Order
 from waza.graders._base import Grader, tool_events
 from waza.graders._budget import avoids, uses
 from waza.graders._expect import Expectation, expectation_checks
-from waza.graders._fields import Limit, Needles
-from waza.graders._names import ToolNames, calls_named, calls_spelled, names_used, really_seen, words_of
+from waza.graders._fields import Limit, Minimum, ToolName, bound_of
+from waza.graders._names import ToolNames, calls_spelled, is_one_of, names_used, really_seen, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -45,14 +45,14 @@ class ToolCallsGrader(Grader):
     all_held: ClassVar[str] = "all tool_calls checks passed"
     needs_one_of: ClassVar[tuple[str, ...]] = ("required_tools", "forbidden_tools", "min_calls", "max_calls", "expect")
 
-    required_tools: Needles = []
-    """Tools that must be called, by exact name."""
-    forbidden_tools: Needles = []
-    """Tools that must not be called, by exact name."""
-    min_calls: Limit = 0
+    required_tools: list[ToolName] = []
+    """Tools that must be called, each by exact name or a glob (`mcp__github__*`)."""
+    forbidden_tools: list[ToolName] = []
+    """Tools that must not be called, by exact name or a glob."""
+    min_calls: Minimum = 0
     """How many calls there must be at least; 0 means no minimum."""
     max_calls: Limit = 0
-    """How many calls there may be; 0 means no limit."""
+    """How many calls there may be; `none` allows none, 0 means no limit."""
     expect: list[Expectation] = []
     """Calls that must be made, each entry with calls of its own."""
     order: Order = "any"
@@ -63,11 +63,12 @@ class ToolCallsGrader(Grader):
 
     @property
     def _declared(self) -> list[str]:
-        return [*self.required_tools, *self.forbidden_tools, *(entry.tool_text for entry in self.expect)]
+        return [*self.required_tools, *self.forbidden_tools, *(entry.declared for entry in self.expect)]
 
     @model_validator(mode="after")
     def _bounds_and_order(self) -> Self:
-        if self.max_calls and self.min_calls > self.max_calls:
+        most = bound_of(self.max_calls)
+        if most is not None and self.min_calls > most:
             raise ValueError(f"min_calls ({self.min_calls}) is above max_calls ({self.max_calls})")
         if "order" in self.model_fields_set and not self.expect:
             raise ValueError("'order' has no effect without 'expect'")
@@ -88,11 +89,9 @@ class ToolCallsGrader(Grader):
         used = names_used(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
         yield from uses(self.required_tools, used, 'required tool "{}" was not called')
         yield from avoids(self.forbidden_tools, used, 'forbidden tool "{}" was called')
-        for word, bound, ok in (
-            ("least", self.min_calls, calls >= self.min_calls),
-            ("most", self.max_calls, calls <= self.max_calls),
-        ):
-            if bound:
+        for word, bound in (("least", self.min_calls or None), ("most", bound_of(self.max_calls))):
+            if bound is not None:
+                ok = calls >= bound if word == "least" else calls <= bound
                 failure = "" if ok else f"expected at {word} {bound} tool calls, got {calls}"
                 yield Check(ok, f"there are at {word} {bound} calls", failure, bound, calls)
 
@@ -108,9 +107,10 @@ class ToolCallsGrader(Grader):
         }
         if self.required_tools or self.expect:
             wanted = [entry for entry in self.expect if entry.need.low]
-            first = calls_named(tool_events(trace)[:1], self._declared, words_of(trace, self.tool_names))
+            words = words_of(trace, self.tool_names)
             facts["first_call_fits"] = any(
-                name in self.required_tools or any(entry.tells(name) for entry in wanted) for name in first
+                is_one_of(event, self.required_tools, words) or any(entry.names(event, words) for entry in wanted)
+                for event in tool_events(trace)[:1]
             )
         if isinstance(checks, AlignedChecks):
             facts["alignment"] = checks.alignment

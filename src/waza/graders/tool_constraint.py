@@ -12,7 +12,7 @@ from waza.graders._base import Grader, undecided
 from waza.graders._budget import NO_TOOLS, within
 from waza.graders._calls import find
 from waza.graders._fields import Limit
-from waza.graders._names import ToolNames, calls_named, calls_spelled, really_seen, words_of
+from waza.graders._names import ToolNames, calls_spelled, really_seen, words_of
 from waza.graders._tool_rule import AllowedTool, ToolRule
 from waza.model import JSON, Check, ToolEvent, Trace, Usage
 from waza.traces._aliases import Dialect
@@ -23,9 +23,10 @@ _UNREADABLE = "its arguments could not be read within limits"
 class ToolConstraintGrader(Grader):
     """Check which tools must, must not, or may be used, and how many turns and tokens were taken.
 
-    An entry is a tool's exact name, or a mapping: `tool` is a pattern, `name` is exact, and the `*_pattern` keys and
-    `args` look into the call. In `allow_only` names are exact but for what engines call the same tool (`view` is
-    `read`). One check an entry and a limit, for `allow_only` one a call.
+    An entry is a tool's name, exact or a glob (`mcp__*`), or a mapping: `tool` is a pattern, `name` is exact or a glob,
+    and the `*_pattern` keys and `args` look into the call. In `allow_only` `tool` is a name too, and names are compared
+    after what engines call the same tool (`view` is `read`). One check an entry and a limit, for `allow_only` one a
+    call.
 
     ```yaml
     - type: tool_constraint
@@ -50,9 +51,9 @@ class ToolConstraintGrader(Grader):
     allow_only: list[AllowedTool] | None = None
     """The only tools that may be called; an empty list forbids every call."""
     max_turns: Limit = 0
-    """How many turns the conversation may take; 0 means no limit."""
+    """How many turns the conversation may take; `none` allows none, 0 means no limit."""
     max_tokens: Limit = 0
-    """How many tokens, input plus output, may be used; 0 means no limit."""
+    """How many tokens, input plus output, may be used; `none` allows none, 0 means no limit."""
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
@@ -61,7 +62,8 @@ class ToolConstraintGrader(Grader):
     def _constrains_something(self) -> Self:
         options = ("expect_tools", "reject_tools", "max_turns", "max_tokens")
         if self.allow_only is None and not any(getattr(self, option) for option in options):
-            raise ValueError(f"this grader checks nothing; give at least one of: allow_only, {', '.join(options)}")
+            fact = f"this grader checks nothing; give at least one of: allow_only, {', '.join(options)}"
+            raise ValueError(fact + self._hint_at_zero())
         return self
 
     def checks(self, trace: Trace) -> Iterator[Check]:
@@ -143,11 +145,12 @@ class ToolConstraintGrader(Grader):
             names = [event.tool_name for event in trace.tool_events]
             facts["tools_used"] = names
             rules = [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
-            facts |= really_seen(trace, [rule.tool_text for rule in rules], self.tool_names)
+            facts |= really_seen(trace, [rule.declared for rule in rules], self.tool_names)
             if self.expect_tools:
-                declared = [rule.tool_text for rule in self.expect_tools]
-                first = calls_named(trace.tool_events[:1], declared, words_of(trace, self.tool_names))
-                facts["first_call_fits"] = any(rule.tells(name) for name in first for rule in self.expect_tools)
+                words = words_of(trace, self.tool_names)
+                facts["first_call_fits"] = any(
+                    rule.names(event, words) for event in trace.tool_events[:1] for rule in self.expect_tools
+                )
         if trace.usage is not None:
             facts |= {"tokens_total": trace.usage.total_tokens, "total_turns": trace.usage.turns}
         return facts

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from waza.graders._base import Grader, tool_events
-from waza.graders._fields import Needles
+from waza.graders._budget import avoids
+from waza.graders._fields import ToolName
 from waza.graders._names import ToolNames, names_used, really_seen
 from waza.model import JSON, Check, Trace
 
@@ -26,8 +27,8 @@ class ToolNotCalledGrader(Grader):
 
     all_held: ClassVar[str] = "No forbidden tools were called"
 
-    forbidden: Annotated[Needles, Field(min_length=1)]
-    """Tool names, exact and case-sensitive."""
+    forbidden: Annotated[list[ToolName], Field(min_length=1)]
+    """Tool names, exact and case-sensitive, or globs (`delete_*`)."""
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
@@ -35,13 +36,8 @@ class ToolNotCalledGrader(Grader):
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per tool."""
         tool_events(trace)
-        called = list(names_used(trace, self.forbidden, self.tool_names) or ())
-        for tool in self.forbidden:
-            claim = f"{tool} is not called"
-            if tool in called:
-                yield Check(False, claim, f"Forbidden tool was called: {tool}", f"no {tool}", called)
-            else:
-                yield Check(True, claim)
+        used = names_used(trace, self.forbidden, self.tool_names)
+        yield from avoids(self.forbidden, used, "Forbidden tool was called: {}")
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return what was really called where that is another name."""

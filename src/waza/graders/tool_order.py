@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from waza.graders._align import Fits
 from waza.graders._base import Grader, tool_events
-from waza.graders._fields import Needles
-from waza.graders._names import ToolNames, calls_named, first_call, words_of
+from waza.graders._fields import ToolName
+from waza.graders._names import ToolNames, calls_named, first_call, fits_of_calls, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -26,26 +27,40 @@ class ToolOrderGrader(Grader):
 
     all_held: ClassVar[str] = "Tools called in correct order"
 
-    expected_order: Annotated[Needles, Field(min_length=1)]
-    """Tool names, exact and case-sensitive; a name given twice needs two calls."""
+    expected_order: Annotated[list[ToolName], Field(min_length=1)]
+    """Tool names, exact and case-sensitive, or globs, each for one call; one given twice needs two."""
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
     def checks(self, trace: Trace) -> list[Check]:
         """Return the one comparison, naming the first tool that is out of place."""
-        called = calls_named(tool_events(trace), self.expected_order, words_of(trace, self.tool_names))
+        events, words = tool_events(trace), words_of(trace, self.tool_names)
+        called = calls_named(events, self.expected_order, words)
         held = _is_in_order(tuple(self.expected_order))
-        rest = iter(called)
-        for tool in self.expected_order:
-            if tool not in rest:
-                failure = f"Tools not called in expected order: {tool} is missing or too early"
-                return [Check(False, held.claim, failure, self.expected_order, called)]
-        return [held]
+        tool = _first_missing(self.expected_order, called, fits_of_calls(self.expected_order, events, words))
+        if tool is None:
+            return [held]
+        failure = f"Tools not called in expected order: {tool} is missing or too early"
+        return [Check(False, held.claim, failure, self.expected_order, called)]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return whether the first call was of an expected tool."""
         return first_call(trace, self.expected_order, self.tool_names)
+
+
+def _first_missing(expected: list[str], called: list[str], fits: Fits | None) -> str | None:
+    """Return the first tool that no call after those before it fits; `fits` where globs are among the tools."""
+    if fits is None:
+        rest = iter(called)
+        return next((tool for tool in expected if tool not in rest), None)
+    after = -1
+    for tool, places in zip(expected, fits, strict=True):
+        later = next((place for place in places if place > after), None)
+        if later is None:
+            return tool
+        after = later
+    return None
 
 
 @lru_cache(maxsize=1024)

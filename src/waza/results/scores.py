@@ -94,9 +94,15 @@ def score_of_grades(grades: Sequence[Grade | SeenGrade]) -> Score:
     points = math.fsum([grade.score * _weight(grade) for grade in decided])
     weight = math.fsum(map(_weight, decided))
     unknown = math.fsum(map(_weight, undecided))
+    plain = mean([grade.score for grade in decided])
+    if not weight:
+        if unknown:
+            return Score(value=plain, low=0.0, high=1.0, undecided=len(undecided))
+        # Specs refuse this, results of other programs may hold it: without any weight all count alike.
+        points, weight, unknown = math.fsum(grade.score for grade in decided), len(decided), len(undecided)
     weighted = _clip(points / weight, 0.0, 1.0)
     return _shared(
-        mean([grade.score for grade in decided]),
+        plain,
         weighted,
         min(points / (weight + unknown), weighted),
         _clip((points + unknown) / (weight + unknown), weighted, 1.0),
@@ -121,7 +127,9 @@ def mean_score(scores: Sequence[Score]) -> Score:
 
 
 def _weight(grade: Grade | SeenGrade) -> float:
-    """Return the grade's weight within what can be summed; one that is not a number above 0 counts as 1."""
+    """Return the grade's weight within what can be summed; one that is not a number from 0 on counts as 1."""
+    if grade.weight == 0.0:
+        return 0.0
     return _clip(grade.weight, 1e-100, 1e100) if 0.0 < grade.weight < math.inf else 1.0
 
 

@@ -95,7 +95,7 @@ def _grade(grade: Item) -> Grade:
         status=status if score is not None and 0 <= score <= 1 else "error",
         score=float(score) if score is not None and 0 <= score <= 1 else 0.0,
         feedback=text(grade.get("feedback")),
-        weight=float(weight) if weight else 1.0,
+        weight=1.0 if weight is None else float(weight),
         checks=[_check(check) for check in mappings(grade.get("checks"))],
     )
 

@@ -137,6 +137,31 @@ def re2_members(source: str) -> list[range]:
     return spans(found[0] for found in re2.compile(f"(?:{source})+", _options(False)).finditer(every_character()))
 
 
+@lru_cache(maxsize=4096)
+def name_glob(name: str) -> Callable[[str], bool] | None:
+    """Return what says whether a whole text fits the glob `name`: `*` is any characters, `?` one, all else literal.
+
+    None where `name` is no glob. Raises ValueError for one that is too long.
+    """
+    if "*" not in name and "?" not in name:
+        return None
+    if len(name) > MAX_PATTERN_CHARS:
+        raise ValueError(f"a glob has at most {MAX_PATTERN_CHARS} characters, this one has {len(name)}")
+    # RE2, because backtracking over several `*` takes time that grows with a power of the name's length.
+    wildcards = {"*": ".*", "?": "."}
+    source = "".join(wildcards.get(letter) or re2.escape(letter) for letter in well_formed(name))
+    finds = finder(re2.compile(rf"(?s)\A{source}\z", _options(False)))
+    return lambda text: finds(utf8(text))
+
+
+def fits_name(name: str, text: str) -> bool:
+    """Say whether a text is a plain name, or fits it as a glob."""
+    if name == text:
+        return True
+    glob = name_glob(name)
+    return glob is not None and glob(text)
+
+
 def finder(compiled: Any) -> Callable[[bytes], bool]:
     """Return what says whether an RE2 pattern matches in UTF-8.
 

@@ -20,7 +20,7 @@ from waza.spec.evaldeck_judged import TYPES as JUDGED
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader
 from waza.spec.places import Place, parse, unknown_key, unmarked, what
-from waza.spec.shapes import Scalar, Seconds, Words
+from waza.spec.shapes import Scalar, Timeout, Words
 
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.M)
 _CONTENT = re.compile(rb"^\s*[^\s#]", re.M)
@@ -59,7 +59,7 @@ class CaseShape(Options):
     """Graders of the only turn, or after the last one."""
     tags: list[Words] = []
     """For `--tags`."""
-    timeout: Seconds | None = None
+    timeout: Timeout = None
     """Seconds the agent may work on this case."""
     retries: Annotated[int, Field(ge=0)] | None = None
     """How often an agent that could not run is started again; the largest number in the project holds for all."""

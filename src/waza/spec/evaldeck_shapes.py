@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from waza.options import Options
-from waza.spec.shapes import Seconds, Words
+from waza.spec.shapes import Timeout, Words
 
 
 class AgentShape(Options):
@@ -39,7 +39,7 @@ class ExecutionShape(Options):
 
     workers: Annotated[int, Field(ge=0)] = 0
     """How many run at once; 0 leaves it to waza."""
-    timeout: Seconds | None = None
+    timeout: Timeout = None
     """Seconds an agent may work on one case."""
     retries: Annotated[int, Field(ge=0)] = 0
     """How often an agent that could not run is started again."""
@@ -72,7 +72,7 @@ class JudgeShape(Options):
     """The older name of `llm.model`."""
     llm_provider: Words | None = None
     """The older name of `llm.provider`."""
-    timeout: float | None = None
+    timeout: Annotated[float, Field(ge=0)] | None = None
     """Not used."""
 
     @property

@@ -20,6 +20,7 @@ from waza.spec.checkpoints import after_turn
 from waza.spec.evaldeck_cases import Case, case_files, documents, read_case
 from waza.spec.evaldeck_judged import DEFAULT_MODEL
 from waza.spec.evaldeck_shapes import AgentShape, EvaldeckShape, JudgeShape
+from waza.spec.graders import weightless
 from waza.spec.judges import build_judge, judge_settings
 from waza.spec.places import Place, parse
 from waza.spec.project import read_file, read_project, shown
@@ -178,6 +179,7 @@ def _tasks(
         )
         places[identity] = case.place.at("name")
         graders[identity] = [_at_turn(grader, turn, len(case.prompts)) for turn, grader in case.graders]
+        problems += weightless(graders[identity], identity, places[identity])
     if not tasks and not any(problem.severity == "error" for problem in problems):
         where = ", ".join(suite.path for suite in shape.suites) or shape.test_dir
         fact = f"no test file in '{where}'; a project needs at least one case"

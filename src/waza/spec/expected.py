@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from waza.errors import Problem
+from waza.errors import Problem, did_you_mean
 from waza.graders._base import GRADERS, Grader
 from waza.graders._composite import CompositeGrader
 from waza.sandbox.folders import SpecFolder
-from waza.spec.places import Place, problems_of, unknown_key, what
+from waza.spec.places import Place, dotted, problems_of, unknown_key, what
 
 _KEYS: dict[str, tuple[str, str]] = {
     "output_contains": ("contains", "values"),
@@ -37,6 +37,14 @@ _BEHAVIOR: dict[str, tuple[str, str]] = {
     "required_tools": ("tool_called", "required"),
     "forbidden_tools": ("tool_not_called", "forbidden"),
 }
+_OUTCOMES: dict[str, str] = {
+    "task_completed": "",
+    "tool_called": "tool_name",
+    "tool_not_called": "tool_name",
+    "skill_invoked": "skill",
+    "skill_not_invoked": "skill",
+}
+"""The types of `outcomes`, each with the key that names the tool or skill."""
 _NUMBERS = {"max_steps", "min_steps", *(key for key in (*_KEYS, *_BEHAVIOR) if key.startswith("max_"))}
 KEYS = (*_KEYS, "outcomes", "behavior", "should_trigger", "graders")
 """Every key of an `expected:` block."""
@@ -121,20 +129,49 @@ def _outcomes(value: Any, place: Place, folder: SpecFolder) -> Built:
     parts: list[Grader] = []
     problems: list[Problem] = []
     for index, outcome in enumerate(value):
-        here = place.at(index)
-        match outcome:
-            case {"type": "task_completed", **rest} if not rest:
-                built, wrong = _one("task_completed", "task_completed", "require_success", True, here, folder)
-            case {"type": "tool_called", "tool_name": str(tool), **rest} if tool and not rest:
-                built, wrong = _one("tool_called", "tool_called", "required", [tool], here, folder)
-            case _:
-                built, wrong = (
-                    [],
-                    [here.problem("an outcome is {type: task_completed} or {type: tool_called, tool_name: NAME}")],
-                )
+        built, wrong = _outcome(outcome, place.at(index), folder)
         parts += built
         problems += wrong
     return _together("outcomes", parts, problems, folder)
+
+
+def _outcome(outcome: Any, place: Place, folder: SpecFolder) -> Built:
+    """Return the grader of one outcome: `{type: tool_called, tool_name: bash}`."""
+    if not isinstance(outcome, dict) or "type" not in outcome:
+        fact = f"an outcome is a mapping with a type ({', '.join(_OUTCOMES)}), found {what(outcome)}"
+        return [], [place.problem(fact)]
+    kind = outcome["type"]
+    if not isinstance(kind, str) or kind not in _OUTCOMES:
+        hint = did_you_mean(kind, list(_OUTCOMES)) if isinstance(kind, str) else f"known: {', '.join(_OUTCOMES)}"
+        return [], [place.at("type").problem(f"unknown type of outcome, {what(kind)}; {hint}")]
+    key = _OUTCOMES[kind]
+    known = ["type", key] if key else ["type"]
+    if unknown := [place.at(str(name)).problem(unknown_key(str(name), known)) for name in outcome if name not in known]:
+        return [], unknown
+    if kind == "task_completed":
+        return _one(kind, kind, "require_success", True, place, folder)
+    name = outcome.get(key)
+    if kind == "skill_not_invoked" and key not in outcome:
+        none = {"mode": "exact_match", "required_skills": [], "allow_extra": False}
+        return [GRADERS.load("skill_invocation")(name=kind, folder=folder, **none)], []
+    if not isinstance(name, str):
+        fact = f"a name is needed, found {what(name)}" if key in outcome else f"'{key}' is missing: {kind} of what?"
+        return [], [(place.at(key) if key in outcome else place).problem(fact)]
+    if key == "skill":
+        return _triggered(kind, name, place.at(key), folder, should_trigger=kind == "skill_invoked")
+    option = "required" if kind == "tool_called" else "forbidden"
+    built, wrong = _one(kind, kind, option, [name], place, folder)
+    return built, [problem._replace(path=dotted(place.at(key).path)) for problem in wrong]
+
+
+def _triggered(name: str, skill: str, place: Place, folder: SpecFolder, *, should_trigger: bool) -> Built:
+    """Return the grader that a skill is invoked, or is not."""
+    cls: type[Grader] = GRADERS.load("skill_triggered")
+    options = {"name": name, "skill": skill, "should_trigger": should_trigger, "folder": folder}
+    try:
+        return [cls.model_validate(options)], []
+    except ValidationError as error:
+        return [], problems_of(error, cls, options, lambda path: place)
 
 
 def _should_trigger(value: Any, place: Place, folder: SpecFolder, skill: str) -> Built:
@@ -142,5 +179,4 @@ def _should_trigger(value: Any, place: Place, folder: SpecFolder, skill: str) ->
         return [], [place.problem(f"true or false is needed, found {what(value)}")]
     if not skill:
         return [], [place.problem("which skill? name it under the suite's 'skill:'")]
-    cls = GRADERS.load("skill_triggered")
-    return [cls(name="should_trigger", skill=skill, should_trigger=value, folder=folder)], []
+    return _triggered("should_trigger", skill, place, folder, should_trigger=value)

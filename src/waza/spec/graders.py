@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from waza.errors import Problem, SpecError, did_you_mean, nearest
 from waza.graders._base import GRADERS, WRAPPER, Grader
+from waza.graders._fields import ZERO_LIMIT
 from waza.sandbox.folders import SpecFolder
 from waza.spec.expected import build_expected
 from waza.spec.local_code import is_local, load_local
@@ -29,8 +31,10 @@ def load_grader(spec: dict[str, Any], base_dir: str | Path = ".", *, allow_local
     """
     folder = SpecFolder(base_dir, may_run_code=allow_local_code)
     grader, problems = build_grader(spec, Place(content=spec), folder)
-    if grader is None or problems:
+    if grader is None:
         raise SpecError(problems)
+    for problem in problems:
+        warnings.warn(str(problem), stacklevel=2)
     return grader
 
 
@@ -49,8 +53,10 @@ def load_expected(block: dict[str, Any], base_dir: str | Path = ".") -> list[Gra
             grader, wrong = build_grader(entry, place.at("graders", index), folder)
             graders += [grader] if grader else []
             problems += wrong
-    if problems:
-        raise SpecError(problems)
+    if wrong := [problem for problem in problems if problem.severity == "error"]:
+        raise SpecError(wrong)
+    for problem in problems:
+        warnings.warn(str(problem), stacklevel=2)
     return graders
 
 
@@ -86,7 +92,18 @@ def build_grader(
             return place.at(*(path if not path or path[0] in data else ("config", *path)))
 
         return None, problems + problems_of(error, cls, options, locate)
-    return (None if problems else grader), problems
+    if problems:
+        return None, problems
+    at = {key: place.at(key) if key in data else place.at("config", key) for key in options}
+    return grader, [at[key].warning(ZERO_LIMIT.format(key)) for key in grader.zero_limits()]
+
+
+def weightless(graders: Sequence[Grader], task: str, place: Place) -> list[Problem]:
+    """Return the problem of a task none of whose graders has a weight: nothing would make its score."""
+    if not graders or any(grader.weight for grader in graders):
+        return []
+    fact = f"all graders of task '{task}' have weight 0, so it has no score; give one of them a weight above 0"
+    return [place.problem(fact)]
 
 
 def _class(kind: Any, folder: SpecFolder) -> type[Grader]:

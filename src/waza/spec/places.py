@@ -119,6 +119,7 @@ _NEEDED = {
     "string_type": "a text is needed",
     "int_type": "a whole number is needed",
     "int_from_float": "a whole number is needed",
+    "limit_type": "a whole number or `none` is needed",
     "float_type": "a number is needed",
     "bool_type": "true or false is needed",
     "finite_number": "a finite number is needed",

@@ -109,7 +109,11 @@ def _grader(definitions: dict[str, Any]) -> dict[str, Any]:
         "properties": {
             "type": {"oneOf": kinds, "description": "What kind of grader this is."},
             "name": {"type": "string", "description": "How the grade is called in results; the type if left out."},
-            "weight": {"type": "number", "exclusiveMinimum": 0, "description": "Its share in the composite score."},
+            "weight": {
+                "type": "number",
+                "minimum": 0,
+                "description": "Its share in the composite score; 0 takes no part in it.",
+            },
             "config": {"type": "object"},
         },
         "allOf": branches,

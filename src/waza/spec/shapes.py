@@ -12,11 +12,13 @@ from pydantic import BaseModel, BeforeValidator, Field
 from waza.engines.mock import MockFile, MockScript
 from waza.graders._names import ToolNames
 from waza.mocks.shapes import CommandMock, McpMock
-from waza.options import Options
+from waza.options import Options, ZeroMeans
 from waza.spec.trigger_shapes import TriggerShape
 
 Whole = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
+Timeout = Annotated[Seconds | None, ZeroMeans(None)]
+"""Seconds; 0 is the same as leaving the key out."""
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Words = Annotated[str, Field(min_length=1)]
 Scalar = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) in (int, float) else value)]
@@ -32,8 +34,8 @@ class ConfigShape(Options):
     """How often `auto` tries one task at most."""
     trials_budget: Whole | None = None
     """How many trials `auto` may spend on all tasks together; no limit if left out."""
-    timeout_seconds: Seconds = 300
-    """How long an agent may work on one task."""
+    timeout_seconds: Annotated[Seconds, ZeroMeans(300)] = 300
+    """How long an agent may work on one task; 0 means the default."""
     parallel: bool = False
     """Run several tasks at once."""
     workers: Annotated[int, Field(ge=0)] = 0
@@ -243,7 +245,7 @@ class TaskShape(Options):
     """What must be true after a prompt, before the next one."""
     context_dir: str | None = None
     """The folder fixtures are copied from; `fixtures` beside the eval file if left out."""
-    timeout_seconds: Seconds | None = None
+    timeout_seconds: Timeout = None
     """How long the agent may work on this task."""
     skill_directories: list[Words] | None = None
     """Folders that hold skills, instead of the suite's; the suite's own `skill` is found without."""
@@ -275,7 +277,7 @@ class DefaultsShape(Options):
     """The agent's model."""
     judge_model: str = Field(default="", alias="judgeModel")
     """The judge's model."""
-    timeout: Seconds | None = None
+    timeout: Timeout = None
     """Seconds an agent may work on one task."""
     parallel: bool | None = None
     """Run several tasks at once."""
@@ -290,7 +292,7 @@ class DefaultsShape(Options):
 class ProjectGradersShape(Options):
     """Defaults of graders."""
 
-    program_timeout: Seconds | None = Field(default=None, alias="programTimeout")
+    program_timeout: Timeout = Field(default=None, alias="programTimeout")
     """The original's; not used: a `program` grader says its own `timeout`."""
 
 

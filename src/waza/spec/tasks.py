@@ -15,7 +15,7 @@ from waza.sandbox.folders import SpecFolder, inner_path, is_there
 from waza.spec.checkpoints import Around, build_checkpoints
 from waza.spec.datasets import read_rows, unused_column
 from waza.spec.expected import build_expected
-from waza.spec.graders import build_grader
+from waza.spec.graders import build_grader, weightless
 from waza.spec.mocks import as_data, call_graders, plain, read_commands
 from waza.spec.places import Place, parse, what
 from waza.spec.project import read_file, shown
@@ -203,7 +203,7 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
     if shape.command_mocks is not None:
         commands, wrong_mocks = read_commands(shape.command_mocks, found.place.at("command_mocks"), suite.folder)
     graders += [*later, *call_graders(suite.servers, commands)]
-    wrong += [*wrong_later, *wrong_mocks]
+    wrong += [*wrong_later, *wrong_mocks, *weightless(graders, identity, found.place)]
     problems += wrong
     prompt = _prompt(shape, found, problems)
     values = suite.shape.inputs | {

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from waza.options import Options
+from waza.graders._fields import SkillName
+from waza.options import Options, ZeroMeans
+from waza.sandbox.patterns import name_glob
 
 
 def _said(text: str) -> str:
@@ -15,7 +17,14 @@ def _said(text: str) -> str:
     return text
 
 
+_Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 Asked = Annotated[str, AfterValidator(_said)]
+
+
+def _one_skill(name: str) -> str:
+    if name_glob(name) is not None:
+        raise ValueError(f"'{name}' is a glob; trigger tests are about one skill, by its exact name")
+    return name
 
 
 def _confidence(value: Any) -> Any:
@@ -47,7 +56,7 @@ class ControlsShape(Options):
 class TriggerShape(Options):
     """The keys of `trigger_tests.yaml`."""
 
-    skill: Annotated[str, Field(min_length=1)]
+    skill: Annotated[SkillName, AfterValidator(_one_skill)]
     """The skill whose use is looked for, by its exact name."""
     should_trigger_prompts: list[TriggerPromptShape] = []
     """Prompts for which the agent should use the skill."""
@@ -57,7 +66,7 @@ class TriggerShape(Options):
     """Other controls than waza's own."""
     stop_at: Literal["any_skill", "this_skill"] = "any_skill"
     """When a trial ends: at the first use of any skill, or only of this one (for agents that load others first)."""
-    timeout_seconds: Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)] | None = None
+    timeout_seconds: Annotated[_Seconds | None, ZeroMeans(None)] = None
     """How long the agent may work on one prompt; the suite's `timeout_seconds` if left out."""
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from waza.model import JSON, ToolEvent, Trace
+from waza.sandbox.patterns import fits_name, name_glob
 from waza.sandbox.texts import fold_case
 
 TOOLS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -152,14 +153,31 @@ class Dialect:
         self._kinds = _kinds_of(program)
 
     def same(self, declared: str, event: ToolEvent) -> bool:
-        """Say whether a declared name means the tool of a call: the same word, or another program's for the same."""
+        """Say whether a declared name means the tool of a call: the same word, or another program's for the same.
+
+        A glob covers names as this program spells them, its own tools' in any case: `create_*` is about a family of
+        tools, and must not be fulfilled by the tool for writing files because one program calls that `create_file`.
+        """
         seen = event.tool_name
         if declared == seen:
             return True
+        if name_glob(declared) is not None:
+            return self._covers(declared, seen)
         if seen in self._kinds:
             return not _meant_by(declared).isdisjoint(self.kinds(event))
         marked = _is_mcp(declared) or _is_mcp(seen)
         return marked and _mcp_name(declared) == _mcp_name(seen)
+
+    def _covers(self, glob: str, seen: str) -> bool:
+        """Say whether a glob covers a tool's name, MCP tools' in any program's spelling."""
+        if fits_name(glob, seen):
+            return True
+        if seen in self._kinds:
+            return fits_name(fold_case(glob), fold_case(seen))
+        bare = _mcp_name(glob)
+        # `mcp__*` is every MCP tool; a name without the mark may be any tool, so it takes a server's name to cover it.
+        marked = _is_mcp(seen) or (_is_mcp(glob) and bare[0] not in "*?")
+        return marked and fits_name(bare, _mcp_name(seen))
 
     def kinds(self, event: ToolEvent) -> frozenset[str]:
         """Return what a call is by the table: `shell`, `read`, …; a patch is what it does to files."""
