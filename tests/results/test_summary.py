@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from results_made import a_grade, a_result, a_run
 from waza.model import Trace, Usage
 from waza.results.outcomes import shown_names
-from waza.results.scores import std_dev, wilson
+from waza.results.scores import score_of_grades, std_dev, wilson
 from waza.results.summary import summarize, summarize_tasks
 
 DATA = Path(__file__).parent.parent / "data" / "conformance"
@@ -100,6 +100,16 @@ def test_the_worked_example_of_weights_comes_out():
     grades = [a_grade(1.0, weight=3.0), a_grade(0.5, weight=0.5), a_grade(0.8)]
     summary = summarize(a_run([a_result(status="failed", grades=grades)]))
     assert summary.weighted_score == pytest.approx((3 + 0.25 + 0.8) / 4.5)
+
+
+def test_weight_zero_takes_no_part_in_the_composite_and_its_verdict_still_decides():
+    grades = [a_grade(1.0), a_grade(0.0, "failed", weight=0), a_grade(0.0, "error", weight=0)]
+    summary = summarize(a_run([a_result(status="failed", grades=grades)]))
+    assert (summary.weighted_score, summary.score_low, summary.score_high) == (1.0, 1.0, 1.0)
+    assert (summary.aggregate_score, summary.undecided, summary.failed) == (0.5, 1, 1)
+    only_zero_decided = score_of_grades([a_grade(1.0, weight=0), a_grade(0.0, "error", weight=2)])
+    assert (only_zero_decided.weighted, only_zero_decided.low, only_zero_decided.high) == (None, 0.0, 1.0)
+    assert score_of_grades([a_grade(1.0, weight=0), a_grade(0.5, "failed", weight=0)]).weighted == 0.75
 
 
 def test_where_nothing_is_decided_there_is_no_score():

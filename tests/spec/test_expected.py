@@ -129,6 +129,29 @@ def test_what_could_not_be_enforced_is_refused(block):
     assert problems, [grader.name for grader in graders]
 
 
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ({"outcomes": [{"type": "tool_caled"}]}, r"outcomes\[0\]\.type: .*did you mean 'tool_called'"),
+        ({"outcomes": [{"type": 3}]}, "known: task_completed"),
+        ({"outcomes": [{"type": "skill_invoked"}]}, "'skill' is missing: skill_invoked of what"),
+        ({"outcomes": [{"type": "tool_not_called", "tool_name": 3}]}, r"outcomes\[0\]\.tool_name: a name is needed"),
+        ({"outcomes": [{"type": "tool_called", "tol_name": "b"}]}, "did you mean 'tool_name'"),
+        ({"outcomes": [{"type": "tool_called", "tool_name": "a|b"}]}, r"outcomes\[0\]\.tool_name: 'a\|b' is one name"),
+        (
+            {"outcomes": [{"type": "skill_not_invoked", "skill": " "}]},
+            r"outcomes\[0\]\.skill: must not be empty or blank",
+        ),
+        ({"min_steps": "none"}, "min_steps: `none` is for upper limits"),
+        ({"tools_not_called": ["rm", "a|b"]}, r"tools_not_called\[1\]: 'a\|b' is one name"),
+        ({"max_steps": "None"}, "max_steps: a whole number or `none` is needed"),
+    ],
+)
+def test_a_refusal_says_place_fact_and_next_step(block, says):
+    with pytest.raises(SpecError, match=says):
+        load_expected(block)
+
+
 def test_which_skill_is_meant_must_be_known():
     with pytest.raises(SpecError, match="which skill"):
         load_expected({"should_trigger": True})

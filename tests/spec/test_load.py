@@ -1,12 +1,14 @@
 """A suite means what its author wrote."""
 
 import json
+import re
 import textwrap
 
 import pytest
 
 import waza
-from waza.errors import UsageError
+from waza.cli import run_command
+from waza.errors import SpecError, UsageError
 from waza.results.summary import summarize
 from waza.spec.load import load_spec
 
@@ -262,3 +264,78 @@ def test_select_takes_globs_on_ids_and_tags(tmp_path):
     assert [task.id for task in spec.select(["greet-*"], ["smoke"]).tasks] == ["greet-1"]
     with pytest.raises(UsageError, match="no task fits nothing; tasks: greet-1, greet-2, other"):
         spec.select(["nothing"])
+
+
+def test_a_limit_of_zero_is_warned_of_with_its_place_and_strict_refuses_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    spec = suite(
+        tmp_path,
+        """
+        config: {executor: mock}
+        graders:
+          - {type: behavior, max_tool_calls: 0, max_tokens: 5}
+        tasks:
+          - id: a
+            prompt: x
+            mock: {output: hello}
+            graders:
+              - type: tool_calls
+                config:
+                  max_calls: 0
+                  forbidden_tools: [rm]
+            expected: {max_steps: 0}
+            checkpoints: [{after_turn: 1, graders: [{type: tool_constraint, max_turns: 0, reject_tools: [rm]}]}]
+          - {id: b, prompt: y, mock: {output: hello}}
+        """,
+    )
+    told = [str(note) for note in spec.notes if "means no limit" in note.message]
+    places = [re.sub(r":\d+: ", " ", line.split(": warning: ")[0]) for line in told]
+    assert places == [
+        "eval.yaml:4 graders[0].max_tool_calls",
+        "eval.yaml:12 tasks[0].graders[0].config.max_calls",
+        "eval.yaml:15 tasks[0].checkpoints[0].graders[0].max_turns",
+    ]
+    assert told[1].endswith(": warning: `max_calls: 0` means no limit; write `none` for none")
+    assert run_command(["check"]) == 0
+    assert told[0] in capsys.readouterr().out
+    assert run_command(["check", "--strict"]) == 2
+    capsys.readouterr()
+    assert run_command(["run", "--json"]) in (1, 3)
+    seen = capsys.readouterr()
+    assert told[1] in seen.err and "no limit" not in seen.out
+    assert run_command(["run", "--strict"]) == 2
+    assert told[1] in capsys.readouterr().err
+    assert len(list((tmp_path / "runs").glob("2*"))) == 1, "a refused suite is not run"
+
+
+def test_a_timeout_of_zero_is_the_default_everywhere(tmp_path):
+    (tmp_path / "judge.py").write_text("")
+    spec = suite(
+        tmp_path,
+        """
+        config: {timeout_seconds: 0}
+        graders:
+          - {type: program, command: "true", timeout: 0}
+          - {type: script, script: judge.py, timeout: 0.0}
+        tasks:
+          - {id: a, prompt: x, timeout_seconds: 0}
+        """,
+        trigger_tests_dot_yaml="skill: s\ntimeout_seconds: 0\nshould_trigger_prompts: [{prompt: x}]\n",
+    )
+    assert [task.timeout_s for task in (*spec.tasks, *spec.triggers.tasks)] == [300] * 4
+    assert [grader.timeout for grader in spec.graders["a"]] == [30, 30]
+
+
+def test_graders_of_weight_zero_still_count_and_not_all_may_have_it(tmp_path):
+    text = """
+        graders:
+          - {type: text, name: shown, weight: 0, config: {contains: [a]}}
+          - {type: text, name: counted, config: {contains: [b]}}
+        tasks:
+          - {id: both, prompt: x}
+          - {id: one, prompt: x, graders: [WHICH]}
+        """
+    spec = suite(tmp_path, text.replace("WHICH", "counted"))
+    assert [grader.weight for grader in spec.graders["both"]] == [0, 1]
+    with pytest.raises(SpecError, match="all graders of task 'one' have weight 0"):
+        suite(tmp_path, text.replace("WHICH", "shown"))
