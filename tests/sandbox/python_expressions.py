@@ -130,7 +130,30 @@ KEYS = [
     "int",
     "str.casefold",
 ]
-ENCODINGS = ["'utf-8'", "'ascii'", "'latin-1'", "'utf-16'", "'utf_8_sig'", "'cp1252'", "'nope'", "'idna'", "'punycode'"]
+ENCODINGS = [
+    *(
+        "'cp737'",
+        "'KOI8-U'",
+        "'rot13'",
+        "'hex'",
+        "'utf.8'",
+        "'UTF 32 BE'",
+        "'iso-8859-1'",
+        "'L1'",
+        "'646'",
+        "'mac-roman'",
+    ),
+    *("'unicode-escape'", "'undefined'", "'charmap'", "'aliases'", "'utf8' + '7'[:0]"),
+    "'utf-8'",
+    "'ascii'",
+    "'latin-1'",
+    "'utf-16'",
+    "'utf_8_sig'",
+    "'cp1252'",
+    "'nope'",
+    "'idna'",
+    "'punycode'",
+]
 HANDLERS = ["'strict'", "'ignore'", "'replace'", "'backslashreplace'", "'xmlcharrefreplace'", "'namereplace'", "'bad'"]
 OPERATORS = [
     "+",
@@ -421,7 +444,7 @@ def expressions(count, seed=1):
 
 
 REFERENCE = r"""
-import builtins, json, re, resource, signal, sys, warnings
+import builtins, json, re, resource, signal, sys, unicodedata, warnings
 warnings.simplefilter("ignore")
 names, context, sources = json.load(sys.stdin)
 resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))

@@ -53,8 +53,9 @@ def evaluate(
     waiting = [place for place in range(len(sources)) if place not in outcomes]
     try:
         data = _data([sources[place] for place in waiting], context)
-    except ValueError:
-        return [outcomes.get(place, Outcome(None, "the data is nested too deeply")) for place in range(len(sources))]
+    except (ValueError, RecursionError) as error:
+        unread = Outcome(None, f"its data cannot be read: {error}"[:MESSAGE_CHARS])
+        return [outcomes.get(place, unread) for place in range(len(sources))]
     with _WORKERS.one() as worker:
         while waiting:
             for outcome in worker.evaluate([sources[place] for place in waiting], data, limit_s):

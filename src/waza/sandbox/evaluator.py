@@ -38,6 +38,7 @@ from waza.sandbox.expressions import (
     CALL_FORMAT,
     GET_ATTRIBUTE,
     TEXT_ENCODINGS,
+    all_encodings,
     available,
     read_expression,
     unavailable_encoding,
@@ -162,6 +163,7 @@ def close_in() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     "é".encode("ascii", "namereplace")
+    all_encodings()
     codecs.register(_refuse_encoding)
     warnings.simplefilter("ignore")
     sys.stdin = sys.stdout = sys.stderr = None
@@ -196,7 +198,12 @@ def main() -> NoReturn:
     _write(b"ready\n")
     while True:
         limit_s, sources, sizes = marshal.loads(_read(int.from_bytes(_read(8), "little")))
-        answer(limit_s, sources, {name: _read(size) for name, size in sizes.items()})
+        try:
+            blobs = {name: _read(size) for name, size in sizes.items()}
+        except MemoryError:
+            _write(b'["memory", ""]\n')
+            os._exit(0)
+        answer(limit_s, sources, blobs)
 
 
 def _read(size: int) -> bytes:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import _string  # type: ignore[import-not-found]  # what str.format itself parses with
 import ast
+import encodings
 import re
 import symtable
 import types
 import warnings
 from collections.abc import Iterator, Mapping
-from encodings import normalize_encoding
 from encodings.aliases import aliases
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.sandbox.constant_forms import constant_python
@@ -124,16 +125,18 @@ def unavailable_in_format(template: str) -> str:
 
 def unavailable_encoding(name: str) -> str:
     """Return why an encoding is refused: Python has it, and assertions do not; nothing for any other name."""
-    plain = normalize_encoding(name).lower()
+    plain = encodings.normalize_encoding(name).lower().replace(".", "_")
     found = aliases.get(plain, plain)
-    if found in TEXT_ENCODINGS or found not in _all_encodings():
+    if found in TEXT_ENCODINGS or found not in all_encodings():
         return ""
     return f"the encoding '{name}' is not available in assertions"
 
 
 @lru_cache(maxsize=1)
-def _all_encodings() -> frozenset[str]:
-    return frozenset(aliases.values()) | {"idna", "punycode", "undefined", "mbcs", "oem", "palmos", "cp65001"}
+def all_encodings() -> frozenset[str]:
+    """Return the encodings that this Python has; read from its folder once."""
+    files = [Path(entry) for folder in encodings.__path__ for entry in Path(folder).glob("*.py")]
+    return (frozenset(file.stem for file in files) | frozenset(aliases.values())) - {"__init__", "aliases"}
 
 
 @lru_cache(maxsize=1024)
@@ -234,12 +237,12 @@ def _call_refusal(node: ast.Call) -> str:
     if isinstance(node.func, ast.Attribute) and node.func.attr in _FORMATS:
         texts = _texts([node.func.value, *node.args[:1]])
         return next(filter(None, map(unavailable_in_format, texts)), "")
-    encodings = [keyword.value for keyword in node.keywords if keyword.arg == "encoding"]
+    named = [keyword.value for keyword in node.keywords if keyword.arg == "encoding"]
     if isinstance(node.func, ast.Attribute) and node.func.attr in ("encode", "decode"):
-        encodings += node.args[:2]
+        named += node.args[:2]
     elif isinstance(node.func, ast.Name) and node.func.id == "str":
-        encodings += node.args[1:2]
-    return next(filter(None, map(unavailable_encoding, _texts(encodings))), "")
+        named += node.args[1:2]
+    return next(filter(None, map(unavailable_encoding, _texts(named))), "")
 
 
 def _texts(nodes: list[ast.expr]) -> list[str]:
