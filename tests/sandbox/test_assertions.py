@@ -172,7 +172,7 @@ for attempt in {attempts!r}:
 def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():
     bombs = [source for source in (*HOSTILE["bomb"], *BOMBS) if accepted(source)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ends = dict(zip(bombs, evaluate(bombs, CONTEXT, limit_s=0.1), strict=True))
+    ends = dict(zip(bombs, evaluate(bombs, CONTEXT, limit_s=0.05), strict=True))
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     held = [source for source, ended in ends.items() if ended.ok]
     assert held == ["re.compile('(((a{1,1000}){1,1000}){1,1000})')"], "the one that is cheap in CPython"
@@ -405,21 +405,17 @@ def test_large_data_is_no_trouble():
 @linux
 def test_a_worker_that_dies_leaves_one_assertion_undecided_and_the_next_ones_run():
     ends = []
-    evaluate(["1 == 1"], {})
-    sources = ["all(x < 10**13 for x in range(10**12))", "1 == 1"]
+    sources = ["1 == 1", "all(x < 10**13 for x in range(10**12))", "2 == 2"]
+    evaluate(sources[:1], {})
     work = threading.Thread(target=lambda: ends.extend(evaluate(sources, {}, limit_s=30)))
     work.start()
-    time.sleep(0.5)
+    time.sleep(1)
     workers = [pid for pid in Canaries._children() if b"evaluator" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert workers
     for pid in workers:
         os.kill(pid, 9)
-    time.sleep(0.2)
-    for pid in Canaries._children():
-        if b"evaluator" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, 9)
     work.join(30)
-    assert ends == [(None, "ended its worker process"), (True, "")]
+    assert ends == [(True, ""), (None, "ended its worker process"), (True, "")]
 
 
 def run_script(script):

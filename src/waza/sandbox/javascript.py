@@ -45,19 +45,22 @@ def check_assertion(source: str) -> None:
 
 
 def evaluate(
-    expressions: Iterable[str], context: Mapping[str, JSON], missing: Mapping[str, str] | None = None
+    expressions: Iterable[str],
+    context: Mapping[str, JSON],
+    missing: Mapping[str, str] | None = None,
+    limit_s: float = LIMIT_S,
 ) -> list[Outcome]:
     """Return what comes of each expression in the context; one that reads a `missing` name cannot be told."""
     absent = missing or {}
     values = {name: well_formed_data(value) for name, value in context.items() if name not in absent}
     written = msgspec.json.encode(values | {"True": True, "False": False}).decode()
-    return [_evaluate(source, written, absent) for source in expressions]
+    return [_evaluate(source, written, absent, limit_s) for source in expressions]
 
 
-def _evaluate(source: str, context: str, missing: Mapping[str, str]) -> Outcome:
+def _evaluate(source: str, context: str, missing: Mapping[str, str], limit_s: float) -> Outcome:
     question = {"source": source.strip(), "context": context, "missing": list(missing)}
     try:
-        kind, text = CHILD.ask(question, LIMIT_S)
+        kind, text = CHILD.ask(question, limit_s)
     except NoAnswer as reason:
         return Outcome(None, str(reason))
     if kind == "missing":
