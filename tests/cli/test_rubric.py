@@ -182,14 +182,16 @@ def test_the_judge_of_a_suite_can_be_asked(waza, tmp_path):
         (["helpfulness"], "no judge is set up"),
         ([], "which rubric?"),
         (["bare.md", "--oracle"], "no goldens, so there is nothing to test"),
-        (["gone.md", "--oracle"], "is not there"),
+        (["gone.md", "--oracle"], "gone.md: cannot be read: No such file"),
+        (["bad.md"], "bad.md: version 'one' is not semver; write it like 1.0.0\n"),
     ],
 )
 def test_a_call_that_could_test_nothing_is_refused(waza, tmp_path, arguments, part):
     (tmp_path / "bare.md").write_text("---\nname: bare\nversion: 1.0.0\nscale: pass-fail\ndescription: d\n---\nbody")
+    (tmp_path / "bad.md").write_text((tmp_path / "bare.md").read_text().replace("1.0.0", "one"))
     done = waza("rubric", "test", *arguments)
     assert done.returncode == 2
-    assert part in done.stderr
+    assert part in done.stderr and "validation error" not in done.stderr
 
 
 def changed(path, old, new):

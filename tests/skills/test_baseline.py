@@ -293,6 +293,33 @@ def test_a_judge_compares_both_arms_where_a_grader_asks_for_it(tmp_path):
     assert started == ["a without greeter", "a"]
 
 
+@pytest.mark.parametrize(
+    ("letters", "lift", "counts", "code"),
+    [(("B", "A"), 1.0, (2, 0, 0), 0), (("A", "B"), -1.0, (0, 0, 2), 0), (("tie", "tie"), 0.0, (0, 2, 0), 0),
+     (("A", "A"), None, (0, 0, 0), 3)],
+)  # fmt: skip
+def test_a_suite_whose_only_grader_compares_both_arms_is_decided_by_the_preference(
+    letters, lift, counts, code, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    pairwise = {"type": "prompt", "name": "better", "config": {"prompt": "Which is kinder?", "mode": "pairwise"}}
+    says = [{"tool_calls": [{"name": "set_pairwise_winner", "arguments": {"winner": letter, "magnitude": "much-better",
+             "reasoning": "kinder"}}]} for letter in letters * 2]  # fmt: skip
+    config = {"executor": "mock", "judge": {"type": "scripted", "replies": says}, "workers": 1}
+    suite(tmp_path, {"a": HELPS, "b": HELPS}, graders=[pairwise], config=config)
+    assert run_command(["run", "--baseline", "-q"]) == code
+    made = read_run(list_runs(tmp_path / "runs")[0].folder)
+    control = read_run(Path(made.folder) / CONTROL)
+    assert [(one.status, one.grades, one.trace.output) for one in control.results] == [("skipped", [], "hm")] * 2
+    found = stored_impact(made)
+    assert (found.lift.value if found.lift else None) == lift
+    [rate] = found.pairwise
+    assert (rate.wins, rate.ties, rate.losses) == counts and found.not_compared == []
+    assert "have only graders that compare both arms" in found.notes[-1]
+    assert run_command(["run", "--baseline", "-q", "--resume"]) == code
+    assert len(read_run(Path(made.folder) / CONTROL).results) == 2
+
+
 def test_results_json_and_the_page_show_the_impact(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     suite(tmp_path, {"<b>a</b>": HELPS, "b": HELPS})

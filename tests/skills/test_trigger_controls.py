@@ -37,7 +37,7 @@ def test_no_prompt_is_asked_once_the_control_did_not_register(workers, tmp_path,
         "stopped: trigger tests are INVALID, so their other prompts were not asked: the control that names 'explainer'"
     )
     assert why in " ".join(told.err.split())
-    assert "--resume" in told.err
+    assert "--resume" in told.err and "not asked: 8 trials of the other prompts" in told.out
 
 
 def test_proof_that_the_prompts_are_asked_where_the_control_registers(tmp_path):

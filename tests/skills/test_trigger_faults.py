@@ -119,7 +119,7 @@ def test_control_an_unbroken_detector_gives_a_valid_run(project, capsys):
     [
         (missing, "no skill use was seen"),
         (renamed, "no skill use was seen"),
-        (late, "no skill use was seen within its time"),
+        (late, "the agent ran out of time before any skill was used"),
         (wrong, "'csv-rapport' was seen instead"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

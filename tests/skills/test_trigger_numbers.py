@@ -1,5 +1,7 @@
 """Trigger tests in numbers: counts, weights and measures, errors, and when the controls make them worthless."""
 
+import csv
+import io
 import json
 from pathlib import Path
 from random import Random
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from waza.model import Result, Run, SkillInvocation, Trace
+from waza.reports.csv import CsvReport
 from waza.reports.json import JsonReport
+from waza.reports.markdown import MarkdownReport
 from waza.results.summary import summarize
 from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of
 from waza.results.triggers import recall_interval, summarize_triggers, trigger_numbers
@@ -191,10 +195,48 @@ def test_silence_of_an_agent_that_never_had_the_skill_says_nothing():
     assert "did not have the skill 's'" in by_id["yes"].error
 
 
-def test_an_agent_out_of_time_is_judged_on_what_it_did():
-    found = {a.prompt.id: a for a in answers_of(run_of(RIGHT | {"yes": [[]]}, status="timeout"))}
-    assert (found["yes"].did_trigger, found["no"].did_trigger) == (False, False)
-    assert found["yes"].timed_out
+@pytest.mark.parametrize("status", ["timeout", "failure"])
+@pytest.mark.parametrize("result", ["passed", "failed", "error"])
+def test_an_agent_that_ends_early_before_any_skill_was_used_failed_to_execute(status, result):
+    """Its silence is no answer, whatever `on_agent_crash` makes of the trial; a skill that was used is one."""
+
+    def ended_early(used):
+        run = run_of(used, metrics=[0.9])
+        early = [
+            replace(one, trace=replace(one.trace, status=status, error="exit 1"), status=result, reason="it broke")
+            for one in run.triggers
+            if one.task_id in ("yes", "no")
+        ]
+        return replace(run, triggers=[*run.triggers[:2], *early])
+
+    silent = ended_early({"c": [["s"]], "u": [[]], "yes": [[]], "no": [[]]})
+    found = summarize_triggers(silent)
+    assert (found.all.errors, found.all.accuracy, found.decided) == (2, 0.0, None)
+    assert (found.all.false_negatives, found.all.false_positives) == (1, 1)
+    assert "before any skill was used: exit 1" in answers_of(silent)[3].error
+    assert summarize(silent).exit_code == 3
+    other = summarize_triggers(ended_early({"c": [["s"]], "u": [[]], "yes": [["s"]], "no": [["other"]]}))
+    assert (other.all.errors, other.all.accuracy) == (0, 1.0)
+    assert summarize_triggers(ended_early({"c": [["s"]], "u": [[]], "yes": [["other"]], "no": [["s"]]})).all.errors == 0
+
+
+@given(st.sampled_from(["timeout", "failure"]), st.lists(st.sampled_from([[], ["s"], ["other"], None]), max_size=5))
+def test_an_agent_that_ends_early_is_never_right_by_its_silence(status, uses):
+    run = run_of({"no": uses}, trials=max(len(uses), 1), status=status)
+    assert all(bool(a.skills) for a in answers_of(run) if a.is_right)
+
+
+def test_what_an_invalid_run_did_not_ask_is_in_no_number():
+    run = run_of({"c": [[], []], "u": [[], []], "yes": [["s"]]}, trials=2)
+    found = summarize_triggers(run)
+    assert not found.is_valid
+    assert (found.answers, found.not_asked, found.all.errors, found.all.true_positives) == (1, 3, 0, 1)
+    assert found.all.false_negatives == found.all.false_positives == 0
+    tree = json.loads(b"".join(JsonReport().render(run)))["trigger_metrics"]
+    assert (tree["errors"], tree["not_asked"], tree["answers"]) == (0, 3, 1)
+    rows = list(csv.DictReader(io.StringIO(b"".join(CsvReport().render(run)).decode())))
+    assert [row["status"] for row in rows].count("not asked") == 3
+    assert "not asked: 3 trials" in b"".join(MarkdownReport().render(run)).decode()
 
 
 def test_the_wording_ladder_counts_use_by_rung():

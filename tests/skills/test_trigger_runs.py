@@ -288,24 +288,31 @@ ELSEWHERE = TESTS | {"skill": "explaner"}
 
 
 def test_tests_about_a_skill_that_is_nowhere_are_refused_before_anything_is_run(tmp_path, capsys):
-    for arguments in (["trigger"], ["run"], ["run", "--dry-run"]):
+    for arguments in (["trigger"], ["run"], ["run", "--dry-run"], ["check"]):
         assert run_command([*arguments, str(suite(tmp_path, tests=ELSEWHERE))]) == 2
-        told = " ".join(capsys.readouterr().err.split())
+        told = " ".join("".join(capsys.readouterr()).split())
         assert "trigger_tests.yaml:1:" in told
         assert "skill 'explaner' was not found in this project; did you mean 'explainer'?" in told
     (tmp_path / "eval.yaml").unlink()
-    assert run_command(["trigger", str(tmp_path)]) == 2
+    assert run_command(["trigger", str(tmp_path)]) == run_command(["check", str(tmp_path)]) == 2
     assert not (tmp_path / "runs").exists()
     assert run_command(["run", str(suite(tmp_path, tests=ELSEWHERE, needs=None)), "-q", "--task", "t"]) == 0
 
 
-def test_check_warns_of_a_skill_that_is_nowhere_once(tmp_path, capsys):
+def test_check_reports_a_skill_that_is_nowhere_once_and_as_the_engine_takes_it(tmp_path, capsys):
     file = suite(tmp_path, tests=ELSEWHERE, needs=None) / "eval.yaml"
-    file.write_text(json.dumps({key: value for key, value in json.loads(file.read_text()).items() if key != "skill"}))
+    data = {key: value for key, value in json.loads(file.read_text()).items() if key != "skill"}
+    for engine, code in (({"executor": "mock"}, 2), ({}, 2), ({"executor": "python", "agent": "agent:agent"}, 0)):
+        file.write_text(json.dumps(data | {"config": engine}))
+        assert run_command(["check", str(tmp_path)]) == code
+        told = " ".join(capsys.readouterr().out.split())
+        assert told.count("was not found in this project") == 1
+        assert "trigger_tests.yaml:1:" in told
+    (tmp_path / ".waza.yaml").unlink()
+    file.write_text(json.dumps(data | {"config": {}}))
+    assert run_command(["check", str(tmp_path)]) == 0, "no engine is named, so none refuses it"
+    file.unlink()
     assert run_command(["check", str(tmp_path)]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert told.count("was not found in this project") == 1
-    assert "trigger_tests.yaml:1:" in told
 
 
 def test_an_agent_that_has_its_skills_from_elsewhere_may_be_asked_about_them(tmp_path):

@@ -16,7 +16,7 @@ from waza.cli._screen import console, remark, say
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, SpecError, UsageError
 from waza.graders.prompt import PromptGrader
 from waza.judges._base import Judge
-from waza.judges.rubrics import BUILT_IN, Golden, Rubric, find_rubric, ref_kind
+from waza.judges.rubrics import BUILT_IN, Golden, Rubric, find_rubric, read_rubric, ref_kind
 from waza.reports._text import clipped, percent, plural, visible
 from waza.runner.goldens import Agreement, Opinion, agreement, oracle, put_goldens
 from waza.sandbox.folders import SpecFolder
@@ -59,12 +59,17 @@ def test_rubrics(
 
 
 def located(ref: str) -> tuple[PromptGrader, Rubric]:
-    """Return a rubric with the grader that uses it; a path is taken from here, wherever it leads."""
+    """Return a rubric with the grader that uses it; a path is taken from here, wherever it leads.
+
+    Raises ValueError with what is wrong with it.
+    """
     folder = SpecFolder()
     if ref_kind(ref) != BUILT_IN:
         path = Path(ref)
+        read_rubric(path, ref)
         folder, ref = SpecFolder(path.parent), f"./{path.name}"
-    return PromptGrader(rubric=ref, folder=folder), find_rubric(ref, folder)
+    rubric = find_rubric(ref, folder)
+    return PromptGrader(rubric=ref, folder=folder), rubric
 
 
 def _put(chosen: list[tuple[PromptGrader, Rubric]], judge: Judge | None) -> list[Tested]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from waza.cli._screen import say, show_problems
+from waza.engines._base import ENGINES
 from waza.engines._skills import MARK
-from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
+from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, SpecError, UsageError
 from waza.reports._text import plural, visible
 from waza.spec.load import FILE, find_eval, read_spec, suite_in
 from waza.spec.rubrics import rubric_problems
@@ -17,8 +18,8 @@ from waza.spec.sessions import session_problems
 from waza.spec.skill_lint import skill_line, skill_problems
 from waza.spec.skills import skills_below
 from waza.spec.suite import EvalSpec
+from waza.spec.trigger_suite import suite_without_tasks
 from waza.spec.triggers import FILE as TRIGGERS
-from waza.spec.triggers import read_trigger_file
 
 
 @click.command(epilog="Example:  waza check .  ·  waza check evals/greeter/eval.yaml --quiet")
@@ -44,7 +45,7 @@ def command(
     for file in suites:
         spec, problems = read_spec(file, allow_local_code=allow_local_code)
         if spec is not None:
-            problems = [*problems, *rubric_problems(spec), *_sessions(spec), *spec.missing()]
+            problems = [*_with_refused(spec, problems), *rubric_problems(spec), *_sessions(spec), *spec.missing()]
         shown = [p for p in problems if not quiet or p.severity == "error" or (strict and p.severity == "warning")]
         if as_json:
             _print_json(shown)
@@ -77,12 +78,26 @@ def lone_triggers(paths: Sequence[Path], skills: Sequence[Path]) -> list[Path]:
 
 def _check_triggers(file: Path, as_json: bool) -> bool:
     """Say what is wrong with trigger tests, and return whether something is."""
-    _, problems = read_trigger_file(file)
+    try:
+        spec = suite_without_tasks(file)
+        problems = _with_refused(spec, spec.triggers.not_found if spec and spec.triggers else [])
+    except SpecError as error:
+        problems = error.problems
     if as_json:
         _print_json(problems)
     else:
         show_problems(problems, to_stderr=False)
-    return bool(problems)
+    return any(problem.severity == "error" for problem in problems)
+
+
+def _with_refused(spec: EvalSpec | None, problems: list[Problem]) -> list[Problem]:
+    """Return the problems, as errors where the suite's engine would refuse its trigger tests for them."""
+    engine = (spec.config.executor or spec.project.defaults.engine) if spec else None
+    if spec is None or spec.triggers is None or not engine or not ENGINES.knows(engine):
+        return problems
+    refused = spec.triggers.refused(engine)
+    known = {problem._replace(severity="error") for problem in spec.triggers.not_found}
+    return [problem for problem in problems if problem._replace(severity="error") not in known or not refused] + refused
 
 
 def _check_skill(folder: Path, quiet: bool, as_json: bool, strict: bool) -> bool:

@@ -41,7 +41,7 @@ class PromptGrader(JudgedGrader):
     """
 
     mode: Literal["independent", "pairwise"] = "independent"
-    """Judge the output by itself, or against the baseline (`--against RUN`)."""
+    """Judge the output by itself, or against that of another run (`--against RUN`) or without the skill (`--baseline`)."""
     continue_session: bool = False
     """Let the agent itself judge, in a copy of its session in which it may only look; only while the run lasts."""
 
@@ -94,7 +94,7 @@ class PromptGrader(JudgedGrader):
     async def _compare(self, trace: Trace, judge: Any) -> Finding:
         """Return the verdict of two askings with the order swapped; one that changes with the order decides nothing."""
         if not trace.baseline_output:
-            raise Undecidable("no baseline to compare with; name a run with --against RUN")
+            raise Undecidable("no baseline to compare with; name a run with --against RUN, or run with --baseline")
         orders = (("baseline", "candidate"), ("candidate", "baseline"))
         first, second = [await answer(judge, self._pair(trace, order), PAIRWISE) for order in orders]
         winners = [_winner(got, order) for got, order in zip((first, second), orders, strict=True)]

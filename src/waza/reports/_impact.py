@@ -67,7 +67,7 @@ def _reservations(found: Impact) -> Iterator[Line]:
         listed: list[str | Theirs] = []
         for task in found.not_compared[:10]:
             listed += [", ", Theirs(task)] if listed else [Theirs(task)]
-        yield Line(("Not compared, their graders look at the use of the skill alone: ", *listed), "open")
+        yield Line(("Not compared, they have no grader that both arms could pass: ", *listed), "open")
 
 
 Row = tuple[Words, ...]

@@ -44,6 +44,7 @@ def _metrics(summary: TriggerSummary, answers: list[Answer]) -> dict[str, JSON]:
         "seen_by": "file" if summary.by_reading else "tool" if any(answer.skills for answer in answers) else None,
         "prompts": summary.prompts,
         "answers": summary.answers,
+        **({"not_asked": summary.not_asked} if summary.not_asked else {}),
         "decided": _numbers(summary.decided, summary.is_valid) if summary.decided else None,
         "accuracy_high": summary.accuracy_high if summary.is_valid else None,
         "accuracy_ci": to_builtins(summary.accuracy_ci) if summary.is_valid else None,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from waza.model import Run
 from waza.reports._markdown import cell, code
 from waza.reports._text import plural, score
+from waza.reports._trigger_table import not_asked
 from waza.results.stats.catalogue import catalogue_of
 from waza.results.trigger_answers import Answer, answers_of
 from waza.results.triggers import TriggerNumbers, TriggerSummary
@@ -21,6 +22,8 @@ def trigger_markdown(run: Run, summary: TriggerSummary | None) -> Iterator[str]:
     yield f"### Trigger tests: {plural(summary.prompts, 'prompt')}\n\n"
     for reason in summary.reasons:
         yield f"❔ **INVALID**: {code(reason, 600)}\n\n"
+    if summary.not_asked:
+        yield f"{not_asked(summary)}\n\n"
     for warning in summary.warnings:
         yield f"⚠️ {code(warning, 600)}\n\n"
     if not summary.is_valid:

@@ -39,6 +39,8 @@ def trigger_lines(
         yield from _answers(answers, console, verbose)
     for reason in summary.reasons:
         yield Text(f"  INVALID: {visible(clipped(reason, 400))}", style="bold yellow")
+    if summary.not_asked:
+        yield Text(f"  {not_asked(summary)}", style="dim")
     for warning in summary.warnings:
         yield Text(f"  {visible(clipped(warning, 400))}", style="yellow")
     if summary.is_valid:
@@ -95,6 +97,11 @@ def _numbers(summary: TriggerSummary) -> Iterator[Text]:
     if summary.rungs:
         rungs = [f"{rung.phrasing} {rung.used} of {rung.decided}" for rung in summary.rungs]
         yield Text(f"  used by wording: {' · '.join(rungs)}")
+
+
+def not_asked(summary: TriggerSummary) -> str:
+    """Return how many prompts an INVALID run did not ask."""
+    return f"not asked: {plural(summary.not_asked, 'trial')} of the other prompts, which are in no number"
 
 
 def _measures(numbers: TriggerNumbers) -> str:

@@ -8,7 +8,7 @@ from waza.model import Run
 from waza.reports._elements import Bar, fold, plot, text, tile
 from waza.reports._text import percent, plural, score
 from waza.reports._trial_page import mark
-from waza.reports._trigger_table import BY_READING
+from waza.reports._trigger_table import BY_READING, not_asked
 from waza.results.stats.catalogue import Catalogue, PromptRow, Row, SkillRow, catalogue_of
 from waza.results.trigger_answers import Answer, answers_of
 from waza.results.triggers import Rung, TriggerNumbers, TriggerSummary
@@ -24,6 +24,7 @@ def trigger_section(run: Run, summary: TriggerSummary | None) -> str:
         return ""
     parts = ["<h2>Trigger tests</h2>\n"]
     parts += [f'<p class="error"><b>INVALID</b>: {text(reason, 600)}</p>\n' for reason in summary.reasons]
+    parts += [f'<p class="soft">{not_asked(summary)}</p>\n'] if summary.not_asked else []
     parts += [f'<p class="error">{text(warning, 600)}</p>\n' for warning in summary.warnings]
     parts += [f'<p class="soft">{BY_READING}</p>\n'] if summary.by_reading else []
     answers = answers_of(run)

@@ -77,7 +77,10 @@ def answers_of(run: Run) -> list[Answer]:
 
 
 def unanswered(run: Run) -> list[Answer]:
-    """Return an error for each trial of each prompt that was to be run and was not."""
+    """Return an error for each trial of each prompt that was to be run and was not.
+
+    In an INVALID run they are not errors but prompts that were not asked: `triggers.not_asked`.
+    """
     trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
     done = {(result.task_id, result.trial) for result in run.triggers}
     return [
@@ -107,9 +110,17 @@ def answer_to(result: Result, prompt: TriggerPrompt, tested: set[str]) -> Answer
 
 
 def _error(result: Result, skill: str) -> str:
-    """Return why nobody can tell that the skill was not used; nothing where it is sure."""
+    """Return why it cannot be determined that the skill was not used; nothing where it is sure.
+
+    An agent that ran out of time or crashed before it used any skill has not decided against one: its silence is no
+    answer, whatever the trial's status is by `on_agent_crash`.
+    """
     trace = result.trace
-    if trace.status == "error" or (result.status == "error" and result.reason):
+    if trace.status in ("timeout", "failure"):
+        if not trace.skill_invocations:
+            what = "ran out of time" if trace.status == "timeout" else "failed"
+            return f"the agent {what} before any skill was used" + (f": {trace.error}" if trace.error else "")
+    elif trace.status == "error" or (result.status == "error" and result.reason):
         return trace.error or result.reason or "the agent could not run"
     if trace.skill_invocations is None:
         return _NOT_SCRIPTED if trace.engine == "mock" else "skill use was not recorded: this engine cannot observe it"

@@ -1,7 +1,8 @@
 """Trigger tests in numbers: for which prompts the agent used the skill, and whether that can be believed.
 
-An answer nobody can tell (the agent could not run, its use of skills is not recorded, it never had the skill) counts
-as a wrong one in `all`, and not at all in `decided`. What an answer is, and what a run stores: `trigger_answers.py`.
+An answer that cannot be determined (the agent could not run, crashed or ran out of time before any skill was used, its
+use of skills is not recorded, it never had the skill) counts as a wrong one in `all`, and not at all in `decided`. What
+an INVALID run did not ask is in no number. What an answer is, and what a run stores: `trigger_answers.py`.
 """
 
 from __future__ import annotations
@@ -62,6 +63,9 @@ class TriggerSummary(Struct, frozen=True, kw_only=True):
 
     prompts: int
     answers: int
+    """Trials of prompts that count, controls left out."""
+    not_asked: int = 0
+    """Trials that an INVALID run did not start, since their answers would mean nothing; they are in no number."""
     is_valid: bool
     """False when the controls show that use of the skill could not be seen: no number means anything then."""
     reasons: list[str]
@@ -125,20 +129,26 @@ def _share(part: float, whole: float) -> float:
 
 
 def summarize_triggers(run: Run) -> TriggerSummary | None:
-    """Return the trigger tests of a run in numbers; None where it has none. A prompt nobody ran is an error."""
+    """Return the trigger tests of a run in numbers; None where it has none.
+
+    A prompt that a valid run did not get to is an error.
+    """
     prompts = prompts_of(run)
     if not prompts:
         return None
-    answers = [*answers_of(run), *unanswered(run)]
+    answered, missing = answers_of(run), unanswered(run)
+    reasons, warnings = _validity([*answered, *missing])
+    not_asked = [answer for answer in missing if not answer.prompt.control] if reasons else []
+    answers = answered if reasons else [*answered, *missing]
     counted = [answer for answer in answers if not answer.prompt.control]
     whole = trigger_numbers(counted) or TriggerNumbers()
-    reasons, warnings = _validity(answers)
     total = sum(whole.weighted.values())
     unknown = sum(WEIGHTS[answer.prompt.confidence] for answer in counted if answer.did_trigger is None)
     skills = list(dict.fromkeys(answer.prompt.skill for answer in counted))
     return TriggerSummary(
         prompts=sum(not prompt.control for prompt in prompts.values()),
         answers=len(counted),
+        not_asked=len(not_asked),
         is_valid=not reasons,
         reasons=reasons,
         warnings=warnings,

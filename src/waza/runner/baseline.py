@@ -26,7 +26,15 @@ from waza.results.memory import rare_collections
 from waza.results.redact import Redactor
 from waza.results.stats.impact_records import CONTROL
 from waza.results.store import RunFolder
-from waza.runner.baseline_arms import Outputs, control_folder, control_order, outputs_of, why_not_with, why_not_without
+from waza.runner.baseline_arms import (
+    Outputs,
+    control_folder,
+    control_order,
+    is_compared,
+    outputs_of,
+    why_not_with,
+    why_not_without,
+)
 from waza.runner.controls import Controls
 from waza.runner.finish import finish
 from waza.runner.hooks import run_hooks
@@ -40,7 +48,6 @@ from waza.runner.suite import Listeners, end_suite, paced, with_hooks
 from waza.runner.trial import Setting
 from waza.runner.waiting import wait_for
 from waza.sandbox.room import rooms_for
-from waza.spec.suite import EvalSpec
 
 
 @dataclass(frozen=True)
@@ -133,8 +140,7 @@ async def _both(
         for result in orders[0].resume.run.results:
             purse.spend(result)
         purse.look(listeners)
-    is_compared = any(_is_pairwise(spec, task.id) for task in spec.tasks)
-    trials = pairs(*arms, control_first=is_compared)
+    trials = pairs(*arms, control_first=any(is_compared(spec, task.id) for task in spec.tasks))
     controls = order.controls()
     if (first := next(trials, None)) is None:
         return
@@ -220,7 +226,3 @@ def _setting(order: Order, folder: RunFolder, redactor: Redactor, listeners: Lis
         on_remark=listeners.on_remark,
         judge=order.judge,
     )
-
-
-def _is_pairwise(spec: EvalSpec, task_id: str) -> bool:
-    return any(getattr(grader, "mode", "") == "pairwise" for grader in spec.graders[task_id])

@@ -42,13 +42,19 @@ def with_baseline(order: Order, *, these_tasks: bool = False) -> Order:
     if order.auto is not None:
         raise UsageError("--baseline needs the same number of trials in both arms; give it with --trials NUMBER")
     if not control_spec(spec, engine).tasks:
-        raise UsageError("no task has a grader that both arms could pass: all look at the use of skills alone")
+        raise UsageError(
+            "no task has a grader that both arms could pass, or one of its own that compares them (mode: pairwise): "
+            "all look at the use of skills alone"
+        )
     about = {"arm": "skill", "skill": spec.skill, "these_tasks": these_tasks, "injected": injected}
     return replace(order, baseline=about)
 
 
 def control_spec(spec: EvalSpec, engine: type[Engine]) -> EvalSpec:
-    """Return the suite without its skill, and without the graders and tasks that only the skill could pass."""
+    """Return the suite without its skill, and without the graders and tasks that only the skill could pass.
+
+    A task that a judge compares keeps its place, though nothing may be left to grade it by: its output is needed.
+    """
     graders = {
         task.id: [grader for grader in spec.graders[task.id] if not is_one_sided(grader_as_data(grader))]
         for task in spec.tasks
@@ -58,8 +64,13 @@ def control_spec(spec: EvalSpec, engine: type[Engine]) -> EvalSpec:
         options["disabled_skills"] = [*(options.get("disabled_skills") or []), spec.skill]
     if needed := options.get("required_skills"):
         options["required_skills"] = [name for name in needed if name != spec.skill]
-    tasks = [task for task in spec.tasks if graders[task.id]]
+    tasks = [task for task in spec.tasks if graders[task.id] or is_compared(spec, task.id)]
     return replace(spec, skill="", tasks=tasks, graders=graders, engine_options=options, triggers=None)
+
+
+def is_compared(spec: EvalSpec, task_id: str) -> bool:
+    """Say whether a grader of the task compares the outputs of both arms."""
+    return any(getattr(grader, "mode", "") == "pairwise" for grader in spec.graders[task_id])
 
 
 def control_trials(order: Order) -> tuple[int, int]:

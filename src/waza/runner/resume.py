@@ -76,6 +76,7 @@ def resume(
             f"Run the changed tasks again with --rerun-changed, or start a new run without --resume"
         )
     kept = {task["id"] for task in _tasks(new.spec)}
+    graders = new.spec.get("graders") or {}
     answers = [] if _controls(old).failed else old.triggers
     done = frozenset(
         (result.task_id, result.trial)
@@ -83,7 +84,7 @@ def resume(
         if result.task_id in kept
         and result.task_id not in changed
         and not (rerun_errors and result.trace.status == "error")
-        and (result.status != "skipped" or skip_graders)
+        and (result.status != "skipped" or skip_graders or graders.get(result.task_id) == [])
     )
     removed = sorted({task["id"] for task in _tasks(old.spec)} - kept)
     return Resumed(folder, old, done, removed)

@@ -94,7 +94,7 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, attemp
     else:
         trace, grades, snapshots = await _without_room(trial, graders, setting)
     status, reason = status_of(trace, grades)
-    if setting.skip_graders and status == "passed":
+    if (setting.skip_graders or not graders) and status == "passed":
         status = "skipped"
     grader_ms, judge_ms = grading_times(graders, grades)
     return Result(

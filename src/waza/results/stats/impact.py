@@ -1,8 +1,9 @@
 """Whether a skill is worth having: the same tasks with and without it, as one run and its control arm.
 
 A baseline run is stored as a run whose folder holds a second run folder, `control/`: the same trials without the skill.
-Graders that look at the use of skills, or compare with the other arm, do not count here: the control arm cannot pass
-them, and a benefit by definition is none.
+Graders that look at the use of skills do not count here: the control arm cannot pass them, and a benefit by definition
+is none. Graders that compare both arms' outputs are counted apart, as wins and losses. A task that has no other grader
+is decided by them: an output passes that is not worse than the other arm's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from waza.errors import StoreError
-from waza.model import JSON, Result, Run
+from waza.model import JSON, Grade, Result, Run
 from waza.results.folder import RUN
 from waza.results.outcomes import duration_of
 from waza.results.pairwise import win_rates
@@ -42,6 +43,9 @@ from waza.results.store import open_run
 _USE_OF_SKILLS = ("skill_invocation", "skill_triggered")
 _ABOUT_SKILLS = {"skill_pattern", "required_skills", "should_trigger"}
 """Options that only a trial with the skill could meet."""
+_PREFERENCE = (
+    "have only graders that compare both arms: an output passes there if the judge does not call it the worse one"
+)
 _WORDS: dict[str, Word] = {"better": "improvement shown", "worse": "regression shown"}
 
 
@@ -55,6 +59,8 @@ class Tried(NamedTuple):
     duration_ms: float | None
     cost_usd: float | None
     pairwise: JSON = None
+    winners: tuple[str | None, ...] = ()
+    """What each comparing grader says: `candidate`, `baseline`, `tie`, or None where it decided nothing."""
 
 
 Trials = dict[str, dict[int, Tried]]
@@ -79,11 +85,16 @@ def impact_of(run: Run, control: Run, *, these_tasks: bool = False, margin: floa
     skill = str(about.get("skill") or run.skill)
     ones, others = _tried(run, skill), _tried(control, skill)
     ids = [str(task["id"]) for task in control.spec.get("tasks") or []]
+    preferred = [task_id for task_id in ids if _is_only_compared(run, task_id)]
+    for task_id in preferred:
+        ones[task_id], others[task_id] = _by_preference(ones.get(task_id, {}), others.get(task_id, {}))
     tasks = [_task(task_id, ones.get(task_id, {}), others.get(task_id, {})) for task_id in ids]
     arms = [found for task_id in ids if (found := _arms(ones.get(task_id, {}), others.get(task_id, {})))]
     tallies = [Tally(arm.passed_without, arm.trials_without, arm.passed_with, arm.trials_with) for arm in arms]
     verdict = verdict_on_passing(tallies, margin=margin, these_tasks=these_tasks)
     notes, uses = _use_of_skill(ones, ids, injected=bool(about.get("injected")))
+    if preferred:
+        notes = [*notes, f"{len(preferred)} of {len(ids)} tasks {_PREFERENCE}"]
     unclean = sum(result.trace.status == "error" and result.reason.startswith(UNCLEAN) for result in control.results)
     return Impact(
         skill=skill,
@@ -121,6 +132,32 @@ def is_one_sided(grader: Mapping[str, JSON]) -> bool:
     return not _ABOUT_SKILLS.isdisjoint(_keys(config))
 
 
+def _compares(grader: Mapping[str, JSON]) -> bool:
+    config = grader.get("config")
+    return isinstance(config, dict) and config.get("mode") == "pairwise"
+
+
+def _is_only_compared(run: Run, task_id: str) -> bool:
+    """Say whether nothing but the comparison of both arms' outputs decides a task."""
+    graders = (run.spec.get("graders") or {}).get(task_id) or []
+    return any(map(_compares, graders)) and all(map(is_one_sided, graders))
+
+
+def _by_preference(ones: dict[int, Tried], others: dict[int, Tried]) -> tuple[dict[int, Tried], dict[int, Tried]]:
+    """Return the trials of both arms, passed where no comparing grader calls their output the worse one."""
+    one, other = dict(ones), dict(others)
+    for number in ones.keys() & others.keys():
+        winners = ones[number].winners
+        if winners and None not in winners:
+            one[number] = _unless_late(ones[number], "baseline" not in winners)
+            other[number] = _unless_late(others[number], "candidate" not in winners)
+    return one, other
+
+
+def _unless_late(trial: Tried, passed: bool) -> Tried:
+    return trial if trial.passed is False else trial._replace(passed=passed)
+
+
 def _keys(tree: JSON) -> Iterator[str]:
     """Yield every key in a grader's options; its texts may hold any word."""
     if isinstance(tree, dict):
@@ -134,14 +171,20 @@ def _tried(run: Run, skill: str) -> Trials:
     counts = {task_id: [not is_one_sided(grader) for grader in graders] for task_id, graders in by_task.items()}
     found: Trials = {}
     for result in run.results:
-        found.setdefault(result.task_id, {})[result.trial] = _one(result, counts.get(result.task_id, []), skill)
+        graders = by_task.get(result.task_id, [])
+        trial = _one(result, counts.get(result.task_id, []), skill)
+        if len(graders) == len(result.grades):
+            pairs = zip(graders, result.grades, strict=True)
+            trial = trial._replace(winners=tuple(_winner(grade) for grader, grade in pairs if _compares(grader)))
+        found.setdefault(result.task_id, {})[result.trial] = trial
     return found
 
 
 def _one(result: Result, counts: Sequence[bool], skill: str) -> Tried:
     """Return a trial; `counts` says of each of its graders whether both arms could pass it."""
     trace = result.trace
-    if trace.status == "error" or result.status == "skipped" or len(counts) != len(result.grades):
+    is_ungraded = result.status == "skipped" and bool(counts)
+    if trace.status == "error" or is_ungraded or len(counts) != len(result.grades):
         return Tried(None, None, None, None, None, None)
     grades = [grade for grade, does_count in zip(result.grades, counts, strict=True) if does_count]
     used = None
@@ -156,6 +199,12 @@ def _one(result: Result, counts: Sequence[bool], skill: str) -> Tried:
         cost_usd=trace.usage.cost_usd if trace.usage else None,
         pairwise=next((grade.details["pairwise"] for grade in result.grades if "pairwise" in grade.details), None),
     )
+
+
+def _winner(grade: Grade) -> str | None:
+    said = grade.details.get("pairwise")
+    winner = said.get("winner") if isinstance(said, dict) and grade.status != "error" else None
+    return winner if isinstance(winner, str) else None
 
 
 def is_skill(name: str, skill: str) -> bool:
