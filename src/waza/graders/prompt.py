@@ -41,7 +41,7 @@ class PromptGrader(JudgedGrader):
     """
 
     mode: Literal["independent", "pairwise"] = "independent"
-    """Judge the output by itself, or against another run's (`--against RUN`) or that without the skill (`--baseline`)."""
+    """Judge the output by itself, or against that of another run (`--against`) or without the skill (`--baseline`)."""
     continue_session: bool = False
     """Let the agent itself judge, in a copy of its session in which it may only look; only while the run lasts."""
 
