@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -26,17 +26,34 @@ TraceStatus = Literal["success", "failure", "error", "timeout"]
 ResultStatus = Literal["passed", "failed", "error", "skipped"]
 
 
+FileKind = Literal["file", "hard_link", "folder", "outside", "other", "absent"]
+"""What is at a path: `outside` is a link that leads out, `hard_link` a file with further names, perhaps outside."""
+
+
+class FolderListing(NamedTuple):
+    """What is in one folder; no link is followed."""
+
+    identity: Hashable
+    """Equal for two paths that lead to the same folder."""
+    entries: list[tuple[str, Literal["file", "folder", "link", "other"]]]
+    left_out: str = ""
+    """Why there may be more than is listed."""
+
+
 class Files(Protocol):
     """The files as the agent left them, read so that nothing outside can be reached."""
 
-    def kind(self, path: str) -> Literal["file", "folder", "outside", "other", "absent"]:
-        """Say what stands at a workspace-relative path; `outside` is a link that leads out."""
+    def kind(self, path: str) -> FileKind:
+        """Say what stands at a workspace-relative path."""
 
     def read(self, path: str) -> bytes:
         """Return a regular file's bytes; raise OSError with a reason otherwise."""
 
     def paths(self) -> Iterator[str]:
-        """Yield every file's workspace-relative path, sorted."""
+        """Yield every file's workspace-relative path, sorted; those with further hard links too."""
+
+    def list_folder(self, path: str) -> FolderListing:
+        """Return what is in a folder, the workspace itself for an empty path; raise OSError with a reason otherwise."""
 
     @property
     def root(self) -> str:

@@ -1,9 +1,15 @@
 import os
+from fnmatch import fnmatchcase
 
 import pytest
 from file_cases import Room, cases, check_case, lay
+from hypothesis import given
+from hypothesis import strategies as st
 
 import waza
+from waza.sandbox.globs import GlobSearch, matches_glob
+from waza.sandbox.snapshot import SnapshotFiles, take
+from waza.sandbox.workspace import Workspace
 
 CANARY = "canary-of-the-host"
 
@@ -83,7 +89,7 @@ def outward(room, how):
     return "planted"
 
 
-@pytest.mark.parametrize("how", ["link", "folder", "hard link", "chain"])
+@pytest.mark.parametrize("how", ["link", "folder", "chain"])
 def test_what_leads_outside_neither_satisfies_nor_hides_and_its_content_reaches_no_result(room, how):
     path = outward(room, how)
     assert (room.work / path).read_text() == CANARY, "the planted path must work for a naive reader"
@@ -144,3 +150,101 @@ def test_a_pattern_that_never_ends_decides_nothing(room):
     grade = room.grade("file", content_patterns=[{"path": "a.txt", "must_match": [r"(?!z)(a|a)+$"]}])
     assert grade.status == "error"
     assert "ran out of time" in grade.feedback
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_file_with_further_hard_links_exists_but_its_content_is_undecided(room, stored, tmp_path):
+    path = outward(room, "hard link")
+    lay(room.work, {"a.txt": "alpha"})
+    files = SnapshotFiles(tmp_path / "store", take(room.work, tmp_path / "store")) if stored else room.work
+
+    def grade(kind, **config):
+        return room.load(kind, **config).grade(waza.Trace(input="", output=""), workspace=files)
+
+    for glob in (path, "plant*"):
+        assert grade("file", must_exist=[glob]).passed
+        assert grade("file", must_not_exist=[glob]).status == "failed"
+        for patterns in ({"must_match": ["canary"]}, {"must_not_match": ["nothing"]}):
+            content = grade("file", content_patterns=[{"path": glob} | patterns])
+            assert (content.status, [check.ok for check in content.checks]) == ("error", [True, None])
+            assert "further hard links" in content.feedback
+    beside = grade("file", content_patterns=[{"path": "*", "must_not_match": ["alpha"]}])
+    assert beside.status == "failed", "one file that is wrong decides"
+    compared = grade("diff", expected_files=[{"path": path, "contains": ["-nothing", "+canary"]}])
+    assert (compared.status, [check.ok for check in compared.checks]) == ("error", [True, None, None])
+    assert CANARY not in repr([content, compared])
+
+
+TREE = ["a.py", ".hidden", "src/b.py", "src/x/y/c.py", "src/x/.env", "app/[id]/page.tsx", "part-b.csv", "*.md", "~a"]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(
+    ("glob", "matches"),
+    [
+        ("*.py", ["a.py"]),
+        ("**/*.py", ["a.py", "src/b.py", "src/x/y/c.py"]),
+        ("src/**/c.py", ["src/x/y/c.py"]),
+        ("src/**", ["src/b.py", "src/x", "src/x/.env", "src/x/y", "src/x/y/c.py"]),
+        ("**/x/**/*.py", ["src/x/y/c.py"]),
+        ("**/**/.env", ["src/x/.env"]),
+        (".*", [".hidden"]),
+        ("?.py", ["a.py"]),
+        ("??.py", []),
+        ("*/[id]/*.tsx", ["app/[id]/page.tsx"]),
+        ("part-[ab].*", []),
+        ("*.MD", []),
+        ("*.md", ["*.md"]),
+        ("?a", ["~a"]),
+        ("s*/", ["src"]),
+        ("src/../a.*", ["a.py"]),
+        ("*a*a*a*a*a*a*a*a*b", []),
+    ],
+)
+def test_a_glob_stands_for_names_and_folders_and_nothing_else(room, stored, glob, matches, tmp_path):
+    lay(room.work, dict.fromkeys(TREE, "text"))
+    files = SnapshotFiles(tmp_path / "store", take(room.work, tmp_path / "store")) if stored else Workspace(room.work)
+    assert sorted(found.path for found in GlobSearch(files).find(glob)) == matches
+
+
+def test_feedback_on_a_glob_names_the_files(room):
+    lay(room.work, {f"{letter}.log": "x" for letter in "abcdefg"} | {"src/a.py": "# MIT", "src/b.py": "eval(1)"})
+    patterns = [{"path": "src/*.py", "must_match": ["^# MIT"], "must_not_match": [r"eval\("]}]
+    grade = room.grade("file", must_exist=["*.txt"], must_not_exist=["*.log"], content_patterns=patterns)
+    assert grade.feedback.split("; ") == [
+        "File must exist but not found: *.txt",
+        "File must not exist but found: a.log, b.log, c.log, d.log, e.log and 2 more (matching *.log)",
+        "File src/b.py (matching src/*.py) missing expected pattern: ^# MIT",
+        r"File src/b.py (matching src/*.py) contains forbidden pattern: eval\(",
+    ]
+    assert grade.score == 1 / 5
+
+
+def test_globs_follow_inner_links_once_and_see_that_others_lead_out(room):
+    lay(room.work, {"real/a.key": "k", "src/b.txt": ""})
+    (room.work / "real/loop").symlink_to("..")
+    (room.work / "src/inner").symlink_to("../real")
+    (room.work / "out").symlink_to(room.spec)
+    search = GlobSearch(Workspace(room.work))
+    assert [found.path for found in search.find("src/**/*.key")] == ["src/inner/a.key"]
+    assert [found.path for found in search.find("**/*.key")] == ["real/a.key"]
+    assert [(found.path, found.kind) for found in search.find("out/*.key")] == [("out", "outside")]
+    assert room.grade("file", must_exist=["o*"]).status == room.grade("file", must_not_exist=["o*"]).status == "failed"
+    assert room.grade("file", content_patterns=[{"path": "o*", "must_not_match": ["x"]}]).status == "failed"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_folder_that_cannot_be_listed_decides_nothing(room):
+    lay(room.work, {"closed/a.key": "", "b.txt": ""})
+    (room.work / "closed").chmod(0)
+    try:
+        assert room.grade("file", must_not_exist=["**/*.key"]).status == "error"
+        assert room.grade("file", must_exist=["**/*.key"]).status == "error"
+        assert room.grade("file", must_exist=["**/*.txt"]).passed
+    finally:
+        (room.work / "closed").chmod(0o700)
+
+
+@given(st.text("ab*?.", max_size=8), st.text("ab*?.", max_size=10))
+def test_a_glob_covers_the_names_that_fnmatch_says(glob, name):
+    assert matches_glob(glob, name) == fnmatchcase(name, glob)

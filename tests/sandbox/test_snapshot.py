@@ -228,7 +228,7 @@ def test_nothing_outside_is_copied(hostile, store):
     assert kinds == {
         "environ": "outside",
         "good.txt": "file",
-        "hard": "outside",
+        "hard": "hard_link",
         "pipe": "other",
         "relative": "outside",
         "socket": "other",
@@ -237,9 +237,10 @@ def test_nothing_outside_is_copied(hostile, store):
         "zero": "outside",
     }
     assert files.kind("to-folder/deep.txt") == "outside"
-    assert list(files.paths()) == ["good.txt"]
+    assert list(files.paths()) == ["good.txt", "hard"]
+    assert sorted(files.list_folder("").entries) == sorted(Workspace(hostile).list_folder("").entries)
     for path in set(kinds) - {"good.txt"}:
-        with pytest.raises(OSError, match=r"leads outside|not a regular file"):
+        with pytest.raises(OSError, match=r"leads outside|not a regular file|further hard links"):
             files.read(path)
 
 
@@ -254,9 +255,9 @@ def test_laid_out_again_it_still_shows_what_cannot_be_read(hostile, store, tmp_p
     name = take(hostile, store)
     restore(store, name, tmp_path / "again")
     stored, again = SnapshotFiles(store, name), Workspace(tmp_path / "again")
-    assert {path: again.kind(path) for path in os.listdir(hostile)} == {
-        path: stored.kind(path) for path in os.listdir(hostile)
-    }
+    # A hard link is laid out as a link that leads out: nothing else outside the folder may be made.
+    kinds = {path: stored.kind(path) for path in os.listdir(hostile)} | {"hard": "outside"}
+    assert {path: again.kind(path) for path in os.listdir(hostile)} == kinds
 
 
 def test_an_absolute_link_into_the_workspace_stays_one(work, store, tmp_path):

@@ -93,7 +93,8 @@ def _reads(files: list[InputFile]) -> Iterator[tuple[str, Read]]:
         if len(paths) > MOST_GIVEN:
             raise ValueError(f"it has more than {MOST_GIVEN} files")
         above = "" if file.path == "." else f"{inner_path(file.path)}/"
-        yield from ((f"{above}{path}", _from(inside, path)) for path in paths)
+        readable = (path for path in paths if inside.kind(f"./{path}") == "file")
+        yield from ((f"{above}{path}", _from(inside, path)) for path in readable)
 
 
 def _content(text: str | None) -> Read:

@@ -314,10 +314,13 @@ def _calls(trace: Trace) -> str:
 
 
 def _files(trace: Trace) -> str:
-    """Return the files the agent left; raise Undecidable where they are not there or too much for a judge."""
+    """Return the files the agent left; raise Undecidable where they cannot be read or are too much for a judge."""
     files, shown, size = files_of(trace), [], 0
     for path in files.paths():
-        content = files.read(path)
+        try:
+            content = files.read(f"./{path}")
+        except OSError as error:
+            raise Undecidable(f"the judge needs the files, and {path} {error.strerror or error}") from None
         size += len(content)
         if size > MAX_FILES_BYTES:
             raise Undecidable(f"the workspace holds more than {MAX_FILES_BYTES:,} bytes, too much for a judge")

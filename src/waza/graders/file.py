@@ -12,29 +12,36 @@ from waza.graders._fields import ForbiddenPatterns, InnerPath, RequiredPatterns
 from waza.graders._text import excerpt, try_search
 from waza.model import JSON, Check, Files, Trace
 from waza.options import Options
+from waza.sandbox.folders import inner_path
+from waza.sandbox.globs import Found, GlobSearch, is_glob
 from waza.sandbox.patterns import Pattern
 from waza.sandbox.workspace import live_root
 
-_WHAT_STANDS = {
+_KINDS = {
     "file": "a file",
+    "hard_link": "a file with further hard links",
     "folder": "a folder",
     "outside": "something that leads outside the workspace",
     "other": "something that is no regular file",
     "absent": "nothing",
 }
+MOST_NAMED = 5
+"""How many of the files that match a glob are named in a message."""
+MAX_CONTENT_BYTES = 512 * 1024**2
+"""How much is read for the patterns of one entry."""
 
 
 class ContentPatterns(Options):
-    """Patterns for one file."""
+    """Patterns for one file, or for all that match a glob."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     path: InnerPath
-    """The file, relative to the workspace."""
+    """The file, relative to the workspace; a glob for several."""
     must_match: RequiredPatterns = []
-    """Patterns that must match somewhere in the file."""
+    """Patterns that must match somewhere in every such file."""
     must_not_match: ForbiddenPatterns = []
-    """Patterns that must match nowhere in the file."""
+    """Patterns that must match nowhere in any such file."""
 
     @model_validator(mode="after")
     def _has_a_pattern(self) -> Self:
@@ -46,17 +53,22 @@ class ContentPatterns(Options):
 class FileGrader(Grader):
     r"""Check which files are in the workspace, and their content.
 
-    Paths are relative to the workspace and cannot leave it. A folder counts as existing. A link that leads outside, a
-    hard link, and what is neither file nor folder count as absent where something must exist, and as present where
-    it must not. Content is read as UTF-8, without a byte order mark. One check an entry, and one for each file with
-    patterns: that it is there.
+    Paths are relative to the workspace and cannot leave it. They may be globs: `*` and `?` stand for characters within
+    one folder, `**` for any number of folders; names that begin with a dot count, case counts, and brackets are
+    themselves (`app/[id]/page.tsx`). `must_exist` needs one match, `must_not_exist` allows none, and patterns must hold
+    for every file that matches, of which there must be one.
+
+    A folder counts as existing. A link that leads outside and what is neither file nor folder count as absent where
+    something must exist, and as present where it must not. A file with further hard links exists, but its content
+    cannot be determined: it may be that of a file outside. Content is read as UTF-8, without a byte order mark. One
+    check an entry and a pattern, and one for each entry with patterns: that a file is there.
 
     ```yaml
     - type: file
       name: project_structure
       config:
         must_exist: ["src/index.ts", "package.json"]
-        must_not_exist: ["node_modules/", ".env"]
+        must_not_exist: ["node_modules/", ".env", "**/*.tmp"]
         content_patterns:
           - path: package.json
             must_match: ['"name":\s*"my-app"']
@@ -68,21 +80,22 @@ class FileGrader(Grader):
     needs_one_of: ClassVar[tuple[str, ...]] = ("must_exist", "must_not_exist", "content_patterns")
 
     must_exist: list[InnerPath] = []
-    """Paths that must be there."""
+    """Paths or globs that must be there."""
     must_not_exist: list[InnerPath] = []
-    """Paths that must not be there."""
+    """Paths or globs that must not be there."""
     content_patterns: list[ContentPatterns] = []
     """Patterns for the content of files."""
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per path and per pattern."""
         files = files_of(trace)
+        search = GlobSearch(files)
         for path in self.must_exist:
-            yield _exists(files, path)
+            yield _exists(search, path)
         for path in self.must_not_exist:
-            yield _is_absent(files, path)
+            yield _is_absent(search, path)
         for entry in self.content_patterns:
-            yield from _content(files, entry)
+            yield from _content(search, files, entry)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return what was asked for, what failed, and where the files stand."""
@@ -91,63 +104,113 @@ class FileGrader(Grader):
         return asked | {"failures": failures, "workspace_dir": live_root(trace.files)}
 
 
-def _exists(files: Files, path: str) -> Check:
-    claim = f"{path} exists"
-    try:
-        kind = files.kind(path)
-    except OSError as error:
-        return _cannot_tell(claim, path, error)
-    if kind in ("file", "folder"):
-        return Check(True, claim)
-    more = "" if kind == "absent" else f" (there is {_WHAT_STANDS[kind]})"
-    return Check(False, claim, f"File must exist but not found: {path}{more}", "a file or folder", _WHAT_STANDS[kind])
+def _exists(search: GlobSearch, path: str) -> Check:
+    claim, others, unknown = f"{path} exists", list[Found](), ""
+    for found in search.find(path):
+        if found.kind in ("file", "hard_link", "folder"):
+            return Check(True, claim)
+        unknown = unknown or _cannot_look(found)
+        others.append(found)
+    if unknown:
+        return Check(None, claim, f"cannot tell whether {claim}: {unknown}")
+    kind = others[0].kind if others else "absent"
+    where = "there" if not others or others[0].path == inner_path(path) else others[0].path
+    more = f" ({where} is {_KINDS[kind]})" if others else ""
+    return Check(False, claim, f"File must exist but not found: {path}{more}", "a file or folder", _KINDS[kind])
 
 
-def _is_absent(files: Files, path: str) -> Check:
+def _is_absent(search: GlobSearch, path: str) -> Check:
     claim = f"{path} does not exist"
-    try:
-        kind = files.kind(path)
-    except OSError as error:
-        return _cannot_tell(claim, path, error)
-    if kind == "absent":
-        return Check(True, claim)
-    return Check(False, claim, f"File must not exist but found: {path}", "nothing", _WHAT_STANDS[kind])
+    matches = list(search.find(path))
+    there = [found for found in matches if found.kind != "unknown"]
+    if there:
+        failure = f"File must not exist but found: {_names([found.path for found in there], path)}"
+        return Check(False, claim, failure, "nothing", "; ".join(sorted({_KINDS[found.kind] for found in there})))
+    if matches:
+        return Check(None, claim, f"cannot tell whether {claim}: {_cannot_look(matches[0])}")
+    return Check(True, claim)
 
 
-def _content(files: Files, entry: ContentPatterns) -> Iterator[Check]:
-    path, there = entry.path, f"{entry.path} is a file"
-    wanted = [(pattern, True) for pattern in entry.must_match] + [(pattern, False) for pattern in entry.must_not_match]
-    try:
-        kind = files.kind(path)
-        text = files.read(path).decode("utf-8-sig", "replace") if kind == "file" else None
-    except OSError as error:
-        for claim in [there, *(_claim(path, pattern, yes) for pattern, yes in wanted)]:
-            yield _cannot_tell(claim, path, error)
-        return
-    missing = "" if text is not None else f"File not found for content check: {path}"
-    yield Check(not missing, there, missing, "a file" if missing else None, _WHAT_STANDS[kind] if missing else None)
-    for pattern, yes in wanted:
-        yield _match(path, text, pattern, yes)
+def _content(search: GlobSearch, files: Files, entry: ContentPatterns) -> list[Check]:
+    """Return one check that a file is there, and one for each pattern over all files that match."""
+    path = entry.path
+    matches = sorted(search.find(path))
+    named = [found.path for found in matches if found.kind in ("file", "hard_link")]
+    unknown = next((_cannot_look(found) for found in matches if found.kind == "unknown"), "")
+    there = f"{path} is a file" if not is_glob(path) else f"{path} matches a file"
+    wanted = [_Wanted(pattern, True) for pattern in entry.must_match]
+    wanted += [_Wanted(pattern, False) for pattern in entry.must_not_match]
+    if not named and unknown:
+        claims = [there, *(one.claim(path) for one in wanted)]
+        return [Check(None, claim, f"cannot tell whether {claim}: {unknown}") for claim in claims]
+    if not named:
+        kind = _KINDS[matches[0].kind if matches else "absent"]
+        missing = Check(False, there, f"File not found for content check: {path}", "a file", kind)
+        return [missing, *(one.without_file(path) for one in wanted)]
+    left = MAX_CONTENT_BYTES
+    for name in named:
+        try:
+            content = files.read(f"./{name}")
+            left -= len(content)
+            if left < 0:
+                raise OSError(f"more than {MAX_CONTENT_BYTES // 1024**2} MiB match {path}")
+        except OSError as error:
+            unknown = unknown or f"{name}: {error.strerror or error}"
+            if left < 0:
+                break
+            continue
+        text = content.decode("utf-8-sig", "replace")
+        for one in wanted:
+            one.look(name, text)
+    return [Check(True, there), *(one.check(path, unknown) for one in wanted)]
 
 
-def _match(path: str, text: str | None, pattern: Pattern, wanted: bool) -> Check:
-    """Return whether a file's text matches as wanted; the text of a missing file never does."""
-    claim = _claim(path, pattern, wanted)
-    found = (not wanted) if text is None else try_search(pattern, text)
-    if found is wanted:
-        return Check(True, claim)
-    if isinstance(found, str):
-        return Check(None, claim, found)
-    verb = "missing expected" if wanted else "contains forbidden"
-    where = " (file not found)" if text is None else ""
-    asked = f"{'a' if wanted else 'no'} match of {pattern.source}"
-    seen = None if text is None else excerpt(text)
-    return Check(False, claim, f"File {path} {verb} pattern{where}: {pattern.source}", asked, seen)
+class _Wanted:
+    """One pattern, and the files in which it does not hold."""
+
+    def __init__(self, pattern: Pattern, wanted: bool) -> None:
+        self.pattern = pattern
+        self.wanted = wanted
+        self.wrong: list[str] = []
+        self.seen = ""
+        self.unknown = ""
+
+    def look(self, name: str, text: str) -> None:
+        """Search one file."""
+        found = try_search(self.pattern, text)
+        if isinstance(found, str):
+            self.unknown = self.unknown or f"{name}: {found}"
+        elif found is not self.wanted:
+            self.seen = self.seen if self.wrong else excerpt(text)
+            self.wrong.append(name)
+
+    def claim(self, path: str) -> str:
+        return f"{path} {'matches' if self.wanted else 'does not match'} {self.pattern.source}"
+
+    def check(self, path: str, unknown: str) -> Check:
+        """Return whether it holds in every file; one in which it does not decides."""
+        claim, unknown = self.claim(path), self.unknown or unknown
+        if not self.wrong:
+            return Check(None, claim, f"cannot tell whether {claim}: {unknown}") if unknown else Check(True, claim)
+        return self._failed(claim, _names(self.wrong, path), "", self.seen)
+
+    def without_file(self, path: str) -> Check:
+        """Return that it does not hold, because there is no file."""
+        return self._failed(self.claim(path), path, " (file not found)", None)
+
+    def _failed(self, claim: str, names: str, where: str, seen: str | None) -> Check:
+        verb = "missing expected" if self.wanted else "contains forbidden"
+        asked = f"{'a' if self.wanted else 'no'} match of {self.pattern.source}"
+        return Check(False, claim, f"File {names} {verb} pattern{where}: {self.pattern.source}", asked, seen)
 
 
-def _claim(path: str, pattern: Pattern, wanted: bool) -> str:
-    return f"{path} {'matches' if wanted else 'does not match'} {pattern.source}"
+def _names(paths: list[str], asked: str) -> str:
+    """Return the first of the files, how many more there are, and the glob they match."""
+    if not is_glob(asked):
+        return asked
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return f"{', '.join(sorted(paths)[:MOST_NAMED])}{more} (matching {asked})"
 
 
-def _cannot_tell(claim: str, path: str, error: OSError) -> Check:
-    return Check(None, claim, f"cannot tell whether {claim}: {path}: {error.strerror or error}")
+def _cannot_look(found: Found) -> str:
+    return f"{found.path or 'the workspace'}: {found.why}" if found.kind == "unknown" else ""

@@ -21,11 +21,12 @@ import msgspec
 from msgspec import Struct, field
 
 from waza.errors import EngineError, StoreError
+from waza.model import FileKind, FolderListing
 from waza.sandbox import tree
 from waza.sandbox.folders import inner_path
 from waza.sandbox.objects import keep_bytes, keep_file, read_chunks, read_object
 from waza.sandbox.removal import remove
-from waza.sandbox.workspace import MAX_FILE_BYTES, MAX_LINKS, Kind, Workspace
+from waza.sandbox.workspace import MAX_FILE_BYTES, MAX_LINKS, Workspace
 
 EMPTY = "empty"
 """The name of a workspace with nothing in it; it takes no place in a store."""
@@ -206,7 +207,7 @@ class SnapshotFiles:
         name = self._turns.get(str(number))
         return SnapshotFiles(self._store, name) if name else None
 
-    def kind(self, path: str) -> Kind:
+    def kind(self, path: str) -> FileKind:
         """Say what stands at `path`; raise OSError when that was not recorded."""
         found = self._find(path)
         return found if isinstance(found, str) else "file"
@@ -227,7 +228,27 @@ class SnapshotFiles:
                 raise OSError(errno.ENODATA, item.left_out, item.path)
         if self._manifest.left_out:
             raise OSError(errno.EFBIG, self._manifest.left_out)
-        yield from (item.path for item in self._manifest.items if item.kind == "file")
+        yield from (item.path for item in self._manifest.items if item.kind in ("file", "outside"))
+
+    def list_folder(self, path: str) -> FolderListing:
+        """Return what was in the folder at `path`, or in the root for an empty one; raise OSError otherwise."""
+        found, real = self._walk(path) if path else ("folder", "")
+        if found != "folder":
+            kind = found if isinstance(found, str) else "file"
+            raise OSError(errno.ENOTDIR, "is not a folder" if kind == "file" else _REFUSALS[kind], path)
+        item = self._items.get(real)
+        return FolderListing(
+            real, self._children.get(real, []), (item.left_out if item else "") or self._manifest.left_out
+        )
+
+    @cached_property
+    def _children(self) -> dict[str, list[tuple[str, Literal["file", "folder", "link", "other"]]]]:
+        """The names in each folder."""
+        children: dict[str, list[tuple[str, Literal["file", "folder", "link", "other"]]]] = {}
+        for item in self._manifest.items:
+            above, _, name = item.path.rpartition("/")
+            children.setdefault(above, []).append((name, "file" if item.kind == "outside" else item.kind))
+        return children
 
     @cached_property
     def root(self) -> str:
@@ -248,36 +269,40 @@ class SnapshotFiles:
     def _items(self) -> dict[str, Item]:
         return {item.path: item for item in self._manifest.items}
 
-    def _find(self, path: str) -> Item | Literal["folder", "outside", "other", "absent"]:
+    def _find(self, path: str) -> Item | Literal["hard_link", "folder", "outside", "other", "absent"]:
         """Return the file at `path`, links followed, or what stands there instead."""
+        return self._walk(path)[0]
+
+    def _walk(self, path: str) -> tuple[Item | Literal["hard_link", "folder", "outside", "other", "absent"], str]:
+        """Return what `_find` returns, and for a folder where it really is."""
         try:
             ahead = inner_path(path).split("/")[::-1]
         except ValueError:
-            return "outside"
+            return "outside", ""
         here: list[str] = []
         links, is_link = 0, False
         while ahead:
             name = ahead.pop()
             if name == ".." and not here:
-                return "outside"
+                return "outside", ""
             if name in ("", ".", ".."):
                 here = here[:-1] if name == ".." else here
                 continue
             item = self._items.get("/".join([*here, name]))
             if item is None:
-                return self._missing(here, is_link)
+                return self._missing(here, is_link), ""
             if item.kind == "link":
                 links, is_link = links + 1, is_link or not any(ahead)
                 if item.target.startswith("/") or links > MAX_LINKS:
-                    return "outside" if links <= MAX_LINKS else "other"
+                    return "outside" if links <= MAX_LINKS else "other", ""
                 ahead += item.target.split("/")[::-1]
             elif item.kind == "folder":
                 here.append(name)
             elif any(ahead):
-                return self._missing(here, is_link)
+                return self._missing(here, is_link), ""
             else:
-                return item if item.kind == "file" else item.kind
-        return "folder"
+                return item if item.kind == "file" else "other" if item.kind == "other" else "hard_link", ""
+        return "folder", "/".join(here)
 
     def _missing(self, here: list[str], is_link: bool) -> Literal["other", "absent"]:
         """Say that nothing stands there; raise OSError when the folder was not looked into."""
@@ -291,6 +316,7 @@ class SnapshotFiles:
 _REFUSALS = {
     "absent": "is not there",
     "folder": "is a folder",
+    "hard_link": "has further hard links, so that its content may be that of a file outside the workspace",
     "other": "is not a regular file",
     "outside": "leads outside the workspace",
 }

@@ -3,7 +3,7 @@
 A path is walked one name at a time from the root's own descriptor and no step follows a link; a link is read and walked
 by hand, still inside. A path that is swapped meanwhile can spoil a look, but never leads out. Where the system has no
 such calls (Windows), real paths are compared before and after opening: safe against links, not against a racing writer.
-A file with a second name (a hard link) counts as outside: where its other name stands cannot be told.
+A file with a second name (a hard link) is never read: its other name may be outside.
 Copies of a workspace are made in `copies`.
 """
 
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
-from waza.model import Files
+from waza.model import FileKind, Files, FolderListing
 from waza.sandbox import tree
 from waza.sandbox.folders import inner_path
 
@@ -25,8 +25,6 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_ENTRIES = 200_000
 MAX_LINKS = 40
 HAS_DESCRIPTORS = {os.open, os.stat, os.readlink} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-
-Kind = Literal["file", "folder", "outside", "other", "absent"]
 
 _READ = os.O_RDONLY
 for _flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
@@ -52,7 +50,7 @@ class Workspace:
         """The folder itself, for programs that need a real path."""
         return str(self._root)
 
-    def kind(self, path: str) -> Kind:
+    def kind(self, path: str) -> FileKind:
         """Say what stands at `path`; raise OSError when that cannot be told (no permission, changed meanwhile)."""
         try:
             with self._find(inner_path(path)) as place:
@@ -85,8 +83,28 @@ class Workspace:
             raise _refusal(opened, path)
 
     def paths(self) -> Iterator[str]:
-        """Yield the path of every regular file, sorted; links are not followed."""
-        yield from sorted(path for path, info in self.entries() if _judge(info).kind == "file")
+        """Yield the path of every regular file, sorted, those with further hard links too; links are not followed."""
+        yield from sorted(path for path, info in self.entries() if stat.S_ISREG(info.st_mode))
+
+    def list_folder(self, path: str) -> FolderListing:
+        """Return what is in the folder at `path`, or in the root for an empty one; raise OSError otherwise."""
+        try:
+            place = self._find(inner_path(path) if path else "")
+        except ValueError as error:
+            raise PermissionError(errno.EPERM, str(error)) from None
+        with place as found:
+            if found.kind != "folder":
+                raise _refusal(found, path)
+            if found.folder is None:
+                with os.scandir(found.name) as names:
+                    return FolderListing(found.name, [(name.name, _own_kind(name)) for name in names])
+            folder = os.open(found.name, tree.OPEN_FOLDER, dir_fd=found.folder)
+            try:
+                info = os.fstat(folder)
+                with os.scandir(folder) as names:
+                    return FolderListing((info.st_dev, info.st_ino), [(name.name, _own_kind(name)) for name in names])
+            finally:
+                os.close(folder)
 
     def entries(self) -> Iterator[tuple[str, os.stat_result]]:
         """Yield everything below the root with its own status, a folder before what is in it; no link is followed.
@@ -200,7 +218,7 @@ class Workspace:
 class _Place(NamedTuple):
     """What a walk found: its kind, why it is that, and the name and open folder to reach it by."""
 
-    kind: Kind
+    kind: FileKind
     why: str
     name: str = ""
     folder: int | None = None
@@ -228,8 +246,18 @@ def _judge(info: os.stat_result, name: str = "", folder: int | None = None) -> _
     if not stat.S_ISREG(info.st_mode):
         return _Place("other", "is not a regular file", name, folder)
     if info.st_nlink > 1:
-        return _Place("outside", "is a hard link, whose other name may be outside the workspace", name, folder)
+        why = "has further hard links, so that its content may be that of a file outside the workspace"
+        return _Place("hard_link", why, name, folder)
     return _Place("file", "", name, folder)
+
+
+def _own_kind(entry: os.DirEntry[str]) -> Literal["file", "folder", "link", "other"]:
+    """Return what an entry of a folder is itself; no link is followed."""
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def _missing(is_link: bool) -> _Place:
@@ -237,7 +265,7 @@ def _missing(is_link: bool) -> _Place:
 
 
 def _refusal(place: _Place, path: str) -> OSError:
-    codes = {"absent": errno.ENOENT, "folder": errno.EISDIR, "outside": errno.EPERM}
+    codes = {"absent": errno.ENOENT, "folder": errno.EISDIR, "outside": errno.EPERM, "hard_link": errno.EPERM}
     return OSError(codes.get(place.kind, errno.EINVAL), place.why, path)
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from waza.errors import did_you_mean
 from waza.judges.rubrics._file import MAX_CHARACTERS, parse_rubric
 from waza.judges.rubrics._rubric import BUILT_IN, NEEDS, SCALES, VERDICT_TOOLS, Golden, Rubric, validate
-from waza.model import Trace
+from waza.model import FolderListing, Trace
 from waza.sandbox.folders import SpecFolder, inner_path
 
 __all__ = [
@@ -141,3 +141,11 @@ class _GoldenFiles:
     def paths(self) -> Iterator[str]:
         """Yield every path, sorted."""
         yield from sorted(self._texts)
+
+    def list_folder(self, path: str) -> FolderListing:
+        """Return the names in a folder; raise OSError if no file is below it."""
+        above = f"{inner_path(path)}/" if path else ""
+        below = [name.removeprefix(above).split("/") for name in self._texts if name.startswith(above)]
+        if not below and path:
+            raise FileNotFoundError(f"no folder '{path}'")
+        return FolderListing(above, [*{parts[0]: ("folder" if parts[1:] else "file") for parts in below}.items()])
