@@ -104,3 +104,46 @@ def test_the_grader_can_be_copied_and_sent_to_another_process(room):
     grader = room.load("json_schema", schema=PERSON)
     for twin in (copy.deepcopy(grader), pickle.loads(pickle.dumps(grader))):
         assert twin.grade(waza.Trace(input="", output="{}")).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("schema", "meant"),
+    [
+        ({"requierd": ["id"]}, "required"),
+        ({"MaxLength": 1}, "maxLength"),
+        ({"ref": "#/$defs/a"}, "$ref"),
+        ({"propertis": {}}, "properties"),
+        ({"aditionalPropertes": False}, "additionalProperties"),
+        ({"prefixItems": [{"enmu": [1]}]}, "enum"),
+        ({"$defs": {"a": {"oneof": []}}}, "oneOf"),
+        ({"patternProperties": {"^a": {"tpye": "string"}}}, "type"),
+        ({"dependentSchemas": {"a": {"anyof": []}}}, "anyOf"),
+        ({"if": {"not": {"cosnt": 1}}}, "const"),
+        ({"shared": {"a": {"minimun": 1}}, "properties": {"a": {"$ref": "#/shared/a"}}}, "minimum"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {"formta": "uuid"}}}, "format"),
+    ],
+)
+def test_a_word_one_slip_away_from_a_keyword_is_refused(room, schema, meant):
+    assert f"did you mean '{meant}'?" in room.refusal("json_schema", schema=schema)
+    expect = [{"name": "t", "args": {"a": {"json_schema": schema}}}]
+    assert f"did you mean '{meant}'?" in room.refusal("tool_calls", expect=expect)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"requierd": {}, "tpye": {}}, "$defs": {"itmes": True}, "patternProperties": {"tpye": {}}},
+        {"enum": [{"tpye": 1}], "const": {"tpye": 1}, "default": {"tpye": 1}, "examples": [{"tpye": 1}]},
+        {"id": "a", "example": 1, "nullable": True, "note": "n", "comment": "c", "x-tpye": 1, "errorMessage": "e"},
+        {"dependencies": {"tpye": ["a"]}, "dependentRequired": {"tpye": ["a"]}, "shared": {"tpye": 1}},
+    ],
+)
+def test_names_data_and_annotations_are_not_taken_for_keywords(room, schema):
+    assert room.load("json_schema", schema=schema)
+
+
+def test_formats_are_asserted_up_to_draft_07(room):
+    for dialect, status in (("draft-04", "failed"), ("draft-06", "failed"), ("draft-07", "failed"), (None, "passed")):
+        schema = {"format": "duration"} | ({"$schema": f"http://json-schema.org/{dialect}/schema#"} if dialect else {})
+        assert room.grade("json_schema", '"P1DT"', schema=schema).status == status
+        assert room.grade("json_schema", '"P1DT1H"', schema=schema).passed

@@ -355,6 +355,16 @@ def test_half_characters_and_nul_in_a_text_do_no_harm(pattern):
     assert Pattern("😀").search("\ud83d\ude00")
 
 
+@pytest.mark.parametrize("how", [{}, {"python": True}])
+def test_a_repeated_class_with_a_doubled_backslash_is_read_as_its_author_meant(how):
+    pattern = Pattern(r'"version":\\s*"0\\.0\\.0"', **how)
+    assert (pattern.source, pattern.meant) == (r'"version":\\s*"0\\.0\\.0"', r'"version":\s*"0\.0\.0"')
+    assert pattern.search('{"version": "0.0.0"}')
+    for source, text in ((r"C:\\sys", r"C:\sys"), (r"(\\n)+", r"\n"), (r"a\\\s*b", "a\\ b"), (r"\\.*", "\\")):
+        assert Pattern(source, **how).meant == source
+        assert Pattern(source, **how).search(text)
+
+
 ALWAYS = [
     *["a*", ".*", "error|", "^", "$", r"\z", "(?s)^.*$", "(?m)^.*$", r"^[\s\S]*$", "(?i)(done)?", r"\b|\B", "[^x]|x|$"],
     *["(?!.*error)", "((?!error).)*", "(?<!x)", "(?=.*)", "(?=a|)b*", r"(['\"]?)x*\1"],

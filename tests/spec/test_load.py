@@ -225,8 +225,21 @@ def test_a_metric_named_after_a_tag_or_grader_stays_that_in_a_run_of_other_tasks
 
 
 def test_a_doubled_backslash_is_named(tmp_path):
-    spec = suite(tmp_path, "graders: [{type: text, config: {regex_match: ['a\\\\s*b']}}]\ntasks: [{id: a, prompt: x}]")
-    assert any("looks for a backslash" in str(note) for note in spec.notes)
+    patterns = r"['a\\s*b', 'C:\\sys']"
+    spec = suite(
+        tmp_path, f"graders: [{{type: text, config: {{regex_match: {patterns}}}}}]\ntasks: [{{id: a, prompt: x}}]"
+    )
+    notes = "\n".join(map(str, spec.notes))
+    assert r"the backslashes of a\\s*b are doubled; it is read as a\s*b" in notes
+    assert r"the pattern C:\\sys looks for a backslash itself" in notes
+
+
+def test_words_that_no_json_schema_knows_are_noted(tmp_path):
+    schema = "{type: object, errorMessage: no, dependencies: {a: [b]}, properties: {tpye: {x-mine: 1, example: 2}}}"
+    call = f"{{type: tool_calls, config: {{expect: [{{name: t, args: {{a: {{json_schema: {schema}}}}}}}]}}}}"
+    text = f"graders: [{{type: json_schema, config: {{schema: {schema}}}}}, {call}]\ntasks: [{{id: a, prompt: x}}]"
+    notes = [str(note) for note in suite(tmp_path, text).notes if "check nothing" in str(note)]
+    assert [note.partition("check nothing: ")[2] for note in notes] == ["/dependencies, /errorMessage"] * 2
 
 
 def test_two_graders_with_one_name_are_named(tmp_path):

@@ -19,7 +19,7 @@ from waza.graders._values import same, shown, text_of
 from waza.model import JSON
 from waza.options import Options
 from waza.sandbox.patterns import Pattern, PatternTimeout
-from waza.sandbox.schemas import Schema, compile_schema
+from waza.sandbox.schemas import Schema, compile_schema, refuse_slips, unknown_keywords
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 _MISSING = object()
@@ -126,6 +126,7 @@ class ArgMatcher(Options):
     def _compiles(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
         if schema is not None:
             compile_schema(schema)
+            refuse_slips(schema)
         return schema
 
     @model_validator(mode="after")
@@ -138,6 +139,11 @@ class ArgMatcher(Options):
         if self.tolerance is not None and (isinstance(self.equals, str | bool) or self.equals is None):
             raise ValueError("'tolerance' needs a number under 'equals'")
         return self
+
+    @property
+    def unknown_keywords(self) -> list[str]:
+        """The words in `json_schema`, as pointers, that its dialect does not know: they check nothing."""
+        return [f"{place}/{word}" for place, word in unknown_keywords(self.json_schema or {})]
 
     @cached_property
     def _schema(self) -> Schema:

@@ -12,7 +12,7 @@ from waza.graders._base import Grader, content_hash
 from waza.graders._fields import Text
 from waza.graders._text import excerpt
 from waza.model import JSON, Check, Trace
-from waza.sandbox.schemas import Schema, compile_schema
+from waza.sandbox.schemas import Schema, compile_schema, refuse_slips, unknown_keywords
 from waza.sandbox.strict_json import MAX_JSON_CHARS, extract_json, parse_json
 
 _FITS = Check(True, "the output is JSON that fits the schema")
@@ -22,7 +22,9 @@ class JsonSchemaGrader(Grader):
     """Check that the output is JSON and fits a JSON Schema.
 
     JSON is read strictly; a code fence around it is not JSON, unless `extract_json` is on. The dialect is 2020-12 if
-    `$schema` names no other. Nothing is ever fetched for a `$ref`. The schema is read when the spec is loaded.
+    `$schema` names no other; up to draft-07 formats are asserted, `uuid` and `duration` too. Nothing is ever fetched
+    for a `$ref`. The schema is read when the spec is loaded; a word one slip away from a keyword is refused, any other
+    that the dialect does not know is a note, and one of your own is written `x-…`.
 
     ```yaml
     - type: json_schema
@@ -47,6 +49,7 @@ class JsonSchemaGrader(Grader):
     """Accept text around the JSON; exactly one object or array must stand in the output."""
 
     _digest: str = PrivateAttr(default="")
+    _unknown: list[str] = PrivateAttr(default_factory=list)
 
     @model_validator(mode="after")
     def _is_sound(self) -> Self:
@@ -59,14 +62,25 @@ class JsonSchemaGrader(Grader):
     @cached_property
     def _compiled(self) -> Schema:
         if self.schema_file is None:
-            return compile_schema(self.schema_ or {})
+            return self._checked(self.schema_ or {})
         place = self.folder.find(self.schema_file)
         try:
             content = place.read_bytes()
             self._digest = content_hash(content)
-            return compile_schema(parse_json(content.decode("utf-8")))
+            return self._checked(parse_json(content.decode("utf-8")))
         except (OSError, ValueError) as error:
             raise ValueError(f"schema_file '{self.schema_file}': {error}") from None
+
+    def _checked(self, schema: dict[str, Any] | bool) -> Schema:
+        compiled = compile_schema(schema)
+        refuse_slips(schema)
+        self._unknown = [f"{place}/{word}" for place, word in unknown_keywords(schema)]
+        return compiled
+
+    @property
+    def unknown_keywords(self) -> list[str]:
+        """The words in the schema, as pointers, that its dialect does not know: they check nothing."""
+        return self._unknown
 
     def reads(self) -> dict[str, str]:
         """Return the file of the schema, if there is one."""

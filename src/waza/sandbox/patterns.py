@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
@@ -41,8 +42,8 @@ _REASONS = {
     "pattern too large - compile failed": "it is too large once its repetitions are written out",
 }
 _HINTS = {"\\Z": "; the end of the text is \\z", "\\u": "; write \\x{...} for a character by its number"}
-
-
+_ESCAPES = re.compile(r"\\.|[^\\]|\\\Z", re.DOTALL)
+_REPEATED_CLASS = re.compile(r"[sSdDwW](?:[*+?]|\{\d)")
 _WITNESSES = ("", "\x01", "\n\x01\n")
 """Texts that most patterns do not match; one that matches all of them may match every text."""
 
@@ -52,13 +53,16 @@ class PatternTimeout(Exception):
 
 
 class Pattern:
-    """A compiled pattern; `source` is what the author wrote.
+    r"""A compiled pattern; `source` is what the author wrote.
+
+    Where a class such as `\\s` has its backslash doubled and is repeated (`\\s*` would be a backslash and any number
+    of the letter s), all doubled backslashes are read as single ones; `meant` is the pattern that is run.
 
     With `python` it has the syntax and meaning of Python's `re`, otherwise those of RE2, where lookaround and
     back-references may be added.
     """
 
-    __slots__ = ("_finds", "_program", "ignore_case", "python", "source")
+    __slots__ = ("_finds", "_program", "ignore_case", "meant", "python", "source")
 
     def __init__(self, source: str, *, ignore_case: bool = False, python: bool = False) -> None:
         if not source:
@@ -68,6 +72,7 @@ class Pattern:
         if source != well_formed(source):
             raise ValueError("not a valid pattern: it holds half a character (a lone surrogate)")
         self.source = source
+        self.meant = _without_doubled_backslashes(source)
         self.ignore_case = ignore_case
         self.python = python
         self._finds: Callable[[bytes], bool] | None = None
@@ -75,7 +80,7 @@ class Pattern:
         if not python:
             self._compile()
         elif ignore_case or _SPECIAL & set(source):
-            self._program = Program("re", source, ignore_case)
+            self._program = Program("re", self.meant, ignore_case)
             check_program(self._program)
 
     def __repr__(self) -> str:
@@ -109,16 +114,28 @@ class Pattern:
                 return False
         except PatternTimeout:
             return False
-        return _matches_every_text(*self._key())
+        return _matches_every_text(self.meant, self.ignore_case, self.python)
 
     def _key(self) -> tuple[str, bool, bool]:
         return self.source, self.ignore_case, self.python
 
     def _compile(self) -> None:
         try:
-            self._finds = finder(re2.compile(self.source, _options(self.ignore_case)))
+            self._finds = finder(re2.compile(self.meant, _options(self.ignore_case)))
         except re2.error as error:
-            self._program = _backtracking(self.source, self.ignore_case, error)
+            self._program = _backtracking(self.meant, self.ignore_case, error)
+
+
+def _without_doubled_backslashes(source: str) -> str:
+    """Return the pattern its author meant: as written, unless a repeated class shows that backslashes are doubled."""
+    if "\\\\" not in source:
+        return source
+    tokens = _ESCAPES.findall(source)
+    is_slip = any(
+        token == "\\\\" and before != "\\\\" and _REPEATED_CLASS.match("".join(tokens[at + 1 : at + 4]))
+        for at, (before, token) in enumerate(zip(["", *tokens], tokens, strict=False))
+    )
+    return "".join("\\" if token == "\\\\" else token for token in tokens) if is_slip else source
 
 
 def _again(source: str, ignore_case: bool, python: bool) -> Pattern:

@@ -1,7 +1,8 @@
 """The one safe way to check a value against a JSON Schema.
 
 Nothing is ever fetched for a `$ref`, patterns run in linear time, and a schema whose references multiply is refused.
-The dialect is 2020-12 unless `$schema` names another; `format` is asserted up to draft-07, as the dialects say.
+The dialect is 2020-12 unless `$schema` names another; `format` is asserted up to draft-07, as the dialects say, with
+`uuid` and `duration` of the later ones. `unknown_keywords` finds what no dialect knows, which a validator passes over.
 """
 
 from __future__ import annotations
@@ -13,14 +14,46 @@ from typing import Any
 
 import jsonschema_rs
 
+from waza.errors import edit_distance
 from waza.sandbox.strict_json import extract_json, parse_json, refuse_depth
 
-__all__ = ["Schema", "compile_schema", "extract_json", "parse_json"]
+__all__ = ["Schema", "compile_schema", "extract_json", "parse_json", "refuse_slips", "unknown_keywords"]
 
 MAX_PROBLEMS = 20
 MAX_PROBLEM_CHARS = 300
 MAX_BRANCHES = 100_000
 _SMALL = 20_000
+_FORMATS = {
+    name: jsonschema_rs.Draft202012Validator({"format": name}, validate_formats=True).is_valid
+    for name in ("uuid", "duration")
+}
+_DIALECTS = ("draft-04", "draft-06", "draft-07", "2019-09", "2020-12")
+_SCHEMA_KEYS = {
+    *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "contentSchema", "else", "if", "items"),
+    *("not", "oneOf", "prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+}
+"""Keywords whose value is a schema or a list of schemas."""
+_MAP_KEYS = {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
+"""Keywords whose value has schemas under names of the author's own."""
+_FIRST = {
+    "draft-06": {"const", "contains", "examples", "propertyNames"},
+    "draft-07": {"contentEncoding", "contentMediaType", "else", "if", "readOnly", "then", "writeOnly"},
+    "2019-09": {
+        *("$anchor", "$recursiveAnchor", "$recursiveRef", "$vocabulary", "contentSchema", "dependentRequired"),
+        *("dependentSchemas", "deprecated", "maxContains", "minContains", "unevaluatedItems", "unevaluatedProperties"),
+    },
+    "2020-12": {"$dynamicAnchor", "$dynamicRef", "prefixItems"},
+}
+"""The dialect that brought a keyword, where it was not the first one."""
+_LAST = {"dependencies": "draft-07", "additionalItems": "2019-09", "$recursiveRef": "2019-09"}
+_KEYWORDS = {
+    *("$comment", "$id", "$ref", "$schema", "default", "description", "enum", "exclusiveMaximum", "exclusiveMinimum"),
+    *("format", "id", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties"),
+    *("minimum", "multipleOf", "pattern", "required", "title", "type", "uniqueItems"),
+}.union(_SCHEMA_KEYS, _MAP_KEYS, *_FIRST.values())
+"""The keywords of all dialects."""
+_ANNOTATIONS = {"id", "example", "nullable", "note", "comment"}
+"""Words that many schemas carry and no validator reads, though they are close to a keyword."""
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref", "$dynamicRef")
 
 
@@ -60,6 +93,65 @@ def compile_schema(schema: dict[str, Any] | bool) -> Schema:
     return Schema(schema)
 
 
+def unknown_keywords(schema: dict[str, Any] | bool) -> list[tuple[str, str]]:
+    """Return the words where a keyword belongs that the dialect does not know: each with its place, as a pointer."""
+    found: list[tuple[str, str]] = []
+    known = _keywords_of(schema.get("$schema") if isinstance(schema, dict) else None) | _ANNOTATIONS
+    seen: set[int] = set()
+    places = _named(schema) if isinstance(schema, dict) else {}
+    waiting: list[tuple[str, Any]] = [("", schema)]
+    while waiting:
+        place, node = waiting.pop()
+        if not isinstance(node, dict) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        for word, value in node.items():
+            below = f"{place}/{word}"
+            if word not in known and not word.startswith("x-"):
+                found.append((place, word))
+            elif word in _SCHEMA_KEYS:
+                members = list(enumerate(value)) if isinstance(value, list) else []
+                waiting += [(f"{below}/{index}", inner) for index, inner in members] or [(below, value)]
+            elif word in _MAP_KEYS and isinstance(value, dict):
+                waiting += [(f"{below}/{name}", inner) for name, inner in value.items()]
+            elif word in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
+                waiting.append((value.removeprefix("#"), places.get(value)))
+    return sorted(found)
+
+
+def _keywords_of(dialect: Any) -> set[str]:
+    """Return the keywords of the dialect that `$schema` names, those of all where it names one of its own."""
+    number = len(_DIALECTS) - 1
+    if isinstance(dialect, str):
+        number = next((number for number, name in enumerate(_DIALECTS) if name in dialect), -1)
+    if number < 0:
+        return _KEYWORDS
+    later = set().union(*(_FIRST.get(name, ()) for name in _DIALECTS[number + 1 :]))
+    return {word for word in _KEYWORDS - later if _DIALECTS.index(_LAST.get(word, "2020-12")) >= number}
+
+
+def refuse_slips(schema: dict[str, Any] | bool) -> None:
+    """Raise ValueError for the words in a schema that are one slip away from a keyword, with the keyword meant."""
+    slips = [
+        f"{place or 'the schema'}: unknown keyword '{word}'; did you mean '{meant}'?"
+        for place, word in unknown_keywords(schema)
+        if word not in _KEYWORDS and (meant := _keyword_meant(word))
+    ]
+    if slips:
+        raise ValueError(f"{'; '.join(slips)} (write x-… for a keyword of your own)")
+
+
+def _keyword_meant(word: str) -> str | None:
+    """Return the keyword that a word is a slip of: one letter or a swap, two in keywords of eight letters or more."""
+    near = []
+    for keyword in _KEYWORDS:
+        allowed = 2 if len(keyword) >= 8 else 1
+        distance = 1 if word.lower() == keyword.lower() else edit_distance(word, keyword, allowed)
+        if distance <= allowed:
+            near.append((distance, keyword))
+    return min(near)[1] if near else None
+
+
 def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
     asked: list[str] = []
 
@@ -72,7 +164,11 @@ def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
     _refuse_what_is_not_json(schema)
     try:
         validator = jsonschema_rs.validator_for(
-            schema, retriever=refuse, pattern_options=jsonschema_rs.RegexOptions(), ignore_unknown_formats=True
+            schema,
+            retriever=refuse,
+            pattern_options=jsonschema_rs.RegexOptions(),
+            ignore_unknown_formats=True,
+            formats=_FORMATS,
         )
     except ValueError as error:
         raise ValueError(_why_refused(error, asked)) from None

@@ -12,7 +12,9 @@ from pydantic import BaseModel
 from waza.engines._base import ENGINES
 from waza.errors import Problem, did_you_mean, slip_of
 from waza.graders._base import Grader
+from waza.graders._match import ArgMatcher
 from waza.graders.human_calibration import HumanCalibrationGrader
+from waza.graders.json_schema import JsonSchemaGrader
 from waza.model import Task
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
@@ -41,6 +43,7 @@ def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
         *_skill(spec),
         *_names(spec),
         *_patterns(spec),
+        *_schema_words(spec),
         *(spec.place.problem(f"runs code of this project: {file}", "note") for file in spec.local_code),
     ]
 
@@ -165,30 +168,59 @@ def _names(spec: EvalSpec) -> Iterator[Problem]:
 
 
 def _patterns(spec: EvalSpec) -> Iterator[Problem]:
-    """Yield a note per pattern that looks for a backslash because its author doubled one too many."""
+    """Yield a warning per pattern whose backslashes are, or seem to be, doubled by mistake."""
     distinct = {id(grader): grader for graders in spec.graders.values() for grader in graders}
     seen: set[str] = set()
     for grader in distinct.values():
-        for source in _sources(grader):
-            if _DOUBLED.search(source) and source not in seen:
-                seen.add(source)
-                fact = f"grader '{grader.name}': the pattern {source} looks for a backslash itself"
+        for pattern in _compiled_patterns(grader):
+            if _DOUBLED.search(pattern.source) and pattern.source not in seen:
+                seen.add(pattern.source)
+                fact = f"grader '{grader.name}': the pattern {pattern.source} looks for a backslash itself"
+                if pattern.meant != pattern.source:
+                    fact = f"grader '{grader.name}': the backslashes of {pattern.source} are doubled"
+                    fact += f"; it is read as {pattern.meant}"
                 yield spec.place.warning(f"{fact}; in single quotes write \\s, not \\\\s")
 
 
-def _sources(value: Any) -> Iterator[str]:
-    """Yield the source of every pattern in a grader's options."""
+def _schema_words(spec: EvalSpec) -> Iterator[Problem]:
+    """Yield a note per grader on the words of its JSON Schemas that no validator reads."""
+    distinct = {id(grader): grader for graders in spec.graders.values() for grader in graders}
+    for grader in distinct.values():
+        words = dict.fromkeys(
+            word
+            for part in _parts(grader)
+            if isinstance(part, JsonSchemaGrader | ArgMatcher)
+            for word in part.unknown_keywords
+        )
+        if words:
+            fact = f"grader '{grader.name}': not keywords of the schema's dialect, so they check nothing: "
+            yield spec.place.problem(fact + ", ".join(words), "note")
+
+
+def _parts(value: Any) -> Iterator[BaseModel]:
+    """Yield a grader and every model in its options."""
+    if isinstance(value, BaseModel):
+        yield value
+        for name in _holders(type(value)):
+            yield from _parts(getattr(value, name))
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _parts(item)
+
+
+def _compiled_patterns(value: Any) -> Iterator[Pattern]:
+    """Yield every pattern in a grader's options."""
     if isinstance(value, Pattern):
-        yield value.source
+        yield value
     elif isinstance(value, BaseModel):
         for name in _holders(type(value)):
-            yield from _sources(getattr(value, name))
+            yield from _compiled_patterns(getattr(value, name))
     elif isinstance(value, list):
         for item in value:
-            yield from _sources(item)
+            yield from _compiled_patterns(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _sources(item)
+            yield from _compiled_patterns(item)
 
 
 @cache
