@@ -130,7 +130,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     for candidate in known:
         other = candidate.lower().replace("-", "_")
         allowed = max(1, min(3, len(other) // 3))
-        distance = edit_distance(lowered, other, allowed)
+        distance = _edit_distance(lowered, other, allowed)
         if distance <= allowed:
             rank = (distance, -_common_prefix(lowered, other), candidate)
             best = rank if best is None or rank < best else best
@@ -166,7 +166,7 @@ def _common_prefix(one: str, other: str) -> int:
     return min(len(one), len(other))
 
 
-def edit_distance(one: str, other: str, limit: int) -> int:
+def _edit_distance(one: str, other: str, limit: int) -> int:
     """Return the number of single-letter slips (swaps too) between two words, or limit + 1."""
     if abs(len(one) - len(other)) > limit:
         return limit + 1

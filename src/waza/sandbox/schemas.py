@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from waza.errors import edit_distance
+from waza.errors import slip_of
 from waza.sandbox.strict_json import extract_json, parse_json, refuse_depth
 
 __all__ = ["Schema", "compile_schema", "extract_json", "parse_json", "refuse_slips", "unknown_keywords"]
@@ -135,21 +135,10 @@ def refuse_slips(schema: dict[str, Any] | bool) -> None:
     slips = [
         f"{place or 'the schema'}: unknown keyword '{word}'; did you mean '{meant}'?"
         for place, word in unknown_keywords(schema)
-        if word not in _KEYWORDS and (meant := _keyword_meant(word))
+        if word not in _KEYWORDS and (meant := slip_of(word, _KEYWORDS))
     ]
     if slips:
         raise ValueError(f"{'; '.join(slips)} (write x-… for a keyword of your own)")
-
-
-def _keyword_meant(word: str) -> str | None:
-    """Return the keyword that a word is a slip of: one letter or a swap, two in keywords of eight letters or more."""
-    near = []
-    for keyword in _KEYWORDS:
-        allowed = 2 if len(keyword) >= 8 else 1
-        distance = 1 if word.lower() == keyword.lower() else edit_distance(word, keyword, allowed)
-        if distance <= allowed:
-            near.append((distance, keyword))
-    return min(near)[1] if near else None
 
 
 def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
