@@ -41,6 +41,11 @@ CALL = {"description": "colour", "reason": "it was said"}
 VERDICTS = {
     "good": [tool("set_waza_grade_pass", CALL), say("Judged.")],
     "bad": [tool("set_waza_grade_pass", CALL), tool("set_waza_grade_fail", CALL), say("Judged.")],
+    "each": [
+        tool("set_waza_grade_pass", {"reason": "it was said", "criterion": 1}),
+        tool("set_waza_grade_fail", {"reason": "blue", "criterion": 2}),
+        say("Judged."),
+    ],
     "silent": [say("It is fine, pass.")],
     "wrong": [tool("set_waza_grade_pass", {"verdict": "pass", "grade": 1}), say("Judged.")],
     "refused": [refuse(401, "scripted: invalid api key")],
@@ -98,6 +103,12 @@ def test_the_agent_judges_in_its_own_session_and_the_result_says_so(tmp_path, mo
 def test_only_a_call_of_the_verdict_tools_is_a_verdict(judge, status, words, tmp_path, model):
     _, grade = only(waza.run(suite(tmp_path, "openai", model, judge)))
     assert grade.status == status and words in grade.feedback
+
+
+def test_the_agent_gives_one_verdict_on_each_criterion(tmp_path, model):
+    points = ["A colour was kept.", "It is red."]
+    _, grade = only(waza.run(suite(tmp_path, "openai", model, "each", criteria=points)))
+    assert (grade.status, grade.score, [check.ok for check in grade.checks]) == ("failed", 0.5, [True, False])
 
 
 def test_a_vendor_that_refuses_the_judge_for_its_rate_limit_pauses_the_agents_too(tmp_path, model):
