@@ -19,7 +19,7 @@ def tool_section(run: Run) -> Node:
         return [el("h2", "Tools"), soft("No trial called a tool.")]
     tiles = [
         tile("right tool first", percent(found["selection_accuracy"]), "of tasks that expect a tool"),
-        tile("right arguments", percent(found["input_correctness"]), "of calls that fit an expectation"),
+        tile("right arguments", percent(found["input_correctness"]), "of calls whose arguments are stated"),
         tile("calls that worked", percent(found["success_rate"])),
         tile(
             "calls a trial",

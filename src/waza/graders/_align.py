@@ -55,11 +55,15 @@ class Alignment(NamedTuple):
 class AlignedChecks(list[Check]):
     """Checks, with the alignment they were made from."""
 
-    __slots__ = ("alignment",)
+    __slots__ = ("alignment", "argument_calls")
 
-    def __init__(self, checks: Sequence[Check], alignment: dict[str, JSON]) -> None:
+    def __init__(
+        self, checks: Sequence[Check], alignment: dict[str, JSON], argument_calls: dict[str, JSON] | None = None
+    ) -> None:
         super().__init__(checks)
         self.alignment = alignment
+        self.argument_calls = argument_calls or {}
+        """Places of the calls to tools whose arguments are stated, and of the right ones; empty without any."""
 
 
 def align(order: Order, needs: Sequence[Need], fits: Fits, calls: int) -> Alignment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Self
 
@@ -58,6 +58,11 @@ class CallMatcher(Options):
         kind = "name" if self.tool is None else "tool"
         return f'{kind}="{self.tool_text}"' + (f" args: [{', '.join(sorted(self.args))}]" if self.args else "")
 
+    @property
+    def states_arguments(self) -> bool:
+        """Whether it says anything about a call's arguments."""
+        return bool(self.args)
+
     def written(self) -> dict[str, JSON]:
         """Return the matcher as an author would write it."""
         return self.model_dump(exclude_unset=True)
@@ -98,6 +103,18 @@ class Found(NamedTuple):
     """Name and arguments fit."""
     maybe: list[int]
     """Nobody can tell: a pattern ran out of time."""
+
+
+def argument_calls(matchers: Iterable[CallMatcher], found: Iterable[Found]) -> dict[str, JSON]:
+    """Return the places of the calls to tools whose arguments are stated, and of the right ones; empty without any.
+
+    Calls of which nobody can tell are left out.
+    """
+    stating = [each for matcher, each in zip(matchers, found, strict=True) if matcher.states_arguments]
+    right = {call for each in stating for call in each.sure}
+    unknown = {call for each in stating for call in each.maybe} - right
+    calls = {call for each in stating for call in each.named} - unknown
+    return {"calls": sorted(calls), "right": sorted(right)} if calls else {}
 
 
 def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent], words: Dialect | None = None) -> Found:

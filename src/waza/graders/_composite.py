@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny
 
 from waza.graders._base import Finding, Grader
 from waza.model import JSON, Check, Grade, GradeStatus, Trace
+from waza.results.tool_use import merged_tool_facts
 
 
 class CompositeGrader(Grader):
@@ -48,14 +49,16 @@ class CompositeGrader(Grader):
 
     def _found(self, trace: Trace, grades: list[Grade]) -> Finding:
         checks = [check for grade in grades for check in _told(grade)]
+        about = self.details(trace, checks)
+        about |= merged_tool_facts((grade.details for grade in grades), is_choice=not self.require_all)
         statuses = [grade.status for grade in grades]
         feedback = "; ".join(grade.feedback for grade in grades if not grade.passed) or self.all_held
         if not self.require_all:
             status: GradeStatus = min(statuses, key=("passed", "error", "failed").index)
-            return Finding(status, float(status == "passed"), feedback, checks, self.details(trace, checks))
+            return Finding(status, float(status == "passed"), feedback, checks, about)
         status = min(statuses, key=("failed", "error", "passed").index)
         score = 0.0 if status == "error" else sum(check.ok is True for check in checks) / len(checks)
-        return Finding(status, score, feedback, checks, self.details(trace, checks))
+        return Finding(status, score, feedback, checks, about)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return what was combined."""

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from pydantic import model_validator
 
 from waza.graders._align import AlignedChecks, Alignment, Need, Order, align, certificate
-from waza.graders._calls import CallMatcher, Found, find
+from waza.graders._calls import CallMatcher, Found, argument_calls, find
 from waza.graders._fields import Bound, Minimum
 from waza.graders._match import PATIENCE
 from waza.model import JSON, Check, ToolEvent
@@ -100,7 +100,9 @@ def expectation_checks(
         entries.append(entry)
     if order == "exact":
         checks.append(_nothing_else(scene, names))
-    return AlignedChecks(checks, certificate(order, entries, scene.sure.extra, scene.misplaced))
+    wanted = [(entry, each) for entry, each in zip(expect, found, strict=True) if entry.need.high]
+    stated = argument_calls([entry for entry, _ in wanted], [each for _, each in wanted])
+    return AlignedChecks(checks, certificate(order, entries, scene.sure.extra, scene.misplaced), stated)
 
 
 def _look(order: Order, expect: Sequence[Expectation], found: list[Found], events: list[ToolEvent]) -> _Scene:

@@ -83,11 +83,17 @@ def calls_spelled(events: list[ToolEvent], wanted: Iterable[str], words: Dialect
     return [replace(event, args=words.args(event, keys)) for event in events]
 
 
-def first_call(trace: Trace, declared: list[str], how: ToolNames) -> dict[str, JSON]:
-    """Return whether the first call was of a declared tool, for the suite's `selection_accuracy`, and `seen_as`."""
-    events = trace.tool_events or []
-    fits = bool(events) and is_one_of(events[0], declared, words_of(trace, how))
-    return {"first_call_fits": fits, **really_seen(trace, declared, how)}
+def first_call(trace: Trace, declared: list[str], how: ToolNames, *, is_ordered: bool = False) -> dict[str, JSON]:
+    """Return whether the first call is of a declared tool, the first one if they have an order, and `seen_as`."""
+    wanted = declared[:1] if is_ordered else declared
+    words = words_of(trace, how)
+    fits = any(is_one_of(event, wanted, words) for event in (trace.tool_events or [])[:1])
+    return selection(fits, is_ordered=is_ordered) | really_seen(trace, declared, how)
+
+
+def selection(fits: bool, *, is_ordered: bool = False) -> dict[str, JSON]:
+    """Return the facts for the suite's `selection_accuracy`: whether the first call is the expected one."""
+    return {"first_call_fits": fits} | ({"first_call_is_ordered": True} if is_ordered else {})
 
 
 def really_seen(trace: Trace, declared: Iterable[str], how: ToolNames) -> dict[str, JSON]:

@@ -62,6 +62,11 @@ class ToolRule(CallMatcher):
     def _qualifiers(self) -> dict[str, ArgMatcher]:
         return {key: ArgMatcher(regex=getattr(self, key)) for key in _QUALIFIERS if getattr(self, key)}
 
+    @property
+    def states_arguments(self) -> bool:
+        """Whether it says anything about a call's arguments, by a pattern or by a matcher."""
+        return bool(self.args or self._qualifiers)
+
     def differences(self, args: JSON) -> Iterator[Difference]:
         """Yield every qualifier and argument that is not as expected; what is not given reads as nothing."""
         given = args if isinstance(args, dict) else {}

@@ -80,9 +80,17 @@ class AfterTurnGrader(Grader):
         return Finding("failed", 0.0, fact, [Check(False, f"turn {self.turn} is reached", fact)], {"turn": self.turn})
 
     def _found(self, grade: Grade, trace: Trace) -> Finding:
-        about: dict[str, JSON] = {"turn": self.turn}
+        about: dict[str, JSON] = {"turn": self.turn} | self._places_in_all(grade.details, trace)
         feedback = grade.feedback
         if self.stops and grade.status == "failed" and self.turn == len(trace.turns or ()) < self.prompts:
             about["stopped"] = True
             feedback += f"; the conversation was stopped here, after turn {self.turn} of {self.prompts}"
         return Finding(grade.status, grade.score, feedback, grade.checks, grade.details | about)
+
+    def _places_in_all(self, details: dict[str, JSON], trace: Trace) -> dict[str, JSON]:
+        """Return the calls a grader counts arguments of by their places in the whole conversation."""
+        stated = details.get("argument_calls")
+        if not self.is_alone or not isinstance(stated, dict):
+            return {}
+        before = sum(len(turn.tool_events or []) for turn in (trace.turns or [])[: self.turn - 1])
+        return {"argument_calls": {key: [before + place for place in places] for key, places in stated.items()}}

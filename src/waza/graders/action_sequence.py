@@ -9,7 +9,7 @@ from pydantic import Field
 from waza.graders._align import Order
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import ToolName
-from waza.graders._names import ToolNames, calls_named, fits_of_calls, really_seen, words_of
+from waza.graders._names import ToolNames, calls_named, first_call, fits_of_calls, words_of
 from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
 from waza.model import JSON, Check, Trace
 
@@ -57,10 +57,7 @@ class ActionSequenceGrader(Grader):
         """Return both sequences, precision, recall, F1 and the alignment."""
         assert isinstance(checks, SequenceChecks)
         precision, recall, f1 = f1_of(self.expected_actions, checks.actual, checks.fits)
-        if checks.fits is None:
-            first_fits = bool(checks.actual) and checks.actual[0] in self.expected_actions
-        else:
-            first_fits = any(0 in places for places in checks.fits)
+        is_ordered = self.matching_mode != "any_order_match"
         return {
             "matching_mode": self.matching_mode,
             "expected_actions": self.expected_actions,
@@ -68,7 +65,6 @@ class ActionSequenceGrader(Grader):
             "precision": precision,
             "recall": recall,
             "f1": f1,
-            "first_call_fits": first_fits,
             "alignment": checks.alignment,
-            **really_seen(trace, self.expected_actions, self.tool_names),
+            **first_call(trace, self.expected_actions, self.tool_names, is_ordered=is_ordered),
         }

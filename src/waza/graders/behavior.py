@@ -8,7 +8,7 @@ from typing import ClassVar
 from waza.graders._base import Grader
 from waza.graders._budget import avoids, uses, within
 from waza.graders._fields import Limit, ToolName
-from waza.graders._names import ToolNames, is_one_of, names_used, really_seen, words_of
+from waza.graders._names import ToolNames, first_call, names_used, really_seen
 from waza.model import JSON, Check, Trace, Usage
 
 
@@ -70,10 +70,7 @@ class BehaviorGrader(Grader):
             facts = {"tool_call_count": len(names), "tools_used": names}
             facts |= really_seen(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
             if self.required_tools:
-                words = words_of(trace, self.tool_names)
-                facts["first_call_fits"] = any(
-                    is_one_of(event, self.required_tools, words) for event in trace.tool_events[:1]
-                )
+                facts |= first_call(trace, self.required_tools, self.tool_names)
         if trace.duration_ms is not None:
             facts["actual_duration"] = trace.duration_ms
         if trace.usage is not None and trace.usage.total_tokens is not None:

@@ -12,7 +12,7 @@ from waza.graders._base import Grader, tool_events
 from waza.graders._budget import avoids, uses
 from waza.graders._expect import Expectation, expectation_checks
 from waza.graders._fields import Limit, Minimum, ToolName, bound_of
-from waza.graders._names import ToolNames, calls_spelled, is_one_of, names_used, really_seen, words_of
+from waza.graders._names import ToolNames, calls_spelled, is_one_of, names_used, really_seen, selection, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -83,7 +83,7 @@ class ToolCallsGrader(Grader):
         words = words_of(trace, self.tool_names)
         calls = calls_spelled(events, [key for entry in self.expect for key in entry.args], words)
         expected = expectation_checks(self.order, self.expect, [call.tool_name for call in calls], calls, words)
-        return AlignedChecks([*checks, *expected], expected.alignment)
+        return AlignedChecks([*checks, *expected], expected.alignment, expected.argument_calls)
 
     def _plain_checks(self, trace: Trace, calls: int) -> Iterator[Check]:
         used = names_used(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
@@ -105,13 +105,24 @@ class ToolCallsGrader(Grader):
             "total_checks": len(checks),
             **really_seen(trace, self._declared, self.tool_names),
         }
-        if self.required_tools or self.expect:
-            wanted = [entry for entry in self.expect if entry.need.low]
-            words = words_of(trace, self.tool_names)
-            facts["first_call_fits"] = any(
-                is_one_of(event, self.required_tools, words) or any(entry.names(event, words) for entry in wanted)
-                for event in tool_events(trace)[:1]
-            )
+        facts |= self._selection(trace)
         if isinstance(checks, AlignedChecks):
             facts["alignment"] = checks.alignment
+            facts |= {"argument_calls": checks.argument_calls} if checks.argument_calls else {}
         return facts
+
+    def _selection(self, trace: Trace) -> dict[str, JSON]:
+        """Return whether the first call is the expected one; nothing where no call is needed."""
+        needed = [entry for entry in self.expect if entry.need.low]
+        first, words = tool_events(trace)[:1], words_of(trace, self.tool_names)
+        if needed and self.order != "any":
+            before = self.expect[: self.expect.index(needed[0]) + 1]
+            wanted = [entry for entry in before if entry.need.high]
+            return selection(any(entry.names(event, words) for event in first for entry in wanted), is_ordered=True)
+        if not needed and not self.required_tools:
+            return {}
+        fits = any(
+            is_one_of(event, self.required_tools, words) or any(entry.names(event, words) for entry in needed)
+            for event in first
+        )
+        return selection(fits)

@@ -10,9 +10,9 @@ from pydantic import model_validator
 
 from waza.graders._base import Grader, undecided
 from waza.graders._budget import NO_TOOLS, within
-from waza.graders._calls import find
+from waza.graders._calls import argument_calls, find
 from waza.graders._fields import Limit
-from waza.graders._names import ToolNames, calls_spelled, really_seen, words_of
+from waza.graders._names import ToolNames, calls_spelled, really_seen, selection, words_of
 from waza.graders._tool_rule import AllowedTool, ToolRule
 from waza.model import JSON, Check, ToolEvent, Trace, Usage
 from waza.traces._aliases import Dialect
@@ -72,9 +72,7 @@ class ToolConstraintGrader(Grader):
             yield from self._unobserved()
         else:
             words = words_of(trace, self.tool_names)
-            rules = [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
-            wanted = ["command", "skill", "path", *(key for rule in rules for key in rule.args)]
-            events = calls_spelled(trace.tool_events, wanted, words)
+            events = self._spelled(trace.tool_events, words)
             names = [event.tool_name for event in events]
             yield from self._expected(names, events, words)
             yield from self._rejected(names, events, words)
@@ -147,10 +145,24 @@ class ToolConstraintGrader(Grader):
             rules = [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
             facts |= really_seen(trace, [rule.declared for rule in rules], self.tool_names)
             if self.expect_tools:
-                words = words_of(trace, self.tool_names)
-                facts["first_call_fits"] = any(
-                    rule.names(event, words) for event in trace.tool_events[:1] for rule in self.expect_tools
-                )
+                facts |= self._expectations(trace.tool_events, words_of(trace, self.tool_names))
         if trace.usage is not None:
             facts |= {"tokens_total": trace.usage.total_tokens, "total_turns": trace.usage.turns}
         return facts
+
+    def _expectations(self, calls: list[ToolEvent], words: Dialect | None) -> dict[str, JSON]:
+        """Return whether the first call is of an expected tool, and which calls have the arguments that are stated."""
+        facts = selection(any(rule.names(event, words) for event in calls[:1] for rule in self.expect_tools))
+        stating = [rule for rule in self.expect_tools if rule.states_arguments]
+        if stating:
+            events = self._spelled(calls, words)
+            names = [event.tool_name for event in events]
+            stated = argument_calls(stating, [find(rule, names, events, words) for rule in stating])
+            facts |= {"argument_calls": stated} if stated else {}
+        return facts
+
+    def _spelled(self, calls: list[ToolEvent], words: Dialect | None) -> list[ToolEvent]:
+        """Return the calls with the arguments that rules look at under the names they use."""
+        rules = [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
+        wanted = ["command", "skill", "path", *(key for rule in rules for key in rule.args)]
+        return calls_spelled(calls, wanted, words)

@@ -45,8 +45,8 @@ class ToolOrderGrader(Grader):
         return [Check(False, held.claim, failure, self.expected_order, called)]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return whether the first call was of an expected tool."""
-        return first_call(trace, self.expected_order, self.tool_names)
+        """Return whether the first call is of the first tool."""
+        return first_call(trace, self.expected_order, self.tool_names, is_ordered=True)
 
 
 def _first_missing(expected: list[str], called: list[str], fits: Fits | None) -> str | None:

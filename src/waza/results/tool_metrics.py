@@ -18,10 +18,11 @@ _BUCKETS = (0, 1, 2, 5, 10, 20, 50)
 def tool_metrics(run: Run) -> dict[str, JSON] | None:
     """Return how the run's agent used its tools; None when no trial's tool calls were recorded.
 
-    `selection_accuracy`: of tasks with a tool expectation, the share whose first call was of an expected tool (a task
-    with several trials counts with its share of trials). `input_correctness`: of the calls assigned to an expectation
-    with arguments, the share whose arguments all matched. `call_count`: calls per trial. `success_rate`: of all calls,
-    the share that succeeded. Each is None where there is nothing to count.
+    `selection_accuracy`: of tasks that expect tools, the share whose first call is the expected one: the first of an
+    ordered expectation, any of an unordered one (a task with several trials counts with its share of trials); what only
+    forbids tools does not count. `input_correctness`: of the calls to tools for which an expectation states arguments,
+    the share whose arguments all match one of these expectations. `call_count`: calls per trial. `success_rate`: of all
+    calls, the share that succeeded. Each is None where there is nothing to count.
     """
     trials = outcomes_of(run.results)
     observed = [(trial.task_id, trial.tools) for trial in trials if trial.tools is not None]
@@ -30,7 +31,7 @@ def tool_metrics(run: Run) -> dict[str, JSON] | None:
     uses = [use for _, use in observed]
     return {
         "selection_accuracy": _selection_accuracy(observed),
-        "input_correctness": _share(sum(use.fitting for use in uses), sum(use.assigned for use in uses)),
+        "input_correctness": _share(sum(use.fitting for use in uses), sum(use.compared for use in uses)),
         "call_count": _distribution([use.calls for use in uses]),
         "success_rate": _share(sum(use.succeeded for use in uses), sum(use.calls for use in uses)),
     }

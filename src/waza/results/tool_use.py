@@ -1,9 +1,15 @@
-"""How one trial used its tools, in numbers."""
+"""How one trial used its tools, in numbers, from what its grades say about tool calls.
+
+A grader that expects tools says in its details: `first_call_fits`, whether the first call is the expected one, with
+`first_call_is_ordered` where its expectation has an order; and `argument_calls`, the places of the `calls` to tools
+whose arguments it states, and of the `right` ones among them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,12 +22,12 @@ class ToolUse(Struct, frozen=True, kw_only=True, gc=False):
 
     calls: int
     succeeded: int
-    assigned: int
-    """Calls assigned to an expectation with arguments."""
+    compared: int
+    """Calls to tools for which some expectation states arguments."""
     fitting: int
-    """Those of them whose arguments all matched."""
+    """Those of them whose arguments all match one of these expectations."""
     first_fits: bool | None
-    """Whether the first call was of an expected tool; None without an expectation that was decided."""
+    """Whether the first call is the expected one; None without an expectation that names tools."""
 
 
 def tool_use(result: Result | SeenResult) -> ToolUse | None:
@@ -29,30 +35,50 @@ def tool_use(result: Result | SeenResult) -> ToolUse | None:
     events = result.trace.tool_events
     if events is None:
         return None
-    fits = [grade.details["first_call_fits"] for grade in result.grades if "first_call_fits" in grade.details]
-    assigned = list(_assigned(result))
+    facts = merged_tool_facts(grade.details for grade in result.grades)
+    calls, right = _argument_calls(facts)
     succeeded = sum(event.success for event in events)
-    return _shared(len(events), succeeded, len(assigned), sum(assigned), any(fits) if fits else None)
+    return _shared(len(events), succeeded, len(calls), len(right), facts.get("first_call_fits"))
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _shared(calls: int, succeeded: int, assigned: int, fitting: int, first_fits: bool | None) -> ToolUse:
+def _shared(calls: int, succeeded: int, compared: int, fitting: int, first_fits: bool | None) -> ToolUse:
     """Return the same record for the same numbers: thousands of trials have few that differ."""
-    return ToolUse(calls=calls, succeeded=succeeded, assigned=assigned, fitting=fitting, first_fits=first_fits)
+    return ToolUse(calls=calls, succeeded=succeeded, compared=compared, fitting=fitting, first_fits=first_fits)
 
 
-def _assigned(result: Result | SeenResult) -> Iterator[bool]:
-    """Yield for each call assigned to an expectation with arguments whether they all matched."""
-    for grade in result.grades:
-        match grade.details.get("alignment"):
-            case {"expectations": [*entries]}:
-                for entry in entries:
-                    yield from _calls_of(entry)
+def merged_tool_facts(details: Iterable[Mapping[str, Any]], *, is_choice: bool = False) -> dict[str, JSON]:
+    """Return what several graders say about tool calls as one would say it; empty where none does.
+
+    Where one of them expects an order, its first tool is the expected one; otherwise any expected tool is. Of a
+    conversation's turns the first one with an expectation counts. `is_choice`: one of the graders is enough.
+    """
+    first: list[tuple[int, bool, bool]] = []
+    calls: set[int] = set()
+    right: set[int] = set()
+    for facts in details:
+        fits, turn = facts.get("first_call_fits"), facts.get("turn")
+        if isinstance(fits, bool):
+            is_ordered = facts.get("first_call_is_ordered") is True and not is_choice
+            first.append((turn if isinstance(turn, int) else 0, is_ordered, fits))
+        ours = _argument_calls(facts)
+        calls |= ours[0]
+        right |= ours[1]
+    merged: dict[str, JSON] = {}
+    if first:
+        earliest = min(turn for turn, _, _ in first)
+        has_order = any(is_ordered for turn, is_ordered, _ in first if turn == earliest)
+        merged["first_call_fits"] = any(fits for turn, order, fits in first if (turn, order) == (earliest, has_order))
+        merged |= {"first_call_is_ordered": True} if has_order else {}
+    if calls:
+        merged["argument_calls"] = {"calls": sorted(calls), "right": sorted(right)}
+    return merged
 
 
-def _calls_of(entry: JSON) -> Iterator[bool]:
-    match entry:
-        case {"checks_arguments": True, "calls": [*calls]}:
-            yield from [True] * len(calls)
-            if "nearest" in entry:
-                yield False
+def _argument_calls(facts: Mapping[str, Any]) -> tuple[set[int], set[int]]:
+    """Return the places of the calls whose arguments are stated, and of those that are right."""
+    match facts.get("argument_calls"):
+        case {"calls": [*calls], "right": [*right]}:
+            named = {call for call in calls if isinstance(call, int)}
+            return named, {call for call in right if isinstance(call, int) and call in named}
+    return set(), set()
