@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from msgspec.structs import replace
 from odd_specs import WHOLE
 from rich.console import Console
 
@@ -10,6 +11,7 @@ from results_made import a_grade, a_result, a_run
 from waza.model import SkillInvocation, Trace
 from waza.reports._document import Grid, print_document
 from waza.reports.html import HtmlReport
+from waza.reports.markdown import MarkdownReport
 from waza.reports.table import TableReport, models_table
 
 LONG = "a-task-with-a-rather-long-name-of-more-than-forty-characters"
@@ -20,6 +22,19 @@ def printed(run, width, encoding="utf-8"):
     TableReport().print(run, Console(file=file, width=width, markup=False, highlight=False, emoji=False))
     file.flush()
     return file.buffer.getvalue().decode(encoding).splitlines()
+
+
+def test_every_report_names_and_describes_the_rubric_that_judged():
+    rubric = {"name": "groundedness", "version": "1.0.0", "description": "Every claim has a source."}
+    run = a_run([a_result(grades=[replace(a_grade(name="judged"), details={"rubric": rubric})])])
+    run = replace(run, spec=run.spec | {"judged": {"t": ["judged"]}})
+    told = "groundedness 1.0.0"
+    for report in (TableReport(), TableReport(verbose=True), MarkdownReport(), HtmlReport()):
+        page = b"".join(report.render(run)).decode()
+        assert told in page and "Every claim has a source." in page, report
+    assert (
+        f"        rubric {told}: Every claim has a source." in b"".join(TableReport(verbose=True).render(run)).decode()
+    )
 
 
 def a_mixed_run(trials):

@@ -28,14 +28,22 @@ def _rubrics(run: Run) -> Iterator[str]:
     """Yield name, version and description of each rubric that judged, with the graders that used it."""
     if not any((run.spec.get("judged") or {}).values()):
         return
-    used: dict[tuple[str, str, str], dict[str, None]] = {}
+    used: dict[tuple[str, str], dict[str, None]] = {}
     for result in run.results:
         for grade in result.grades:
-            if isinstance(rubric := grade.details.get("rubric"), dict):
-                name, version, description = (str(rubric.get(key) or "") for key in ("name", "version", "description"))
-                used.setdefault((name, version, description), {})[grade.name] = None
-    for (name, version, description), graders in used.items():
-        yield f"rubric {name} {version} ({', '.join(graders)}){f': {description}' if description else ''}"
+            if rubric := rubric_of(grade):
+                used.setdefault(rubric, {})[grade.name] = None
+    for (rubric_name, description), graders in used.items():
+        yield f"rubric {rubric_name} ({', '.join(graders)}){f': {description}' if description else ''}"
+
+
+def rubric_of(grade: Grade) -> tuple[str, str] | None:
+    """Return name with version, and description of the rubric a grade was given by; None where there is none."""
+    rubric = grade.details.get("rubric")
+    if not isinstance(rubric, dict):
+        return None
+    name, version, description = (str(rubric.get(key) or "") for key in ("name", "version", "description"))
+    return f"{name} {version}".strip(), description
 
 
 def _juries(run: Run) -> Iterator[str]:

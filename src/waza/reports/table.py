@@ -19,7 +19,7 @@ from waza.reports._before import Before
 from waza.reports._document import print_document
 from waza.reports._faults import ANY, places_of
 from waza.reports._impact import impact_document
-from waza.reports._judging import judging_lines, split_jury
+from waza.reports._judging import judging_lines, rubric_of, split_jury
 from waza.reports._numbers import numbers_line, rate_line, repeats_line
 from waza.reports._text import clipped, percent, plural, score, seconds, visible
 from waza.reports._trigger_table import trigger_lines
@@ -178,6 +178,9 @@ def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Ite
     if not checks:
         head.append("  " + visible(clipped(grade.feedback, 400)))
     yield Padding(head, (0, 0, 0, 6))
+    if verbose and (rubric := rubric_of(grade)):
+        told = f"rubric {rubric[0]}" + (f": {rubric[1]}" if rubric[1] else "")
+        yield Padding(Text(visible(clipped(told, 400)), style="dim"), (0, 0, 0, 8))
     for check in checks:
         yield Padding(_check(check, console), (0, 0, 0, 8))
     if grade.status == "passed" and (split := split_jury(grade)):
