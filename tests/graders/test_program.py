@@ -41,15 +41,16 @@ def test_conformance(case, tmp_path):
         ("exit 125", "failed"),
         ("exit 126", "error"),
         ("exit 127", "error"),
-        ("exit 137", "error"),
-        ("exit 255", "error"),
+        ("exit 128", "failed"),
+        ("exit 137", "failed"),
+        ("exit 255", "failed"),
         ("kill -KILL $$", "error"),
         ("kill -SEGV $$", "error"),
         ("no-such-command-anywhere", "error"),
         ("sleep 20", "error"),
     ],
 )
-def test_only_the_codes_0_to_125_are_a_verdict(room, end, status):
+def test_every_code_but_126_and_127_is_a_verdict_and_no_signal_is(room, end, status):
     grade = shell(room, end, timeout=1)
     assert grade.status == status, grade.feedback
     assert grade.score == (1.0 if status == "passed" else 0.0)

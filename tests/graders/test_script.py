@@ -69,7 +69,8 @@ def test_anything_else_is_an_error_and_never_a_verdict(room, text):
     ("code", "reason"),
     [
         ("raise ValueError('broken')", "ValueError: broken"),
-        ("raise SystemExit(1)", "code 1"),
+        ("raise SystemExit(127)", "code 127"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("import os; os.kill(os.getpid(), 9)", "signal 9"),
         ("import time; time.sleep(20)", "time limit"),
         ("syntax error(", "SyntaxError"),
@@ -81,6 +82,14 @@ def test_a_script_that_breaks_decides_nothing_even_after_it_printed_a_verdict(ro
     grade = room.grade("script", script="judge.py", timeout=1)
     assert grade.status == "error"
     assert reason in grade.feedback
+
+
+@pytest.mark.parametrize("code", ["sys.exit(1)", "sys.exit(-1)", "sys.exit('not good')", "os._exit(137)"])
+def test_a_script_that_ends_itself_with_another_code_fails(room, code):
+    lay(room.spec, {"judge.py": 'import os, sys\nprint(\'{"score": 1, "passed": true}\', flush=True)\n' + code})
+    grade = room.grade("script", script="judge.py")
+    assert (grade.status, grade.score) == ("failed", 0.0)
+    assert "judge.py ended with code" in grade.feedback
 
 
 def test_the_script_sees_the_trace_and_what_was_not_recorded_is_null(room):

@@ -109,6 +109,7 @@ def test_ordinary_programs_run(kind, workspace):
 def test_how_a_program_ends_is_told_as_without_it(kind, workspace):
     assert run(kind, "sh", "-c", "exit 3", workspace=workspace).exit_code == 3
     assert run(kind, "sh", "-c", "kill -SEGV $$", workspace=workspace).signal == 11
+    assert run(kind, "sh", "-c", "exit 139", workspace=workspace).exit_code == 139
     assert run(kind, "sh", "-c", "sleep 60", workspace=workspace, timeout_s=0.5).timed_out
     assert "not found" in run(kind, "no-such-program", workspace=workspace).error
     script = workspace / "lost"
@@ -187,3 +188,24 @@ def test_an_isolation_that_cannot_be_had_is_refused_and_never_left_out(kind, wor
 def test_no_isolation_is_always_available():
     assert HERE[0] == "none"
     assert os.name == "posix" or HERE == ("none",)
+
+
+def test_a_signal_in_a_bwrap_container_is_told_apart_from_the_code_that_bwrap_makes_of_it(tmp_path):
+    """Where there is no bwrap, with a program that ends as bwrap does: with 128 + n after signal n."""
+    bwrap = tmp_path / "bwrap"
+    bwrap.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 0 ] && [ "$1" != true ] && [ "$1" != -- ]; do shift; done\n'
+        '[ "$1" = true ] && exit 0\nshift\n"$@"\nexit $?\n'
+    )
+    bwrap.chmod(0o755)
+    script = """
+    from waza.sandbox.process import base_environment, run_program
+    for line in ("kill -SEGV $$", "exit 139", "echo said >&2; kill -KILL $$", "exit 127"):
+        done = run_program(["sh", "-c", line], cwd="/", env=base_environment({}, home=None), timeout_s=60, isolation="bwrap")
+        print(done.exit_code, done.signal, "said" in done.stderr.text, "waza" in done.stderr.text)
+    """
+    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    ends = ["None 11 False False", "139 None False False", "None 9 True False", "127 None False False"]
+    assert done.stdout.splitlines() == ends

@@ -105,7 +105,7 @@ def run_over(
 
 
 def trouble(finished: Finished) -> str:
-    """Return a sentence when the program came to no verdict: only the codes 0 to 125 are one."""
+    """Return a sentence when the program came to no verdict: any exit code but 126 and 127 is one."""
     return finished.trouble or ("it has no exit code" if finished.exit_code is None else "")
 
 

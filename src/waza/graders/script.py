@@ -19,6 +19,26 @@ from waza.options import ZeroMeans
 from waza.sandbox.strict_json import parse_json
 
 
+_RAISED = 126
+"""What the launcher ends with after an uncaught exception: Python's own 1 could be the script's `sys.exit(1)`."""
+_TRACEBACK = "Traceback (most recent call last)"
+_LAUNCHER = f"""\
+import sys as _sys
+_sys.argv.pop(0)
+__file__ = _sys.argv[0]
+try:
+    with open(__file__, "rb") as _file:
+        _source = compile(_file.read(), __file__, "exec")
+    exec(_source)
+except SystemExit:
+    raise
+except BaseException as _error:
+    _sys.excepthook(type(_error), _error, _error.__traceback__.tb_next or _error.__traceback__)
+    _sys.exit({_RAISED})
+"""
+"""Runs a script as `python FILE` does, in the module `__main__`."""
+
+
 class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
     """What a script prints, as one JSON object."""
 
@@ -36,8 +56,9 @@ class ScriptGrader(Grader):
     `input`, `output`, `status`, `error`, `outcome`, `duration_ms`, `model`, `transcript`, `tool_events`, `tool_calls`
     (each with `name`, `arguments`, `result`, `success`, `id`), `usage`, `skill_invocations` and `workspace_dir`, a
     private copy of the workspace; null is "not recorded". It prints
-    `{"score": 0.8, "passed": true, "message": "…", "details": {}}` and ends with code 0. Anything else is an error,
-    never a verdict.
+    `{"score": 0.8, "passed": true, "message": "…", "details": {}}` and ends with code 0. A script that ends itself with
+    another code fails, as a program does, with score 0. One that ends with an uncaught exception, with 126 or 127, by
+    a signal, out of time or without a verdict decides nothing: the grade is an error.
 
     ```yaml
     - type: script
@@ -77,26 +98,35 @@ class ScriptGrader(Grader):
         path = self._pinned.path
         ran = run_over(
             trace,
-            [sys.executable, "-s", "-P", str(path), *self.args],
+            [sys.executable, "-s", "-P", "-c", _LAUNCHER, str(path), *self.args],
             folder=self.folder,
             stdin=lambda workspace: _written(_context(trace, workspace)),
             timeout_s=self.timeout,
             isolation=self.isolation,
             import_from=path.parent,
         )
+        if not trouble(ran.finished) and ran.finished.exit_code:
+            return self._ended(ran)
         verdict = self._verdict(ran)
         said = verdict.message or (self.all_held if verdict.passed else f"{self.script} did not pass it")
         check = Check(verdict.passed, f"{self.script} passes it", "" if verdict.passed else said)
         status: GradeStatus = "passed" if verdict.passed else "failed"
         return Finding(status, verdict.score, said, [check], verdict.details | unusual(ran))
 
+    def _ended(self, ran: Ran) -> Finding:
+        """Return the failure of a script that ended itself with a code other than 0."""
+        code = ran.finished.exit_code
+        failure = f"{self.script} ended with code {code}{_stderr(ran)}"
+        check = Check(False, f"{self.script} ends with code 0", failure, 0, code)
+        return Finding("failed", 0.0, check.failure, [check], {"exit_code": code} | unusual(ran))
+
     def _verdict(self, ran: Ran) -> Verdict:
         """Return what the script printed; raise Undecidable when that is no verdict."""
         finished = ran.finished
-        said = shown(finished.stderr.text.strip(), 2_000)
-        why = trouble(finished) or (f"it ended with code {finished.exit_code}" if finished.exit_code else "")
-        if why:
-            raise Undecidable(f"{self.script} decided nothing: {why}" + (f"; stderr: {said}" if said else ""))
+        if why := trouble(finished):
+            if finished.exit_code == _RAISED and _TRACEBACK in finished.stderr.text:
+                why = "it ended with an uncaught exception"
+            raise Undecidable(f"{self.script} decided nothing: {why}{_stderr(ran)}")
         try:
             verdict = msgspec.convert(parse_json(finished.stdout.text), Verdict)
         except (ValueError, msgspec.ValidationError) as error:
@@ -130,3 +160,9 @@ def _written(context: dict[str, JSON]) -> bytes:
 def _call(event: ToolEvent) -> dict[str, JSON]:
     known = {"name": event.tool_name, "arguments": event.args, "result": event.result}
     return known | {"success": event.success, "id": event.tool_call_id}
+
+
+def _stderr(ran: Ran) -> str:
+    """Return the end of a sentence: what the script wrote on standard error."""
+    said = shown(ran.finished.stderr.text.strip(), 2_000)
+    return f"; stderr: {said}" if said else ""

@@ -7,6 +7,7 @@ in and what `readable` and `writable` name; it may change only what `writable` n
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,22 @@ _SYSTEM = (
     "/sys/devices/system/cpu",
 )
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-_EXEC = ("/bin/sh", "-c", 'exec "$@"', "sh")
+_INNER = """\
+import os, signal, sys
+mark, *argv = sys.argv[1:]
+try:
+    pid = os.posix_spawnp(argv[0], argv, os.environ, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
+except OSError as error:
+    print(f"{argv[0]}: {error.strerror}", file=sys.stderr)
+    sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+if code < 0:
+    print(f"{mark}{-code};", file=sys.stderr)
+    code = 128 - code
+os._exit(code)
+"""
+"""Runs a program in a container. bwrap ends with 128 + n both for signal n and for `exit 128 + n`: a mark on standard
+error tells them apart. A program that forges the mark gains nothing, it could send itself the signal."""
 
 
 class Plan(NamedTuple):
@@ -51,6 +67,8 @@ class Plan(NamedTuple):
     fence: tuple[list[bytes], list[bytes], bool] | None
     applied: str
     """What holds it, for the record."""
+    mark: str = ""
+    """What comes before the number of the signal that ended the program, on standard error."""
 
 
 def available_isolation() -> tuple[str, ...]:
@@ -71,13 +89,15 @@ def plan(
     program = (argv[0], os.path.realpath(argv[0]))
     visible = [*_SYSTEM, sys.prefix, sys.base_prefix, *program, cwd, *readable]
     if kind == "bwrap":
-        return Plan(_bwrap(argv, cwd, visible, writable, network), None, "bwrap" if network else "bwrap: no network")
+        mark = f"waza: ended by signal {secrets.token_hex(8)}:"
+        words = _bwrap([sys.executable, "-I", "-S", "-c", _INNER, mark, *argv], cwd, visible, writable, network)
+        return Plan(words, None, "bwrap" if network else "bwrap: no network", mark)
     fence = ([*map(os.fsencode, (*visible, "/proc"))], [*map(os.fsencode, (*_DEVICES, *writable))], network)
     return Plan(list(argv), fence, landlock.describe(network))
 
 
 def _bwrap(argv: Sequence[str], cwd: str, visible: Sequence[str], writable: Sequence[str], network: bool) -> list[str]:
-    """Return the command line; a plain `exec` inside makes a program that cannot be started end with 126 or 127."""
+    """Return the command line of bwrap around another one."""
     command = [_bwrap_path() or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     if network:
         command.append("--share-net")
@@ -87,7 +107,7 @@ def _bwrap(argv: Sequence[str], cwd: str, visible: Sequence[str], writable: Sequ
             command += ["--ro-bind-try", path, path]
     for path in writable:
         command += ["--bind-try", path, path]
-    return [*command, "--chdir", cwd, "--", *_EXEC, *argv]
+    return [*command, "--chdir", cwd, "--", *argv]
 
 
 def _bwrap_path() -> str | None:

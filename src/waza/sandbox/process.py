@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from waza.sandbox import wire
 from waza.sandbox.attend import Attendance
@@ -82,8 +83,6 @@ class Finished(Struct, frozen=True):
             return "it ended with code 126: a command was found but cannot be executed"
         if self.exit_code == 127:
             return "it ended with code 127: a command was not found"
-        if self.exit_code is not None and self.exit_code > 125:
-            return f"it ended with code {self.exit_code}: a program it started was ended by a signal, or could not run"
         return ""
 
 
@@ -141,6 +140,8 @@ async def run_process(
 class _Run(NamedTuple):
     attendance: Attendance
     isolation: str
+    mark: str = ""
+    """What a container writes to standard error before the number of the signal that ended the program."""
 
 
 def _prepare(
@@ -179,7 +180,7 @@ def _prepare(
         fence=ways.fence,
     )
     caps = wire.Caps(limits.memory_bytes or 0, limits.processes or 0, limits.file_bytes or 0)
-    return _Run(Attendance(job, caps, stdin, limits.output_bytes), ways.applied)
+    return _Run(Attendance(job, caps, stdin, limits.output_bytes), ways.applied, ways.mark)
 
 
 def _refuse(argv: Sequence[str], timeout_s: float, limits: Limits) -> None:
@@ -223,8 +224,11 @@ def _encode(text: str) -> bytes:
 def _finish(run: _Run, on_output: Callable[[bytes], None] | None) -> Finished:
     report, stdout, stderr = run.attendance.run(on_output)
     code = None if report.status is None else os.waitstatus_to_exitcode(report.status)
-    if code is not None and code > 128 and run.isolation.startswith("bwrap"):
-        code = 128 - code
+    if code is not None and code > 128 and run.mark:
+        end = "tail" if stderr.omitted_bytes else "head"
+        marked = f"{run.mark}{code - 128};\n"
+        if marked in (text := getattr(stderr, end)):
+            code, stderr = 128 - code, replace(stderr, **{end: text.replace(marked, "")})
     error = report.error
     if report.survivors and not error:
         error = f"{report.survivors} of its processes could not be killed; are they another user's?"
