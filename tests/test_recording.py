@@ -75,9 +75,22 @@ def test_an_agent_that_raises_leaves_a_trace_with_an_error():
     with pytest.raises(ValueError), rec:
         search("tea")
         raise ValueError("lost")
-    assert (rec.trace.status, rec.trace.error) == ("error", "ValueError: lost")
+    assert (rec.trace.status, rec.trace.error) == ("failure", "ValueError: lost")
     assert names(rec.trace) == ["search"]
-    assert waza.grade(rec.trace, {"tools_called": ["search"]}).status == "error"
+    grades = waza.grade(rec.trace, {"tools_called": ["search"]})
+    assert (grades.status, grades.reason, [grade.status for grade in grades]) == (
+        "failed",
+        "ValueError: lost",
+        ["passed"],
+    )
+
+
+def test_an_agent_whose_vendor_is_not_reached_leaves_a_trace_nobody_can_grade():
+    rec = waza.record("x")
+    with pytest.raises(ConnectionError), rec:
+        raise ConnectionError("refused")
+    assert (rec.trace.status, rec.trace.crash) == ("error", None)
+    assert waza.grade(rec.trace, {"output_contains": ["x"]}).status == "error"
 
 
 def test_a_call_that_does_not_fit_its_function_is_told_too():
@@ -326,7 +339,7 @@ def test_an_error_that_cannot_be_shown_is_still_the_one_that_goes_on():
     with pytest.raises(Unspeakable), rec:
         fails()
     assert "Unspeakable: [Unspeakable that cannot be written: RuntimeError]" in rec.trace.tool_events[0].error
-    assert rec.trace.status == "error"
+    assert rec.trace.status == "failure"
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'Client._post' was never awaited")

@@ -156,6 +156,18 @@ class SkillInvocation(_Record, frozen=True, kw_only=True, gc=False):
     path: str | None = None
 
 
+class Crash(_Record, frozen=True, kw_only=True, gc=False):
+    """How an agent broke down: it exited with a failure, was ended by a signal such as SIGSEGV, or raised."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    exception: str | None = None
+    stderr: str = ""
+    """The last lines of standard error, without control characters."""
+    omitted_bytes: int = 0
+    """How much of its output was more than is kept; checks on the output cannot be trusted then."""
+
+
 class Trace(_Record, frozen=True, kw_only=True):
     """What happened: output, tool calls, usage, time, files."""
 
@@ -177,6 +189,8 @@ class Trace(_Record, frozen=True, kw_only=True):
     leftovers: int | None = None
     """Processes the agent left behind; they were ended before grading."""
     baseline_output: str | None = None
+    crash: Crash | None = None
+    """How the agent broke down; None where it came to its end, or could not run at all."""
     turns: list[Trace] | None = None
     """Each prompt's own trace, in a conversation of several prompts."""
     files: Files | None = None
@@ -242,7 +256,7 @@ class Trace(_Record, frozen=True, kw_only=True):
 
 
 _NESTED: dict[str, type[_Record]] = {"tool_events": ToolEvent, "skill_invocations": SkillInvocation, "usage": Usage}
-_NESTED["turns"] = Trace
+_NESTED |= {"turns": Trace, "crash": Crash}
 
 
 def _has_extra(trace: Trace) -> bool:
@@ -252,6 +266,7 @@ def _has_extra(trace: Trace) -> bool:
         trace.extra
         or [event for event in events if event.extra]
         or (trace.usage and trace.usage.extra)
+        or (trace.crash and trace.crash.extra)
         or [skill for skill in skills if skill.extra]
         or [turn for turn in turns if _has_extra(turn)]
     )

@@ -151,7 +151,8 @@ time.sleep(60)
     [
         ("sys.exit('Invalid API key')", "Invalid API key"),
         ("print('Please run /login')", "Please run /login"),
-        (f"print({DONE!r}); sys.exit(3)", "it ended with code 3"),
+        ("sys.exit('unexpected status 503 Service Unavailable')", "it ended with code 1; unexpected status 503"),
+        ("sys.exit(127)", "127"),
         (f"print({DONE!r}, flush=True); os.kill(os.getpid(), 9)", "it was ended by signal 9"),
         ("", "the recording ends early"),
     ],
@@ -159,7 +160,25 @@ time.sleep(60)
 def test_a_program_that_does_not_come_to_its_end_is_an_error(program, code, said):
     program("claude", code)
     trace = play("claude-code")
-    assert trace.status == "error" and said in trace.error
+    assert trace.status == "error" and said in trace.error and trace.crash is None
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("sys.exit('TypeError: x is undefined')", "the agent exited with code 1: TypeError: x is undefined"),
+        (f"print({DONE!r}); sys.exit(3)", "the agent exited with code 3"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "the agent was ended by signal 11 (SIGSEGV)"),
+    ],
+)
+def test_a_program_that_crashes_is_a_failure_with_what_was_recorded(program, code, reason):
+    call = {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "ls"}}
+    message = {"type": "assistant", "message": {"id": "m", "role": "assistant", "content": [call]}}
+    program("claude", f"import signal\nprint({json.dumps(message)!r}, flush=True)\n{code}")
+    trace = play("claude-code")
+    assert (trace.status, trace.error) == ("failure", reason)
+    assert [event.tool_name for event in trace.tool_events] == ["Bash"]
+    assert trace.crash is not None
 
 
 def test_lines_that_are_no_events_and_events_of_odd_shapes_do_no_harm(program):

@@ -8,13 +8,14 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from waza.engines._base import ENGINES
 from waza.engines._stdout import read_stdout
 from waza.engines.command import CommandEngine
 from waza.errors import EngineError, SpecError, TraceError
-from waza.model import Task, ToolEvent, Trial, Usage
+from waza.model import Crash, Task, ToolEvent, Trace, Trial, Usage
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.process import available_isolation
 from waza.sandbox.room import make_room
@@ -203,16 +204,45 @@ def test_the_trace_says_who_answered_and_how_long_it_took():
     assert trace.duration_ms > 0
 
 
-@pytest.mark.parametrize("code", [1, 2, 77, 125])
-def test_an_agent_that_fails_is_graded_on_what_it_said(code):
-    trace = play([*SHELL, f"echo half; echo went wrong >&2; exit {code}"])
-    assert (trace.status, trace.output) == ("failure", "half")
-    assert trace.error == f"it ended with code {code}; went wrong"
+@pytest.mark.parametrize(
+    ("ending", "crash", "fact"),
+    [
+        ("exit 1", Crash(exit_code=1), "the agent exited with code 1"),
+        ("exit 77", Crash(exit_code=77), "the agent exited with code 77"),
+        ("exit 137", Crash(exit_code=137), "the agent exited with code 137"),
+        ("exit 255", Crash(exit_code=255), "the agent exited with code 255"),
+        ("kill -SEGV $$", Crash(signal=11), "the agent was ended by signal 11 (SIGSEGV)"),
+        ("kill -ABRT $$", Crash(signal=6), "the agent was ended by signal 6 (SIGABRT)"),
+    ],
+)
+def test_an_agent_that_crashes_leaves_what_it_said_and_why(ending, crash, fact):
+    trace = play([*SHELL, f"echo half; printf 'one\\nwent \\033[31mwrong\\033[0m\\007\\n\\n' >&2; {ending}"])
+    assert (trace.status, trace.output, trace.error) == ("failure", "half", f"{fact}: went wrong")
+    assert trace.crash == replace(crash, stderr="one\nwent wrong")
+    assert Trace.from_json(trace.to_json()) == trace
+
+
+def test_json_lines_before_a_crash_count_whatever_is_printed_between_them():
+    lines = [*as_lines(LINES[:2]).split("\n"), "Traceback (most recent call last):", '{"odd": 1}', '{"tool_na']
+    trace = play(["sh", "-c", "cat; exit 1"], prompt="\n".join(lines), output_format="jsonl")
+    assert (trace.status, [event.tool_name for event in trace.tool_events]) == ("failure", ["bash"])
+    done = as_lines([{"output": "done", "usage": {"cost_usd": 0.5}}]) + "\nSegmentation fault"
+    trace = play(["sh", "-c", "cat; exit 1"], prompt=done, output_format="jsonl")
+    assert (trace.output, trace.usage.cost_usd) == ("done", 0.5)
+    nothing = play(["sh", "-c", "echo no event; exit 1"], output_format="jsonl")
+    assert (nothing.output, nothing.tool_events) == ("no event", None)
+
+
+def test_a_crash_in_a_later_turn_keeps_the_turns_before():
+    task = Task(id="t", prompt="p", follow_up_prompts=["q", "r"])
+    trace = play([*SHELL, "cat; test $WAZA_TURN = 1 || exit 4"], task=task)
+    assert (trace.status, trace.crash.exit_code, len(trace.turns)) == ("failure", 4, 2)
+    assert [turn.status for turn in trace.turns] == ["success", "failure"]
 
 
 @pytest.mark.parametrize(
     ("ending", "fact"),
-    [("exit 126", "126"), ("exit 127", "127"), ("kill -9 $$", "SIGKILL"), ("kill -SEGV $$", "SIGSEGV")],
+    [("exit 126", "126"), ("exit 127", "127"), ("kill -9 $$", "SIGKILL"), ("kill -HUP $$", "SIGHUP")],
 )
 def test_an_agent_that_could_not_run_is_an_error(ending, fact):
     with pytest.raises(EngineError, match=f"the agent 'sh' could not run: .*{fact}.*; a hint"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -197,16 +198,15 @@ def test_an_exception_names_itself_and_the_last_line_of_the_agent(base, kind, ra
         {kind} agent(prompt):
             raise {raised}
     """
-    with pytest.raises(EngineError) as error:
-        play(base, code)
-    assert "the agent 'bot:agent' raised" in str(error.value)
-    assert "boom" in str(error.value)
-    assert "bot.py:4: raise" in str(error.value)
+    trace = play(base, code)
+    assert (trace.status, trace.output, trace.error) == ("failure", "", f"the agent raised {trace.crash.exception}")
+    assert "boom" in trace.error
+    assert "bot.py:4: raise" in trace.error
 
 
 def test_an_error_deep_in_a_library_names_the_agent_s_own_line(base):
-    with pytest.raises(EngineError, match=r"JSONDecodeError: .*\(bot\.py:3: return json\.loads"):
-        play(base, "import json\ndef agent(prompt):\n    return json.loads('{')")
+    trace = play(base, "import json\ndef agent(prompt):\n    return json.loads('{')")
+    assert re.search(r"JSONDecodeError: .*\(bot\.py:3: return json\.loads", trace.error)
 
 
 def test_an_exception_that_cannot_be_printed_is_still_told(base):
@@ -215,13 +215,84 @@ def test_an_exception_that_cannot_be_printed_is_still_told(base):
             def __str__(self): raise RuntimeError
         def agent(prompt): raise Odd
     """
-    with pytest.raises(EngineError, match="Odd"):
-        play(base, code)
+    assert "Odd" in play(base, code).crash.exception
 
 
 def test_an_agent_that_cancels_itself_does_not_cancel_the_run(base):
-    with pytest.raises(EngineError, match="cancelled itself"):
-        play(base, "import asyncio\nasync def agent(prompt): raise asyncio.CancelledError")
+    trace = play(base, "import asyncio\nasync def agent(prompt): raise asyncio.CancelledError")
+    assert "cancelled itself" in trace.crash.exception
+
+
+ASKED = "httpx2.Request('GET', 'http://127.0.0.1/')"
+GONE = "openai.APIConnectionError(request=httpx2.Request('GET', 'http://127.0.0.1/'))"
+
+
+@pytest.mark.parametrize(
+    ("raised", "is_crash"),
+    [
+        ("ConnectionRefusedError('no')", False),
+        ("BrokenPipeError('gone')", True),
+        ("TimeoutError('timed out')", False),
+        ("TimeoutError()", True),
+        ("socket.gaierror(-2, 'Name or service not known')", False),
+        ("urllib.error.URLError('no route')", False),
+        ("urllib.error.HTTPError('u', 503, 'm', None, None)", False),
+        ("urllib.error.HTTPError('u', 404, 'm', None, None)", True),
+        ("httpx2.ConnectError('no')", False),
+        (f"httpx2.HTTPStatusError('m', request={ASKED}, response=httpx2.Response(429))", False),
+        (f"httpx2.HTTPStatusError('m', request={ASKED}, response=httpx2.Response(404))", True),
+        (GONE, False),
+        (f"openai.RateLimitError('m', response=httpx2.Response(429, request={ASKED}), body=None)", False),
+        ("openai.OpenAIError('the api_key must be set')", False),
+        ("EngineError('the tool server is down')", False),
+        (f"ExceptionGroup('several', [ConnectionError(), {GONE}])", False),
+        ("ExceptionGroup('several', [ConnectionError(), ValueError()])", True),
+        (f"RuntimeError('the model is gone') from {GONE}", False),
+        ("RuntimeError('wrong') from ValueError('x')", True),
+        ("requests.exceptions.ConnectTimeout()", False),
+        ("requests.exceptions.JSONDecodeError('m', 'd', 0)", True),
+        (f"anthropic.InternalServerError('m', response=httpx2.Response(529, request={ASKED}), body=None)", False),
+        ("aiohttp.ServerDisconnectedError()", False),
+        ("MemoryError()", True),
+    ],
+)
+def test_an_error_of_the_network_or_a_vendor_is_no_crash(base, raised, is_crash):
+    imports = "import aiohttp, anthropic, httpx2, openai, requests, socket, urllib.error\n"
+    imports += "from waza.errors import EngineError\n"
+    trace = play(base, f"{imports}def agent(prompt):\n    raise {raised}")
+    assert (trace.status, trace.crash is not None) == ("failure" if is_crash else "error", is_crash)
+
+
+def test_what_was_recorded_before_a_crash_is_kept(base):
+    code = """
+        import waza
+        from waza import recording
+
+        @recording.tool
+        def search(query): return query
+
+        @recording.agent
+        def agent(prompt):
+            with recording.model_call("m") as call:
+                call.input_tokens, call.output_tokens = 5, 7
+            search("tea")
+            raise ValueError("boom")
+    """
+    trace = play(base, code)
+    assert (trace.status, [event.tool_name for event in trace.tool_events]) == ("failure", ["search"])
+    assert (trace.usage.input_tokens, trace.input) == (5, "hi")
+    assert "ValueError: boom" in trace.crash.stderr
+
+
+def test_a_crash_on_a_follow_up_prompt_keeps_the_turns_before(base):
+    code = """
+        def agent(prompt, context):
+            if context.history: raise ValueError("second")
+            return {"output": "first", "usage": {"cost_usd": 0.5}}
+    """
+    trace = play(base, code, task=Task(id="t", prompt="p", follow_up_prompts=["q", "r"]))
+    assert [(turn.status, turn.output) for turn in trace.turns] == [("success", "first"), ("failure", "")]
+    assert "ValueError: second" in trace.crash.exception
 
 
 # When it takes too long

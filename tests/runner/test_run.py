@@ -8,6 +8,8 @@ import time
 import pytest
 
 import waza
+from waza.cli import run_command
+from waza.results.summary import summarize
 from waza.runner.order import order_for, runs_folder
 from waza.runner.run import Listeners, conduct
 from waza.spec.load import load_spec
@@ -270,15 +272,67 @@ def test_an_engine_error_that_is_a_timeout_is_not_the_agents_timeout(suite):
     assert waza.run(folder).results[0].status == "error"
 
 
-def test_an_agent_killed_behind_a_shell_is_an_error(suite):
-    folder = suite(
-        """
-        config: {executor: command, command: [sh, -c, "sh -c 'kill -9 $$'; exit $?"]}
-        graders: [{type: text, config: {not_contains: ['x']}}]
-        tasks: [{id: a, prompt: x}]
-        """
-    )
-    assert waza.run(folder).results[0].status == "error"
+CRASHING = """
+config: {executor: command, command: [sh, -c, "echo ran >> $LOG; echo fine; echo no luck >&2; %s"], max_attempts: 2%s}
+graders: [{type: text, config: {not_contains: [secret]}}]
+tasks: [{id: a, prompt: x, inputs: {environment: {LOG: '%s'}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "policy", "verdict", "starts"),
+    [
+        ("exit 1", "", ("failed", "the agent exited with code 1: no luck"), 1),
+        ("sh -c 'kill -9 $$'; exit $?", "", ("failed", "the agent exited with code 137: "), 1),
+        (
+            "kill -SEGV $$",
+            ", on_agent_crash: fail",
+            ("failed", "the agent was ended by signal 11 (SIGSEGV): no luck"),
+            1,
+        ),
+        ("exit 1", ", on_agent_crash: error", ("error", "the agent exited with code 1: no luck"), 1),
+        ("exit 1", ", on_agent_crash: grade", ("passed", ""), 1),
+        ("exit 127", "", ("error", ""), 2),
+    ],
+)
+def test_a_crash_decides_as_the_suite_says_and_only_other_errors_are_tried_again(
+    suite, tmp_path, ending, policy, verdict, starts
+):
+    folder = suite(CRASHING % (ending, policy, tmp_path / "log"))
+    run = waza.run(folder)
+    [result] = run.results
+    assert (tmp_path / "log").read_text().count("ran") == result.attempts == starts
+    assert result.status == verdict[0] and result.reason.startswith(verdict[1])
+    crashed = starts == 1
+    assert [grade.status for grade in result.grades] == (["passed"] if crashed else [])
+    assert result.trace.output == ("fine" if crashed else "")
+    summary = summarize(run)
+    assert summary.exit_code == {"passed": 0, "failed": 1, "error": 3}[verdict[0]]
+    assert (summary.aggregate_score is None) == (verdict[0] == "error")
+
+
+def test_the_verdict_on_a_crash_is_kept_by_whoever_reads_the_run(suite, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = suite(CRASHING % ("printf 'a\\\\033[31mb\\\\n' >&2; exit 3", "", tmp_path / "log"))
+    assert run_command(["run", str(folder), "-o", str(tmp_path / "results.json")]) == 1
+    reason = "the agent exited with code 3: ab"
+    assert reason in (shown := capsys.readouterr().out) and "no luck" in shown
+    stored = json.loads((tmp_path / "results.json").read_text())["tasks"][0]["runs"][0]
+    assert (stored["status"], stored["reason"], stored["error_msg"]) == ("failed", reason, reason)
+    assert stored["crash"] == {"exit_code": 3, "stderr": "no luck\nab"}
+    for again in (
+        ["run", str(folder), "--resume"],
+        ["grade", "latest"],
+        ["grade", str(tmp_path / "results.json"), "--graders", str(folder)],
+    ):
+        assert run_command([*again]) == 1, again
+        assert reason in capsys.readouterr().out
+    assert run_command(["run", str(folder), "--replay", str(tmp_path / "results.json")]) == 1
+    capsys.readouterr()
+    assert run_command(["show", "latest", "--reporter", "junit:-"]) == 0
+    assert f'message="{reason}"' in capsys.readouterr().out
+    assert run_command(["show", "latest", "--task", "a"]) == 0
+    assert "no luck" in (shown := capsys.readouterr().out) and reason in shown
 
 
 def test_an_agent_that_removes_the_folder_of_rooms_spoils_nothing(suite):

@@ -201,7 +201,8 @@ def test_a_signal_in_a_bwrap_container_is_told_apart_from_the_code_that_bwrap_ma
     script = """
     from waza.sandbox.process import base_environment, run_program
     for line in ("kill -SEGV $$", "exit 139", "echo said >&2; kill -KILL $$", "exit 127"):
-        done = run_program(["sh", "-c", line], cwd="/", env=base_environment({}, home=None), timeout_s=60, isolation="bwrap")
+        env = base_environment({}, home=None)
+        done = run_program(["sh", "-c", line], cwd="/", env=env, timeout_s=60, isolation="bwrap")
         print(done.exit_code, done.signal, "said" in done.stderr.text, "waza" in done.stderr.text)
     """
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}

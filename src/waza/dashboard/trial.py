@@ -48,6 +48,8 @@ def trial_body(ask: Ask, opened: Opened, result: Result) -> Iterator[Node]:
     yield soft(*_facts(result), *_sections(result))
     if result.reason:
         yield el("p", short(result.reason, 1_000), class_="error")
+    if result.trace.crash is not None and result.trace.crash.stderr:
+        yield [el("h3", "Standard error"), talk.text(result.trace.crash.stderr, MOST_TEXT)]
     yield _first_faults(result, talk)
     yield _talk(result.trace, talk)
     yield from _timeline(result, steps, skip, address)

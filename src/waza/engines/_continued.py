@@ -87,7 +87,7 @@ class AgentSession:
             self._heard(Trace(input=task.prompt, output="", status="error", error=str(error)))
             raise JudgeError(f"the agent's session cannot be gone on with: {error}") from None
         self._heard(trace)
-        if trace.status in ("error", "timeout"):
+        if trace.status in ("error", "timeout") or trace.crash is not None:
             raise JudgeError(f"the agent's session gave no verdict: {trace.error or trace.status}")
         calls = tuple(Call(str(call["tool"]), call["args"]) for call in desk.calls)
         used = trace.usage

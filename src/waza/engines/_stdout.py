@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from waza.engines._start import crash_of, crash_reason, told
 from waza.errors import EngineError, TraceError
 from waza.model import JSON, Trace
 from waza.sandbox.process import Finished
@@ -17,18 +18,18 @@ _ERROR_CHARS = 2_000
 
 def read_turn(finished: Finished, prompt: str, how: OutputFormat, program: str) -> Trace:
     """Return the trace of one start of a program; raise EngineError when it did not run, or not as it promised."""
-    said = finished.stderr.text[-_ERROR_CHARS:].strip()
+    crash, said = crash_of(finished), told(finished)
     said = f"; {said}" if said else ""
-    if finished.trouble and not finished.timed_out:
+    if crash is None and finished.trouble and not finished.timed_out:
         raise EngineError(f"the agent '{program}' could not run: {finished.trouble}{said}")
-    if finished.stdout.omitted_bytes and not finished.timed_out:
+    if crash is None and finished.stdout.omitted_bytes and not finished.timed_out:
         printed = f"{finished.stdout.total_bytes:,} bytes, more than are kept; what was cut out cannot be graded"
         raise EngineError(f"the agent '{program}' printed {printed}: raise max_output_mb")
-    trace = _printed(finished, prompt, how, program)
+    trace = _printed(finished, prompt, how, program, is_whole=crash is None and not finished.timed_out)
     if finished.timed_out:
-        trace = replace(trace, status="timeout", error=finished.trouble + said)
-    elif finished.exit_code:
-        trace = replace(trace, status="failure", error=f"it ended with code {finished.exit_code}{said}")
+        trace = replace(trace, status="timeout", error=finished.trouble + said, crash=None)
+    elif crash is not None:
+        trace = replace(trace, status="failure", error=crash_reason(crash), crash=crash)
     elif trace.status == "error":
         raise EngineError(f"the agent '{program}' says that it could not run: {trace.error or 'it gives no reason'}")
     if finished.isolation != "none":
@@ -36,13 +37,13 @@ def read_turn(finished: Finished, prompt: str, how: OutputFormat, program: str) 
     return replace(trace, duration_ms=finished.duration_ms, leftovers=finished.leftovers)
 
 
-def _printed(finished: Finished, prompt: str, how: OutputFormat, program: str) -> Trace:
-    """Return standard output as promised, or as plain text where the agent failed before it could keep its promise."""
+def _printed(finished: Finished, prompt: str, how: OutputFormat, program: str, *, is_whole: bool) -> Trace:
+    """Return standard output as promised, or as plain text where the agent ended before it could keep its promise."""
     printed = finished.stdout
     try:
-        return read_stdout(printed.text, prompt, how, is_whole=not finished.timed_out)
+        return read_stdout(printed.text, prompt, how, is_whole=is_whole)
     except TraceError as error:
-        if finished.timed_out or finished.exit_code:
+        if not is_whole:
             return read_stdout(printed.text, prompt, "text")
         raise EngineError(f"the agent '{program}' did not keep to `output_format: {how}`: {error}") from None
 
@@ -50,7 +51,8 @@ def _printed(finished: Finished, prompt: str, how: OutputFormat, program: str) -
 def read_stdout(text: str, prompt: str, how: OutputFormat, *, is_whole: bool = True) -> Trace:
     """Return the trace that standard output is; raise TraceError when it is not in the promised format.
 
-    With `is_whole` false the agent was ended early: JSON lines may then stop anywhere.
+    With `is_whole` false the agent ended early: lines that are no events, such as one that was cut off or a crash
+    report, are left out, unless no line is an event.
     """
     if how == "json":
         return _trace(_object(text, "standard output"), prompt)
@@ -65,24 +67,23 @@ def _read_lines(text: str, prompt: str, is_whole: bool) -> Trace:
     last: dict[str, JSON] | None = None
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     for number, line in lines:
-        if last is not None:
-            raise TraceError(f"line {number} stands after the line with `output`, which is the last one")
         try:
+            if last is not None:
+                raise TraceError(f"line {number} stands after the line with `output`, which is the last one")
             item = _object(line, f"line {number}")
+            if "type" in item:
+                _follow(item, calls)
+                events.append(item)
+            elif "tool_name" in item:
+                calls.append(item)
+            elif "output" in item:
+                last = item
+            else:
+                raise TraceError(f"line {number} has none of `type`, `tool_name` and `output`")
         except TraceError:
-            if is_whole or number != lines[-1][0]:
+            if is_whole:
                 raise
-            break
-        if "type" in item:
-            events.append(item)
-            _follow(item, calls)
-        elif "tool_name" in item:
-            calls.append(item)
-        elif "output" in item:
-            last = item
-        else:
-            raise TraceError(f"line {number} has none of `type`, `tool_name` and `output`")
-    if last is None and is_whole:
+    if last is None and (is_whole or not (events or calls)):
         raise TraceError("there is no last line with `output`")
     calls = [{"sequence": number} | call for number, call in enumerate(calls, 1)]
     return _trace({"events": events or None, "tool_events": calls, "output": ""} | (last or {}), prompt)

@@ -32,4 +32,4 @@ def until_skill(live: Live, skill: str) -> Callable[[bytes], None]:
 
 def stopped(trace: Trace) -> Trace:
     """Return the trace of an agent that was stopped there: that it came to no end is no fault of its own."""
-    return replace(trace, status="success", error=None, extra=trace.extra | {"stopped_at_skill": True})
+    return replace(trace, status="success", error=None, crash=None, extra=trace.extra | {"stopped_at_skill": True})

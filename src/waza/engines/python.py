@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +16,13 @@ from pydantic import field_validator
 
 from waza.engines._base import Engine, Room
 from waza.engines._function import Called, find_function, is_async, told, with_context, with_history
+from waza.engines._start import crash_reason
 from waza.engines._turns import converse
 from waza.errors import EngineError, TraceError
-from waza.model import Task, Trace, Trial
-from waza.sandbox.texts import well_formed, well_formed_data
+from waza.model import Crash, Task, Trace, Trial
+from waza.recording._calls import recorded_before
+from waza.recording._failures import is_infrastructure
+from waza.sandbox.texts import last_lines, well_formed, well_formed_data, without_controls
 
 _AGENT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -60,9 +64,10 @@ class PythonEngine(Engine):
     ```
 
     It returns the answer as a text, or a `waza.Trace` (or a mapping in its shape) with the tools it called, its usage
-    and so on. A function that raises is an agent that could not run. Follow-up prompts are further calls, with the
-    conversation so far in `context.history`. The task's time limit is for all calls together; a plain function that
-    runs out of it cannot be ended, and goes on in its thread.
+    and so on. A function that raises has crashed (see `on_agent_crash`), unless it is a transport or vendor error of a
+    known library or a `waza.errors.EngineError`: then it could not run. What `waza.record` saw before counts. Follow-up
+    prompts are further calls, with the conversation so far in `context.history`. The task's time limit is for all calls
+    together; a plain function that runs out of it cannot be ended, and goes on in its thread.
     """
 
     takes_skill = True
@@ -109,9 +114,18 @@ class PythonEngine(Engine):
             error += "" if agent.is_async else "; it goes on in its thread, which cannot be ended"
             return Trace(input=prompt, output="", status="timeout", error=error, duration_ms=duration_ms)
         if outcome.error is not None:
-            raise EngineError(f"the agent '{self.agent}' raised {told(outcome.error, self.folder)}")
+            return replace(self._raised(outcome.error, prompt), duration_ms=duration_ms)
         trace = self._trace(outcome.value, prompt)
         return trace if trace.duration_ms is not None else replace(trace, duration_ms=duration_ms)
+
+    def _raised(self, error: BaseException, prompt: str) -> Trace:
+        """Return the trace of an agent that raised: it could not run, or it crashed; with what was recorded before."""
+        said = without_controls(told(error, self.folder))
+        recorded = replace(recorded_before(error) or Trace(input=prompt, output=""), input=prompt)
+        if is_infrastructure(error):
+            return replace(recorded, status="error", error=f"the agent '{self.agent}' raised {said}", crash=None)
+        crash = Crash(exception=said, stderr=last_lines("".join(traceback.format_exception(error))))
+        return replace(recorded, status="failure", error=crash_reason(crash), crash=crash)
 
     @cached_property
     def loaded(self) -> Agent:

@@ -23,8 +23,8 @@ class ProgramGrader(Grader):
     """Let a program decide: it gets the output on standard input, and exit code 0 passes.
 
     It is started without a shell, in the eval file's folder. `WAZA_WORKSPACE_DIR` is a private copy of the workspace;
-    what it changes there is thrown away. Codes 1 to 255 fail, except 126 and 127: a program that ends with one of these,
-    cannot be started, is ended by a signal or runs out of time decides nothing, and the grade is an error.
+    what it changes there is thrown away. Codes 1 to 255 fail, except 126 and 127. A program that ends with one of
+    these two, cannot be started, is ended by a signal or runs out of time decides nothing: the grade is an error.
 
     Nothing of the agent's runs by accident: Python does not import from the folder it is started in, and the copy's
     `.git` has no hooks. To run the agent's code on purpose, say so: `PYTHONPATH=. python -m unittest`.

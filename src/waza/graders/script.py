@@ -18,7 +18,6 @@ from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
 from waza.options import ZeroMeans
 from waza.sandbox.strict_json import parse_json
 
-
 _RAISED = 126
 """What the launcher ends with after an uncaught exception: Python's own 1 could be the script's `sys.exit(1)`."""
 _TRACEBACK = "Traceback (most recent call last)"

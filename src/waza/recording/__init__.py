@@ -22,7 +22,19 @@ from waza.model import JSON, Trace
 from waza.recording._calls import CURRENT, WITHIN, Call, Recording
 from waza.recording._plain import plain, text
 
-__all__ = ["Call", "Recording", "agent", "bound", "model", "model_call", "record", "step", "tool", "tool_call"]
+__all__ = [
+    "Call",
+    "Recording",
+    "agent",
+    "bound",
+    "model",
+    "model_call",
+    "record",
+    "recorded_before",
+    "step",
+    "tool",
+    "tool_call",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Params = ParamSpec("Params")

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import Any, Literal, NamedTuple, Self
 
-from waza.model import JSON, ToolEvent, Trace, TraceStatus, Usage, sum_amounts
+from waza.model import JSON, Crash, ToolEvent, Trace, TraceStatus, Usage, sum_amounts
+from waza.recording._failures import is_infrastructure
 from waza.recording._plain import plain, text, why
 
 Kind = Literal["tool_call", "model_call", "step"]
@@ -39,6 +40,7 @@ class Recording:
         self.output: Any = ""
         self.status: TraceStatus = "success"
         self.error: str | None = None
+        self.crash: Crash | None = None
         self._log: list[tuple[bool, Call]] = []
         self._seen: _Seen | None = None
         self._unclaimed = 0
@@ -63,7 +65,10 @@ class Recording:
         self._ended = time.perf_counter()
         _back(CURRENT, self._token)
         if error is not None:
-            self.status, self.error = "error", why(error)
+            self.error, self.status = why(error), "error" if is_infrastructure(error) else "failure"
+            self.crash = Crash(exception=self.error) if self.status == "failure" else None
+            with suppress(Exception):  # an exception may refuse attributes; it goes on to the caller all the same
+                error._waza_recording = self  # type: ignore[attr-defined]
         if self._unclaimed:
             warnings.warn(self._incomplete(), RuntimeWarning, stacklevel=2)
 
@@ -87,6 +92,7 @@ class Recording:
             output=output,
             status=self.status,
             error=self.error,
+            crash=self.crash,
             model=self.model,
             duration_ms=(ended - self._started) * 1000,
             events=seen.events + answer,
@@ -101,6 +107,18 @@ class Recording:
             f"{self._unclaimed} calls came from threads that carry no recording; "
             "hand them waza.recording.bound(function) instead of the function"
         )
+
+
+def recorded_before(error: BaseException) -> Trace | None:
+    """Return what the outermost recording that an exception came through had seen; None where there was none."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        if isinstance(recording := vars(found).pop("_waza_recording", None), Recording):
+            return recording.trace
+        found = found.__cause__ or found.__context__
+    return None
 
 
 class Call:

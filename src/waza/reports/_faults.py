@@ -56,6 +56,17 @@ def shown_value(value: JSON, most: int = LONGEST) -> str | None:
     return clipped(value if isinstance(value, str) else encode(value).decode(), most)
 
 
+def ending(result: Result) -> list[str]:
+    """Return what else to say about the end of a trial that did not pass: attempts, and the end of standard error."""
+    lines = [f"{result.attempts} attempts"] if result.attempts > 1 else []
+    trace = result.trace
+    if trace.crash is not None:
+        lines += trace.crash.stderr.split("\n") if "\n" in trace.crash.stderr else []
+    elif trace.status == "timeout" and trace.error:
+        lines += trace.error.split("\n")
+    return lines
+
+
 def headline(result: Result) -> str:
     """Return in one line why a trial did not pass."""
     first = next(iter(faults(result)), None)

@@ -8,7 +8,7 @@ from waza.model import Result, Run
 from waza.reports._before import Before, Delta, Flip, delta
 from waza.reports._compare_words import sentence
 from waza.reports._document import markdown_document
-from waza.reports._faults import Fault, faults, headline, places_of, trials_of
+from waza.reports._faults import Fault, ending, faults, headline, places_of, trials_of
 from waza.reports._impact import impact_document
 from waza.reports._judging import judging_lines
 from waza.reports._markdown import cell, code, fenced, html_code
@@ -137,6 +137,7 @@ def _trial(result: Result, with_number: bool) -> str:
     found = faults(result)
     parts = [f"**Trial {result.trial}**\n"] if with_number else []
     parts += [code(result.reason, 400) + "\n"] if result.reason else []
+    parts += [fenced("\n".join(ended), 1_000)] if (ended := ending(result)) else []
     parts += [_fault(fault) for fault in found[:MOST_FAULTS]]
     if len(found) > MOST_FAULTS:
         parts.append(f"… and {plural(len(found) - MOST_FAULTS, 'more check')}\n")

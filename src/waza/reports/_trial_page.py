@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from waza.model import Result, ToolEvent
 from waza.reports._elements import fold, pre, text
-from waza.reports._faults import Fault, faults, headline, shown_value
+from waza.reports._faults import Fault, ending, faults, headline, shown_value
 from waza.reports._judging import split_jury
 from waza.reports._numbers import times_of
 from waza.reports._text import plural, score, seconds
@@ -31,6 +31,7 @@ def trial(result: Result, *, is_open: bool = False) -> str:
     why = "" if result.status == "passed" else f" · {text(headline(result), 160)}"
     parts = [_fault(fault) for fault in faults(result)]
     parts += [f"<p>{text(result.reason, 1_000)}</p>\n"] if result.reason else []
+    parts += [f"{pre(chr(10).join(ended), MOST_TEXT)}\n"] if (ended := ending(result)) else []
     for label, words in (("asked", result.trace.input), ("answered", result.trace.output)):
         parts.append(f"<h3>{label}</h3>\n{pre(words, MOST_TEXT)}\n" if words else "")
     parts += [f"<h3>error</h3>\n{pre(result.trace.error, MOST_TEXT)}\n"] if result.trace.error else []

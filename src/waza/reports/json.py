@@ -259,7 +259,7 @@ def _run(result: Result) -> dict[str, JSON]:
     }
 
 
-_RARE = ("model", "engine", "outcome", "available_skills", "steps", "leftovers", "baseline_output")
+_RARE = ("model", "engine", "outcome", "available_skills", "steps", "leftovers", "baseline_output", "crash")
 """Fields of a trace that are written where they are set."""
 
 

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from waza.model import Result, Run
 from waza.reports._base import Report
 from waza.reports._before import Before
-from waza.reports._faults import by_task, faults, headline, missing_trials, trials_of
+from waza.reports._faults import by_task, ending, faults, headline, missing_trials, trials_of
 from waza.reports._numbers import spot_of
 from waza.reports._text import clipped, visible
 from waza.results.outcomes import duration_of, outcome_of, outcomes_of
@@ -121,6 +121,7 @@ def _trial_facts(task: TaskSummary, result: Result) -> dict[str, object]:
         "golden": "true" if task.golden else "",
         "tokens": outcome.usage.total_tokens if outcome.usage else None,
         "cost_usd": outcome.usage.cost_usd if outcome.usage else None,
+        "attempts": result.attempts if result.attempts > 1 else None,
         "tool_calls": None if result.trace.tool_events is None else len(result.trace.tool_events),
     }
 
@@ -140,7 +141,7 @@ def _told(kind: str, message: str, reason: str, text: str) -> bytes:
 
 def _failure_text(result: Result) -> str:
     """Return every check that did not hold, with what was expected and what was there."""
-    lines = [result.reason] if result.reason else []
+    lines = [*([result.reason] if result.reason else []), *ending(result)]
     for fault in faults(result):
         lines.append(f"{'✗' if fault.is_failure else '?'} {fault.grader}: {fault.words}")
         lines += [f"    expected: {fault.expected}"] if fault.expected is not None else []

@@ -17,7 +17,7 @@ from waza.model import Check, Grade, Result, Run
 from waza.reports._base import Report
 from waza.reports._before import Before
 from waza.reports._document import print_document
-from waza.reports._faults import ANY, places_of
+from waza.reports._faults import ANY, ending, places_of
 from waza.reports._impact import impact_document
 from waza.reports._judging import judging_lines, rubric_of, split_jury
 from waza.reports._numbers import numbers_line, rate_line, repeats_line
@@ -88,6 +88,8 @@ class TableReport(Report):
         for task in tasks:
             yield task_line(task, console)
             if task.status == "passed" and not self.verbose:
+                if task.attempts > 1:
+                    yield Padding(Text(plural(task.attempts, "attempt"), style="dim"), (0, 0, 0, 6))
                 continue
             shown += 1
             if shown <= MOST_FAILURES or self.verbose:
@@ -165,6 +167,8 @@ def result_lines(
         yield Padding(Text.assemble(_mark(result.status, console), trial), (0, 0, 0, 4))
     if result.reason:
         yield Padding(Text(visible(result.reason), style="yellow"), (0, 0, 0, 6))
+    for line in ending(result) if result.status != "passed" or verbose else ():
+        yield Padding(Text(visible(clipped(line, 400)), style="dim"), (0, 0, 0, 8))
     for grade in result.grades:
         if grade.status != "passed" or verbose:
             yield from grade_lines(grade, console, verbose=verbose)

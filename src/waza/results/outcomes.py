@@ -27,6 +27,7 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     duration_ms: float
     """How long the agent worked; graders and judges do not count."""
     score: Score
+    attempts: int
     usage: Usage | None
     tools: ToolUse | None
     """None when its tool calls were not recorded."""
@@ -58,7 +59,9 @@ def outcome_of(result: Result | SeenResult) -> Outcome:
         reason=result.reason,
         start_ms=_start_ms(result.started_at),
         duration_ms=duration_of(result),
-        score=score_of_grades(result.grades),
+        # Where it is not a grade that could not be decided but the whole trial, its grades are no score.
+        score=score_of_grades([] if result.status == "error" and result.reason else result.grades),
+        attempts=result.attempts,
         usage=result.trace.usage,
         tools=tool_use(result),
         shared_names=_shared_names(result) if len(result.grades) > 1 else (),

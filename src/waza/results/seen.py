@@ -40,6 +40,7 @@ class SeenResult(Struct, frozen=True, kw_only=True):
     trace: SeenTrace
     reason: str = ""
     grades: list[SeenGrade] = field(default_factory=list)
+    attempts: int = 1
     started_at: str = ""
     duration_ms: float = 0.0
     grader_duration_ms: float | None = None

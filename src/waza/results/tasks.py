@@ -45,6 +45,8 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
     std_dev: float | None
     duration_ms: float
     usage: Usage | None
+    attempts: int = 1
+    """How often its most repeated trial was started."""
 
     @property
     def is_flaky(self) -> bool:
@@ -98,6 +100,7 @@ class TaskRule(NamedTuple):
             reason=_reason(numbers.status, trials, numbers.not_run),
             duration_ms=duration_ms,
             usage=total_usage([trial.usage for trial in trials]),
+            attempts=max((trial.attempts for trial in trials), default=1),
         )
 
 

@@ -220,6 +220,7 @@ def _setting(order: Order, folder: RunFolder, redactor: Redactor, listeners: Lis
         keep_workspace=order.keep_workspace,
         skip_graders=order.skip_graders,
         max_attempts=order.spec.config.max_attempts,
+        on_crash=order.spec.config.on_agent_crash,
         clean=redactor.raw if redactor else None,
         rooms=rooms_for(name),
         fingerprints=folder.run.spec.get("fingerprints", {}),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from waza.graders._base import Grader
 from waza.graders._judged import SOURCE
-from waza.model import Files, Grade, ResultStatus, Task, Trace
+from waza.model import Files, Grade, ResultStatus, Run, Task, Trace
 from waza.sandbox.beside import in_thread
 from waza.sandbox.folders import SpecFolder
 from waza.spec.sources import source_of
@@ -75,15 +75,29 @@ def grading_times(graders: Sequence[Grader], grades: Sequence[Grade]) -> tuple[f
     return grader_ms, judge_ms
 
 
-def status_of(trace: Trace, grades: list[Grade]) -> tuple[ResultStatus, str]:
-    """Return a trial's status and the reason the grades do not tell (decision 4)."""
+OnCrash = Literal["fail", "error", "grade"]
+ON_CRASH: tuple[OnCrash, ...] = ("fail", "error", "grade")
+
+
+def status_of(trace: Trace, grades: list[Grade], on_crash: OnCrash = "fail") -> tuple[ResultStatus, str]:
+    """Return a trial's status and the reason the grades do not tell; `on_crash` is `config.on_agent_crash`."""
     if trace.status == "error":
         return "error", trace.error or "the agent ended with an error"
     if trace.status == "timeout":
         return "failed", "timeout"
+    if trace.crash is not None and on_crash != "grade":
+        return "failed" if on_crash == "fail" else "error", trace.error or "the agent crashed"
     statuses = [grade.status for grade in grades]
     if "failed" in statuses:
         return "failed", ""
     if "error" in statuses:
         return "error", ""
+    if trace.crash is not None and trace.crash.omitted_bytes:
+        return "error", "the agent crashed and printed more than is kept, so the checks cannot be trusted"
     return "passed", ""
+
+
+def on_crash_of(run: Run) -> OnCrash:
+    """Return what a stored run's suite says about agents that crash."""
+    policy = (run.spec.get("config") or {}).get("on_agent_crash")
+    return next((known for known in ON_CRASH if known == policy), "fail")

@@ -88,7 +88,7 @@ async def _completed(result: Result, spec: EvalSpec, folder: Path, judge: Judge 
     found = await grades_of(result.trace, [graders[place] for place in places], files, asked)
     grades: dict[int, Grade] = dict(enumerate(result.grades)) | dict(zip(places, found, strict=True))
     ordered = [grades[place] for place in sorted(grades)]
-    status, reason = status_of(result.trace, ordered)
+    status, reason = status_of(result.trace, ordered, spec.config.on_agent_crash)
     grader_ms, judge_ms = grading_times(graders, ordered)
     times = {"grader_duration_ms": grader_ms, "judge_duration_ms": judge_ms}
     return replace(result, grades=ordered, status=status, reason=reason, **times)

@@ -95,7 +95,7 @@ def handfuls(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 
 def _result(recorded: Recorded, grades: list[Grade], spec: EvalSpec) -> Result:
-    status, reason = status_of(recorded.trace, grades)
+    status, reason = status_of(recorded.trace, grades, spec.config.on_agent_crash)
     grader_ms, judge_ms = grading_times(spec.graders[recorded.task_id], grades)
     return Result(
         task_id=recorded.task_id,

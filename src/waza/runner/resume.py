@@ -40,7 +40,7 @@ PACE = {
 """Settings a resumed run may change: pace, how trials are counted, the default time (each task carries its own)."""
 JUDGE = {"judge", "judge_model", "judge_reasoning_effort"}
 """Settings of the judge; what they come to stands beside the spec, with the tasks it judges."""
-AFFECTS = {"executor", "model", "skill_directories", "tool_names"}
+AFFECTS = {"executor", "model", "skill_directories", "tool_names", "on_agent_crash"}
 """Settings that change results; so do all keys of engines."""
 _READERS = {"name", "description", "tags", "golden"}
 """Fields of a task for readers and gates only."""

@@ -18,7 +18,7 @@ from waza.results.redact import Redactor
 from waza.results.store import RunFolder, open_run
 from waza.results.verdicts import VERDICTS, Answer, Verdict, evidence_of, question_of
 from waza.runner.finish import finish
-from waza.runner.grading import status_of
+from waza.runner.grading import on_crash_of, status_of
 from waza.runner.order import redactor_for
 from waza.sandbox.snapshot import SnapshotFiles
 from waza.spec.sources import source_of
@@ -201,7 +201,7 @@ def _settled(run: Run, result: Result, graders: list[Grader]) -> Result:
             grades[place] = fresh
     if all(one is other for one, other in zip(grades, result.grades, strict=True)):
         return result
-    status, reason = status_of(result.trace, grades)
+    status, reason = status_of(result.trace, grades, on_crash_of(run))
     return replace(result, grades=grades, status=status, reason=reason)
 
 

@@ -83,6 +83,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             keep_workspace=order.keep_workspace,
             skip_graders=order.skip_graders,
             max_attempts=spec.config.max_attempts,
+            on_crash=spec.config.on_agent_crash,
             clean=redactor.raw if redactor else None,
             rooms=rooms_for(folder.path.name),
             fingerprints=folder.run.spec.get("fingerprints", {}),

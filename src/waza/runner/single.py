@@ -46,6 +46,7 @@ def run_one(spec: EvalSpec, trial: Trial, engine: Engine, engine_name: str) -> T
             engine=engine,
             engine_name=engine_name,
             max_attempts=attempts,
+            on_crash=spec.config.on_agent_crash,
             artifacts=Path(kept),
             judge=judge_for(spec),
         )

@@ -19,7 +19,7 @@ from waza.graders._base import Grader
 from waza.judges._base import Judge
 from waza.model import Files, Grade, Result, Trace, Trial
 from waza.runner.checkpoints import Checkpoints
-from waza.runner.grading import Asked, grades_of, grading_times, status_of
+from waza.runner.grading import Asked, OnCrash, grades_of, grading_times, status_of
 from waza.runner.pace import AgentPace
 from waza.runner.turns import Turns
 from waza.sandbox.deadlines import deadlines
@@ -45,6 +45,8 @@ class Setting(NamedTuple):
     keep_workspace: bool = False
     skip_graders: bool = False
     max_attempts: int = 1
+    on_crash: OnCrash = "fail"
+    """What becomes of a trial whose agent crashed."""
     clean: Clean | None = None
     """Takes secrets out of the files that are kept."""
     fingerprints: Mapping[str, str] = {}
@@ -93,7 +95,7 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, attemp
         trace, grades, snapshots = await _in_room(trial, graders, setting)
     else:
         trace, grades, snapshots = await _without_room(trial, graders, setting)
-    status, reason = status_of(trace, grades)
+    status, reason = status_of(trace, grades, setting.on_crash)
     if (setting.skip_graders or not graders) and status == "passed":
         status = "skipped"
     grader_ms, judge_ms = grading_times(graders, grades)

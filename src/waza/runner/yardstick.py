@@ -20,6 +20,7 @@ from waza.results.graded_by import FILES, graded_alike, same_graders
 from waza.results.outcomes import KnownResults, outcome_of, outcomes_of
 from waza.results.stats.pairs import Pair
 from waza.results.stats.verdicts import MARGIN
+from waza.runner.grading import on_crash_of
 from waza.runner.order import judge_for
 from waza.runner.regrade import Judging, eval_of, from_run, regraded
 from waza.sandbox.folders import SpecFolder
@@ -96,7 +97,8 @@ def _from_stored(run: Run, tasks: list[str], why: str) -> EvalSpec:
             raise UsageError(f"{why}, and the graders of {task_id} cannot be taken from the run folder")
         graders[task_id] = [_stored_grader(entry, task_id, why) for entry in stored[task_id]]
     named = [Task(id=task_id, prompt="") for task_id in tasks]
-    return EvalSpec(file=Path(), folder=SpecFolder(), name=run.name, config=ConfigShape(), tasks=named, graders=graders)
+    config = ConfigShape(on_agent_crash=on_crash_of(run))
+    return EvalSpec(file=Path(), folder=SpecFolder(), name=run.name, config=config, tasks=named, graders=graders)
 
 
 def _stored_grader(entry: dict[str, JSON], task_id: str, why: str) -> Grader:

@@ -78,7 +78,7 @@ class Finished(Struct, frozen=True):
         if self.timed_out:
             return f"it was ended after {self.duration_ms / 1000:.1f} s, its time limit"
         if self.signal is not None:
-            return f"it was ended by signal {self.signal} ({_signal_name(self.signal)})"
+            return f"it was ended by signal {self.signal} ({signal_name(self.signal)})"
         if self.exit_code == 126:
             return "it ended with code 126: a command was found but cannot be executed"
         if self.exit_code == 127:
@@ -245,7 +245,8 @@ def _finish(run: _Run, on_output: Callable[[bytes], None] | None) -> Finished:
     )
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return what a signal is called."""
     try:
         return signal.Signals(number).name
     except ValueError:

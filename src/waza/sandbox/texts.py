@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from waza.model import JSON
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)|\x1b[ -/]*[0-~]|\x9b[0-?]*[ -/]*[@-~]", re.MULTILINE
+)
+"""What terminals obey: colours, movements, titles."""
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def well_formed(text: str) -> str:
@@ -22,6 +30,18 @@ def fold_case(text: str) -> str:
     """
     lowered = text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
     return lowered if lowered.isascii() else lowered.replace("\u03c2", "\u03c3")
+
+
+def without_controls(text: str) -> str:
+    """Return the text without terminal escapes and control characters; line breaks and tabs stay."""
+    lines = _ESCAPES.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+    return _CONTROLS.sub("", well_formed(lines))
+
+
+def last_lines(text: str, lines: int = 20, chars: int = 2_000) -> str:
+    """Return the end of what a program wrote, without control characters and blank lines at the end."""
+    kept = without_controls(text[-8 * chars :]).rstrip()
+    return "\n".join(kept[-chars:].split("\n")[-lines:]).strip("\n")
 
 
 def utf8(text: str) -> bytes:

@@ -56,6 +56,9 @@ class ConfigShape(Options):
     """Of each rubric in use so many goldens are judged in every run, never from the cache; 0 for none."""
     max_attempts: Whole = 1
     """How often a trial is started again after an infrastructure error; a failed trial is never repeated."""
+    on_agent_crash: Literal["fail", "error", "grade"] = "fail"
+    """What becomes of a trial whose agent crashed (exited with a failure, was ended by a signal such as SIGSEGV, or
+    raised): `fail` whatever the grades, `error`, or let the grades decide. A crash is never tried again."""
     fail_fast: bool = False
     """Stop once a task can no longer pass by `pass_rule`."""
     group_by: Literal["model", "tags", "task"] | None = None

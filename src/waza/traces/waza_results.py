@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
+from waza.model import JSON, Crash, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
 from waza.traces._pick import amount, arguments, count, mapping, mappings, name, reported, text
 from waza.traces._reader import Item, Reader
 
@@ -72,6 +72,7 @@ def _trial(run: Item, task_id: str, config: Item) -> Trace:
         skill_invocations=_skills(run, engine),
         available_skills=_names(run.get("available_skills")),
         steps=count(run.get("steps")),
+        crash=_crash(run),
         baseline_output=name(run.get("baseline_output")),
         extra={"task_id": task_id} if task_id else {},
     )
@@ -88,6 +89,20 @@ def _outcome(run: Item) -> dict[str, JSON]:
         for call in mappings(run["command_invocations"])
     ]
     return outcome | {"mocks": {"calls": calls}}
+
+
+def _crash(run: Item) -> Crash | None:
+    """Return how the agent broke down, where the file tells it."""
+    told = mapping(run.get("crash"))
+    if not told:
+        return None
+    return Crash(
+        exit_code=count(told.get("exit_code")),
+        signal=count(told.get("signal")),
+        exception=name(told.get("exception")),
+        stderr=text(told.get("stderr")),
+        omitted_bytes=count(told.get("omitted_bytes")) or 0,
+    )
 
 
 def _status(run: Item) -> TraceStatus:

@@ -215,6 +215,8 @@ def is_skill(name: str, skill: str) -> bool:
 def _passed(result: Result, statuses: list[str]) -> bool | None:
     if result.trace.status == "timeout":
         return False
+    if result.trace.crash is not None and result.reason:
+        return False if result.status == "failed" else None
     broke_elsewhere = result.status == "error" and all(grade.status != "error" for grade in result.grades)
     if not statuses or broke_elsewhere:
         return None
