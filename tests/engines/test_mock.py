@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from waza.engines._base import ENGINES
 from waza.engines.mock import (
-    UNSCRIPTED,
     MockEngine,
     MockFile,
     MockScript,
@@ -41,17 +40,34 @@ def test_the_file_is_the_engine():
 
 
 @given(st.text(min_size=1))
-def test_without_a_script_neither_prompt_nor_task_is_repeated(prompt):
-    task = Task(id=prompt, prompt=prompt)
-    with make_room(Task(id="t", prompt="p")) as room:
-        trace = asyncio.run(MockEngine().run(Trial(task=task), room))
-    assert trace.output == UNSCRIPTED
+def test_a_task_without_a_script_is_an_error_that_says_what_to_do(name):
+    with pytest.raises(EngineError) as error, make_room(Task(id="t", prompt="p")) as room:
+        asyncio.run(MockEngine().run(Trial(task=Task(id=name, prompt=name)), room))
+    assert str(error.value).startswith(f"no mock script for task '{name}'; ")
+    assert "--engine" in str(error.value) and "default: {echo: true}" in str(error.value)
 
 
-def test_without_a_script_nothing_is_recorded():
-    trace, files = play(None)
+@given(st.text(min_size=1))
+def test_an_echo_is_the_prompt_and_nothing_else_is_recorded(prompt):
+    trace, files = play({"echo": True}, prompt=prompt)
+    assert trace.output == f"Mock response for: {prompt}"
     assert (trace.tool_events, trace.skill_invocations, trace.usage, trace.events, trace.steps) == (None,) * 5
     assert (trace.status, trace.engine, trace.model, files) == ("success", "mock", "m", {})
+
+
+def test_an_echo_answers_each_prompt_and_does_what_else_the_script_says():
+    trace, files = play({"echo": True, "files": {"a": "A"}, "tool_events": [{"tool_name": "read"}]})
+    assert (trace.output, files, len(trace.tool_events)) == ("Mock response for: Say hello", {"a": "A"}, 1)
+    trace, _ = play({"echo": True}, follow_up_prompts=["And now?"])
+    assert [turn.output for turn in trace.turns] == ["Mock response for: Say hello", "Mock response for: And now?"]
+    late, _ = play({"echo": True, "delay_s": 5}, timeout_s=0.01)
+    assert (late.status, late.output) == ("timeout", "")
+
+
+@pytest.mark.parametrize("script", [{}, {"echo": False}, {"echo": True, "output": "x"}])
+def test_a_script_that_says_nothing_or_two_things_is_refused(script):
+    with pytest.raises(ValidationError):
+        MockScript.model_validate(script)
 
 
 # With a script

@@ -380,3 +380,42 @@ def test_a_number_of_trials_that_no_stored_run_may_have_is_refused_before_anythi
     )
     with pytest.raises(waza.errors.UsageError, match="2000000 trials a task are more than 1000000"):
         order_for(spec, trials=2_000_000)
+
+
+def test_a_suite_for_the_mock_without_scripts_is_undecided_in_one_sentence(suite, capsys):
+    tasks = "tasks: [{id: a, prompt: x}, {id: b, prompt: y}, {id: c, prompt: z}]\n"
+    graders = "graders: [{type: text, config: {not_contains: [secret]}}]\n"
+    folder = suite("config: {executor: mock, max_attempts: 3}\n" + tasks + graders)
+    assert run_command(["run", str(folder)]) == 3
+    shown = " ".join("".join(capsys.readouterr()).split())
+    assert shown.count("default: {echo: true}") == shown.count("--engine") == 1
+    assert "the same error in 2 more tasks" in shown
+    assert run_command(["run", str(folder), "--json"]) == 3
+    runs = [task["runs"][0] for task in json.loads(capsys.readouterr().out)["tasks"]]
+    assert [(one["status"], one["attempts"]) for one in runs] == [("error", 1)] * 3
+    assert [one["reason"].partition(";")[0] for one in runs] == [f"no mock script for task '{name}'" for name in "abc"]
+    (folder / "mock.yaml").write_text("default: {echo: true}\n")
+    assert run_command(["run", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tasks"][1]["runs"][0]["final_output"] == "Mock response for: y"
+
+
+def test_a_script_that_no_task_gets_is_told_with_the_nearest_task(suite, capsys):
+    folder = suite(
+        GRADERS + "config: {executor: mock}\ntasks: [{id: refund-1, prompt: x}, {id: greet, prompt: x}]",
+        mock__yaml="""
+        default: {output: "yes"}
+        tasks:
+          "refund-*": {output: "yes"}
+          "refunds-*": {output: "yes"}
+          gret: {output: "yes"}
+          nothing-like-it: {output: "yes"}
+        """,
+    )
+    assert run_command(["run", str(folder)]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "its script is not used" in line]
+    assert [line.partition("mock.yaml:")[2].partition(":")[0] for line in told] == ["5", "6", "7"]
+    assert [line.rpartition("; ")[2] for line in told] == [
+        "did you mean 'refund-1'?",
+        "did you mean 'greet'?",
+        "tasks: refund-1, greet",
+    ]

@@ -90,6 +90,10 @@ class Engine(Options):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot go on in a session")
 
+    def may_recover(self, trial: Trial) -> bool:
+        """Say whether a trial that could not run may do so at the next attempt."""
+        return True
+
     def needs_room(self, trial: Trial) -> bool:
         """Say whether the agent may use a folder of its own; if not, none is made for a task without files."""
         return True

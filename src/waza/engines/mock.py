@@ -18,8 +18,11 @@ from waza.sandbox.folders import inner_path
 from waza.sandbox.patterns import Pattern
 from waza.sandbox.tree import opened, writing
 
-UNSCRIPTED = "mock engine: no script for this task"
-"""All that an unscripted mock says; never the prompt, so that no check can pass by accident."""
+ECHO = "Mock response for: {prompt}"
+"""What the original's mock answers, on request; without a request no check could be trusted that looks for a word of
+the prompt, or for the absence of one."""
+_NEXT_STEP = "choose an agent with --engine, or echo prompts with `default: {echo: true}` in mock.yaml"
+_NEXT_TRIGGER_STEP = "mock.yaml has no rule (`triggers`) and no script that says which skills are used"
 
 _InnerPath = Annotated[str, AfterValidator(inner_path)]
 _Count = Annotated[int, Field(ge=0)]
@@ -85,6 +88,9 @@ class MockTurn(Options):
 
     output: str = ""
     """What the agent says at the end."""
+    echo: bool = False
+    """Answer `Mock response for:` and the prompt, as the original's mock does. Tool calls and skills are then not
+    recorded, unless the script names them."""
     tool_events: list[MockToolEvent] = []
     """The tools it calls, in order."""
     skill_invocations: list[_Name | MockSkill] = []
@@ -130,8 +136,10 @@ class MockScript(MockTrial):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if not self.model_fields_set:
-            raise ValueError("the script is empty; give at least `output`")
+        if not self.model_fields_set or self.model_dump(exclude_unset=True) == {"echo": False}:
+            raise ValueError("the script is empty; give at least `output`, or `echo: true`")
+        if self.echo and self.output:
+            raise ValueError("`echo: true` is the output; leave `output` out")
         return self
 
     def of_trial(self, number: int) -> MockTrial:
@@ -175,6 +183,12 @@ class MockFile(Options):
     order. If left out, nothing is known about such a prompt, and its trigger test is undecided."""
 
 
+def unused_patterns(file: MockFile, task_ids: Sequence[str]) -> list[str]:
+    """Return the keys of `tasks:` that fit none of the tasks."""
+    known = set(task_ids)
+    return [key for key in file.tasks if key not in known and not any(fnmatchcase(one, key) for one in task_ids)]
+
+
 def script_for(file: MockFile, task_id: str) -> MockScript | None:
     """Return a task's script: the one under its id, else under the first pattern that fits, else the default."""
     if task_id in file.tasks:
@@ -209,8 +223,9 @@ class MockEngine(Engine):
           tool_events: [{tool_name: read_file, args: {path: names.txt}}]
     ```
 
-    Without a script the agent says only that it is a mock, and neither tools nor skills nor tokens are recorded. For
-    trigger tests `mock.yaml` may hold rules instead: `triggers: [{skill: csv-report, when: "report|csv"}]`.
+    A task without a script is an error; `default: {echo: true}` in `mock.yaml` lets every other task answer as the
+    original's mock does. For trigger tests `mock.yaml` may hold rules instead:
+    `triggers: [{skill: csv-report, when: "report|csv"}]`.
     """
 
     mocks = None
@@ -232,19 +247,25 @@ class MockEngine(Engine):
         """Say whether the script writes files."""
         return _writes_files(trial.task.mock or {})
 
+    def may_recover(self, trial: Trial) -> bool:
+        """Say whether there is a script at all."""
+        return trial.task.mock is not None
+
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Return what the script says about this trial, with its files in the workspace."""
         if trial.task.mock is None:
-            return Trace(input=trial.task.prompt, output=UNSCRIPTED, engine="mock", model=trial.model or None)
+            step = _NEXT_TRIGGER_STEP if trial.task.until_skill else _NEXT_STEP
+            raise EngineError(f"no mock script for task '{trial.task.id}'; {step}")
         whole = _script(trial.task)
         script = whole.of_trial(trial.number)
         if whole.without_skill is not None and self.skill_folder is None:
             script = _with(script, whole.without_skill.of_trial(trial.number))
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            return await _turn(prompt, _with(script, (script.turns or [])[len(before)]), left_s, trial, room)
+            said = _with(script, script.turns[len(before)]) if script.turns else script
+            return await _turn(prompt, said, left_s, trial, room)
 
-        if script.turns is None:
+        if script.turns is None and not (script.echo and trial.task.follow_up_prompts):
             return await _turn(trial.task.prompt, script, trial.task.timeout_s, trial, room)
         return replace(await converse(trial, room, play), engine="mock", model=trial.model or None)
 
@@ -272,16 +293,19 @@ async def _turn(prompt: str, script: MockTurn, left_s: float, trial: Trial, room
 
 def _trace(prompt: str, trial: Trial, script: MockTurn, measured_ms: float) -> Trace:
     tool_events = [_tool_event(event, number) for number, event in enumerate(script.tool_events, 1)]
+    is_echo = script.echo and script.status != "timeout"
+    is_observed = not script.echo or bool(tool_events)
+    output = ECHO.format(prompt=prompt) if is_echo else script.output
     return Trace(
         input=prompt,
-        output=script.output,
+        output=output,
         status=script.status,
         duration_ms=measured_ms if script.duration_ms is None else script.duration_ms,
         model=trial.model or None,
         engine="mock",
         outcome=script.outcome,
-        events=_transcript(tool_events, script.output) if script.events is None else script.events,
-        tool_events=tool_events,
+        events=_transcript(tool_events, output) if script.events is None and is_observed else script.events,
+        tool_events=tool_events if is_observed else None,
         usage=Usage(**script.usage.model_dump()) if script.usage else None,
         skill_invocations=_skills(script, trial.task.until_skill),
         available_skills=script.available_skills,
@@ -317,10 +341,10 @@ def _tool_event(event: MockToolEvent, number: int) -> ToolEvent:
 def _skills(script: MockTurn, until: str) -> list[SkillInvocation] | None:
     """Return the skills a script uses, up to the one a trigger test ends at; None where it says nothing of them."""
     used = [_skill(skill) for skill in script.skill_invocations]
+    if (until or script.echo) and "skill_invocations" not in script.model_fields_set:
+        return None
     if not until:
         return used
-    if "skill_invocations" not in script.model_fields_set:
-        return None
     last = next((place for place, skill in enumerate(used) if until in ("*", skill.name)), len(used))
     return used[: last + 1]
 

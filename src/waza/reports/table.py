@@ -77,7 +77,7 @@ class TableReport(Report):
     def _body(self, run: Run, console: Console) -> Iterator[RenderableType]:
         by_task = places_of(run, ANY if self.verbose else _NOT_PASSED)
         yield heading(run)
-        shown = 0
+        shown, repeated = 0, dict[str, int]()
         tasks = summarize_tasks(run)
         if len(tasks) > MOST_TASKS and not self.verbose:
             passed = sum(task.status == "passed" for task in tasks)
@@ -91,9 +91,15 @@ class TableReport(Report):
                 if task.attempts > 1:
                     yield Padding(Text(plural(task.attempts, "attempt"), style="dim"), (0, 0, 0, 6))
                 continue
+            if not self.verbose and (same := _same_error(task)):
+                repeated[same] = repeated.get(same, 0) + 1
+                if repeated[same] > 1:
+                    continue
             shown += 1
             if shown <= MOST_FAILURES or self.verbose:
                 yield from self._details(run, task, by_task.get(task.id, []), console)
+        for times in (times - 1 for times in repeated.values() if times > 1):
+            yield Text(f"  … the same error in {plural(times, 'more task')}", style="dim")
         if shown > MOST_FAILURES and not self.verbose:
             yield Text(f"  … the checks of {shown - MOST_FAILURES} more tasks: waza show {run.id}", style="dim")
         yield Text()
@@ -113,6 +119,13 @@ class TableReport(Report):
                 ),
                 (0, 0, 0, 4),
             )
+
+
+def _same_error(task: TaskSummary) -> str:
+    """Return the error of a task of which nothing else is known, its own name left out; empty for any other task."""
+    if task.status != "error" or task.score.value is not None or task.passed + task.failed + task.skipped:
+        return ""
+    return task.reason.replace(f"'{task.id}'", "''")
 
 
 def heading(run: Run) -> Text:

@@ -75,7 +75,8 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
             result = await _attempt(trial, graders, setting, attempt)
         except EngineError as error:
             return failed_trial(trial, setting, str(error))
-        if result.trace.status != "error" or attempt == setting.max_attempts:
+        is_last = attempt == setting.max_attempts or not setting.engine.may_recover(trial)
+        if result.trace.status != "error" or is_last:
             return result
         await asyncio.sleep(min(RETRY_DELAY_S * 2 ** (attempt - 1), MAX_RETRY_DELAY_S))
     raise AssertionError("max_attempts is at least 1")

@@ -23,7 +23,7 @@ from waza.spec.places import Place, keys_of, parse, unknown_key
 from waza.spec.project import read_file, read_project, shown
 from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
 from waza.spec.suite import EvalSpec, engine_keys
-from waza.spec.tasks import Suite, read_mocks, read_tasks
+from waza.spec.tasks import Suite, read_mocks, read_tasks, unused_scripts
 from waza.spec.tool_names import with_tool_names
 from waza.spec.triggers import FILE as TRIGGERS
 from waza.spec.triggers import Around, TriggerTests, beside
@@ -112,6 +112,9 @@ def read_spec(
     problems += wrong
     triggers, wrong = _triggers(suite, project, chosen)
     problems += wrong
+    if not any(problem.severity == "error" for problem in problems):
+        asked = triggers.tasks if triggers else []
+        problems += unused_scripts(folder, [task.id for task in (*tasks, *asked)])
     spec = EvalSpec(
         file=file,
         folder=folder,

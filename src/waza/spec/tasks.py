@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from waza.engines.mock import MockFile, script_for
-from waza.errors import Problem, SpecError, did_you_mean
+from waza.engines.mock import MockFile, script_for, unused_patterns
+from waza.errors import Problem, SpecError, did_you_mean, nearest
 from waza.graders._base import Grader
 from waza.mocks.shapes import CommandMock, McpMock
 from waza.model import InputFile, Task
@@ -25,6 +25,8 @@ from waza.spec.templates import fill, names_in
 
 MAX_TASKS = 100_000
 MOCK_FILE = "mock.yaml"
+_CATALOGUE_COLONS = 2
+"""In `trigger:SKILL:should-1`, the id of a prompt that only `waza trigger --catalogue` asks."""
 _LATER = {
     "repos": "git worktrees are not supported yet",
     "responder": "an answering user is not supported yet; use follow_up_prompts",
@@ -179,6 +181,29 @@ def read_mocks(folder: SpecFolder, problems: list[Problem]) -> MockFile | None:
     scripts, wrong = parse(MockFile, place.content, place)
     problems += wrong
     return scripts
+
+
+def unused_scripts(folder: SpecFolder, task_ids: list[str]) -> list[Problem]:
+    """Return a warning for each script in `mock.yaml` that none of the tasks gets, trigger tests among them."""
+    mocks = read_mocks(folder, [])
+    if mocks is None or not mocks.tasks:
+        return []
+    place = read_file(folder.base / MOCK_FILE)
+    return [
+        place.at("tasks", pattern).warning(
+            f"no task fits '{pattern}', its script is not used; {_meant(pattern, task_ids)}"
+        )
+        for pattern in unused_patterns(mocks, task_ids)
+        if pattern.count(":") < _CATALOGUE_COLONS
+    ]
+
+
+def _meant(pattern: str, task_ids: list[str]) -> str:
+    """Return the end of a sentence: the task whose id is nearest to a pattern with or without its wildcards."""
+    heads = {one[: len(pattern.rstrip("*?"))]: one for one in reversed(task_ids)} if pattern[-1] in "*?" else {}
+    found = nearest(pattern, task_ids) or heads.get(nearest(pattern.rstrip("*?"), heads) or "")
+    some = ", ".join(task_ids[:10]) + (" …" if len(task_ids) > 10 else "")
+    return f"did you mean '{found}'?" if found else f"tasks: {some or 'none'}"
 
 
 def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
