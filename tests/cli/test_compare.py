@@ -130,6 +130,22 @@ def test_a_gate_as_data_and_as_markdown(call, runs):
     assert "| ✗ `pass rate` |" in call("gate", runs[1], "--min-pass-rate", "0.9", "--format", "markdown").stdout
 
 
+def test_a_gate_on_some_of_the_tasks_needs_a_word(call, runs, tmp_path):
+    assert call("run", tmp_path, "-q", "--task", "t0").returncode == 0
+    done = call("gate", "latest", "--min-pass-rate", "0.9")
+    assert done.returncode == 3
+    assert "7 of 8 tasks were not selected (--task t0)" in " ".join(done.stdout.split()) and "t1, t2, t3" in done.stdout
+    told = json.loads(call("gate", "latest", "--min-pass-rate", "0.9", "--json").stdout)
+    assert told["missing"][0]["tasks"] == [f"t{n}" for n in range(1, 8)]
+    allowed = call("gate", "latest", "--min-pass-rate", "0.9", "--allow-partial")
+    assert (allowed.returncode, "partial run: 7 of 8 tasks" in allowed.stderr) == (0, True)
+    assert call("gate", "latest", "--against", runs[0], "--allow-partial").returncode == 0
+    file = max((tmp_path / "runs").glob("*/results.json"))
+    assert call("gate", shutil.copy(file, tmp_path / "elsewhere.json"), "--min-pass-rate", "0.9").returncode == 3
+    run(tmp_path, tags=["a"], tasks=["t0"])
+    assert call("gate", "latest", "--min-pass-rate", "0.9").returncode == 3
+
+
 @pytest.mark.parametrize("threshold", ["1.5", "x", "a=", "a=2", "nan"])
 def test_a_threshold_that_is_no_share_is_refused(call, runs, threshold):
     done = call("gate", "latest", "--min-pass-rate", threshold)

@@ -15,6 +15,7 @@ from waza.errors import UsageError
 from waza.reports._document import Block, Grid, Heading, Line, Theirs, Words, markdown_document, print_document
 from waza.results.stats.gates import gates
 from waza.results.stats.needs import Gate, Needs, exit_code
+from waza.results.stats.partial import Gap, gaps_of
 from waza.runner.results_file import open_run_or_file
 
 MARKS = {"passed": "✓", "failed": "✗", "error": "?"}
@@ -40,6 +41,9 @@ SHARE = click.FloatRange(0, 1)
 @click.option("--sure", is_flag=True, help="The whole 95 % interval must be above a threshold, not the value alone.")
 @click.option("--on-new-tasks", type=click.Choice(["allow", "warn", "fail"]), default="allow", show_default=True)
 @click.option("--on-removed-tasks", type=click.Choice(["allow", "warn", "fail"]), default="warn", show_default=True)
+@click.option(
+    "--allow-partial", is_flag=True, help="Judge what was run, though tasks or trials of the suite are missing."
+)
 @click.option("--as-graded", is_flag=True, help="Compare with the baseline's grades, though the graders differ.")
 @click.option("--ask-judge", is_flag=True, help="Let a judge be asked again where rubrics or judge changed.")
 @click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
@@ -49,16 +53,21 @@ def command(run: str, against: str | None, **options: Any) -> int:
     """Say whether RUN (default `latest`) reaches thresholds and does not fall behind a baseline.
 
     Exit code 0: every gate is met; 1: one is missed; 2: the call is wrong; 3: none is missed, but one cannot be
-    decided: something was not recorded, trials are undecided, or chance alone might explain the difference.
+    decided: something was not recorded, trials are undecided, chance alone might explain the difference, or the run is
+    partial (--task, --tags, interrupted, lost trials), unless --allow-partial is given.
     """
     folder = run_or_file(run)
     needs = _needs(options)
     pair = _pair(against, folder, options) if against else None
-    found = gates(open_run_or_file(folder), needs, pair)
+    opened = open_run_or_file(folder)
+    found = gates(opened, needs, pair, allow_partial=options["allow_partial"])
     if not found:
         raise UsageError("nothing to check: name a threshold such as --min-pass-rate 0.9, or a baseline with --against")
     form = "json" if options["as_json"] else options["form"]
-    _show(folder.name, found, form)
+    gaps = gaps_of(opened)
+    for gap in gaps if options["allow_partial"] else ():
+        remark(f"partial run: {gap.fact}", "yellow")
+    _show(folder.name, found, gaps, form)
     return exit_code(found)
 
 
@@ -116,11 +125,12 @@ def _by_tag(option: str, given: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
-def _show(run: str, found: list[Gate], form: str) -> None:
+def _show(run: str, found: list[Gate], gaps: list[Gap], form: str) -> None:
     if form == "json":
         from waza.results.plain import plain
 
         told = {"run": run, "exit_code": exit_code(found), "gates": [plain(gate) for gate in found]}
+        told["missing"] = [gap._asdict() for gap in gaps]
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
     elif form == "markdown":
         click.echo(markdown_document(_document(run, found)), nl=False)

@@ -23,6 +23,7 @@ from waza.results.outcomes import duration_of, shown_names
 from waza.results.pairwise import win_rates
 from waza.results.plain import encode
 from waza.results.stats.impact import stored_impact
+from waza.results.stats.partial import NOT_SELECTED
 from waza.results.stats.suite import RunStatistics, statistics_of
 from waza.results.summary import Metric, Summary, TaskSummary, summarize, summarize_tasks
 from waza.results.tool_metrics import tool_metrics
@@ -95,8 +96,14 @@ def _about(run: Run, summary: Summary, statistics: RunStatistics) -> tuple[dict[
         "metrics": {metric.name: _metric(metric) for metric in summary.metrics},
     }, {
         "complete": run.complete,
-        "metadata": {"fingerprint": run.fingerprint, "versions": run.versions},
+        "metadata": {"fingerprint": run.fingerprint, "versions": run.versions} | _not_selected(run),
     } | trigger_tree(run, summary.triggers, _run)
+
+
+def _not_selected(run: Run) -> dict[str, JSON]:
+    """Return what the suite has beyond this run, where only a part of it was selected."""
+    found: dict[str, JSON] = run.spec.get(NOT_SELECTED) or {}
+    return {NOT_SELECTED: found} if any(found.values()) else {}
 
 
 def _config(run: Run) -> dict[str, JSON]:

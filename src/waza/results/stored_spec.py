@@ -59,6 +59,11 @@ class _Triggers(Struct, frozen=True):
     heuristic: dict[str, dict[str, float]] | None = None
 
 
+class _NotSelected(Struct, frozen=True):
+    tasks: list[_Task] | None = None
+    trigger_tests: bool = False
+
+
 class _Spec(Struct, frozen=True):
     file: str = ""
     config: _Config | None = None
@@ -74,6 +79,7 @@ class _Spec(Struct, frozen=True):
     baseline: dict[str, JSON] | None = None
     given: dict[str, JSON] | None = None
     auto_trials: dict[str, JSON] | None = None
+    not_selected: _NotSelected | None = None
 
 
 class _Run(Struct, frozen=True):

@@ -19,6 +19,7 @@ from waza.judges._base import Judge
 from waza.model import JSON, Run, Trial
 from waza.results._remote_store import is_url
 from waza.results.redact import Redactor, secrets_in
+from waza.results.stats.partial import NOT_SELECTED
 from waza.results.stored_spec import MOST_TRIALS
 from waza.runner.auto import Auto, share_of
 from waza.runner.controls import Controls
@@ -178,11 +179,20 @@ def stored_form(order: Order, redactor: Redactor | None = None) -> Run:
     return run
 
 
+def _not_selected(spec: EvalSpec, whole: EvalSpec) -> dict[str, JSON]:
+    """Return what the suite has beyond the tasks and trigger tests that are run (`results/stats/partial.py`)."""
+    chosen = {task.id for task in spec.tasks}
+    others = [task for task in whole.tasks if task.id not in chosen]
+    tasks = [{"id": task.id, "name": task.name, "tags": task.tags, "golden": task.golden} for task in others]
+    return {"tasks": tasks, "trigger_tests": whole.triggers is not None and spec.triggers is None}
+
+
 def _blank(order: Order) -> Run:
     spec = order.stored
     parent = order.runs or runs_folder(spec)
     data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
     data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
+    data[NOT_SELECTED] = _not_selected(spec, order.whole or spec)
     if order.auto is not None:
         data["auto_trials"] = to_builtins(order.auto)
     if order.baseline:

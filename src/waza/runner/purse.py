@@ -7,11 +7,10 @@ from itertools import chain
 
 from waza.engines._base import Engine
 from waza.errors import UsageError
-from waza.model import JSON, Result, is_amount
+from waza.model import Result
+from waza.results.outcomes import costs_of
 from waza.runner.order import Order
 from waza.runner.suite import Listeners
-
-_FREE_JUDGES = ("scripted",)
 
 
 class Purse:
@@ -56,30 +55,13 @@ class Purse:
             listeners.trouble.append(f"the limit of ${self.limit:.4f} could not be held: {told}")
 
     def _costs(self, result: Result) -> Iterator[float | None]:
-        """Yield what the agent and its judges cost, None for what nobody told; what never ran cost nothing."""
+        """Yield what the agent and its judges cost, None for what was not recorded; what never ran cost nothing."""
         usage = result.trace.usage
-        agent = usage.cost_usd if usage else None
         is_invalid = usage is not None and "cost_usd" in usage.invalid_numbers
-        costs_nothing = agent is None and not is_invalid and (self._is_free or result.trace.status == "error")
-        yield 0.0 if costs_nothing else agent
-        told = (details for grade in result.grades for details in _askings(grade.details))
-        for verdict in (details.get(key) for details in told for key in ("judge", "judge_swapped")):
-            if isinstance(verdict, dict):
-                cost = verdict.get("cost_usd")
-                cost = cost if isinstance(cost, int | float) and is_amount(cost) else None
-                yield 0.0 if cost is None and verdict.get("type") in _FREE_JUDGES else cost
-
-
-def _askings(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
-    """Yield who was asked about a grade: the judge, or each juror, for the sum leaves out what is not known."""
-    jury = details.get("jury")
-    votes = jury.get("votes") if isinstance(jury, dict) else None
-    if not isinstance(votes, list):
-        yield details
-        return
-    for vote in votes:
-        if isinstance(vote, dict) and isinstance(asked := vote.get("details"), dict):
-            yield asked
+        costs_nothing = not is_invalid and (self._is_free or result.trace.status == "error")
+        agent, *judges = costs_of(result)
+        yield 0.0 if agent is None and costs_nothing else agent
+        yield from judges
 
 
 def purse_for(order: Order) -> Purse | None:

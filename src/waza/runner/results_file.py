@@ -13,6 +13,7 @@ import msgspec
 
 from waza.errors import UsageError
 from waza.model import Check, Grade, GradeStatus, Result, ResultStatus, Run, Trace
+from waza.results.stats.partial import NOT_SELECTED
 from waza.results.store import open_run
 from waza.traces._pick import amount, mapping, mappings, text
 from waza.traces._reader import Item
@@ -44,7 +45,7 @@ def read_results(path: Path) -> Run:
         engine=text(config.get("engine_type")),
         model=text(config.get("model_id")),
         skill=text(tree.get("skill")),
-        spec={"tasks": [_task(task) for task in tasks]},
+        spec={"tasks": [_task(task) for task in tasks]} | _not_selected(tree),
         results=list(_results(tree, tasks)),
         complete=tree.get("complete") is not False,
     )
@@ -54,6 +55,15 @@ def _task(task: Item) -> dict[str, Any]:
     tags = [tag for tag in task.get("tags") or [] if isinstance(tag, str)]
     name = text(task.get("display_name"))
     return {"id": text(task.get("test_id")), "name": name, "tags": tags, "golden": task.get("golden") is True}
+
+
+def _not_selected(tree: Item) -> dict[str, Any]:
+    found = mapping(mapping(tree.get("metadata")).get(NOT_SELECTED))
+    if not found:
+        return {}
+    others = mappings(found.get("tasks"))
+    tasks = [task | {"test_id": task.get("id"), "display_name": task.get("name")} for task in others]
+    return {NOT_SELECTED: {"tasks": list(map(_task, tasks)), "trigger_tests": found.get("trigger_tests") is True}}
 
 
 def _results(tree: Item, tasks: list[Item]) -> Iterator[Result]:
@@ -97,6 +107,7 @@ def _grade(grade: Item) -> Grade:
         feedback=text(grade.get("feedback")),
         weight=1.0 if weight is None else float(weight),
         checks=[_check(check) for check in mappings(grade.get("checks"))],
+        details=mapping(grade.get("details")),
     )
 
 

@@ -56,8 +56,10 @@ def run(
     run = waza.run("examples/quickstart", tasks=["greet"])
     ```
     """
-    spec = load_spec(path, allow_local_code=allow_local_code).select(tasks, tags)
-    order = order_for(spec, engine=engine, model=model, trials=trials, workers=workers)
+    whole, names, chosen_tags = load_spec(path, allow_local_code=allow_local_code), list(tasks), list(tags)
+    given = {"names": names, "tags": chosen_tags} if names or chosen_tags else {}
+    how: dict[str, Any] = {"trials": trials, "workers": workers, "whole": whole, "given": given}
+    order = order_for(whole.select(names, chosen_tags), engine=engine, model=model, **how)
     if is_url(runs):
         raise UsageError(f"runs={str(runs)!r}: a run is written to a folder; `waza runs push` sends it to a store")
     if runs is not None:

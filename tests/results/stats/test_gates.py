@@ -81,6 +81,61 @@ def test_cost_that_was_not_recorded_is_undecided():
     assert the_gate(a_suite("pp"), cost_usd=1).status == "error"
     assert the_gate(a_suite("pp", cost=0.4), cost_usd=1).status == "passed"
     assert the_gate(a_suite("pp", cost=0.6), cost_usd=1).status == "failed"
+    some = a_suite("ppp", cost=0.4)
+    bare = replace(some.results[2], trace=Trace(input="x", output="y"))
+    some = replace(some, results=[*some.results[:2], bare])
+    gate = the_gate(some, cost_usd=1)
+    assert (gate.status, gate.reason) == ("error", "1 of 3 trials have a cost that was not recorded")
+    assert the_gate(some, cost_usd=0.7).status == "failed"
+    judged = replace(a_grade(), details={"judge": {"type": "openai", "cost_usd": 0.5}})
+    cheap = a_suite("pp", cost=0.1)
+    dear = replace(cheap, results=[replace(result, grades=[judged]) for result in cheap.results])
+    assert the_gate(dear, cost_usd=1).status == "failed"
+    grown = gates(some, Needs(cost_growth=0.2), (a_suite("ppp", cost=0.4), some))[-1]
+    assert (grown.status, grown.tasks) == ("error", ["t2"])
+
+
+def partial(run, lacking=("x",), **more):
+    others = [{"id": task, "tags": [], "golden": True} for task in lacking]
+    return replace(run, spec=run.spec | {"not_selected": {"tasks": others, "trigger_tests": False}}, **more)
+
+
+def noting(**more):
+    run = a_suite("pp")
+    return replace(run, spec=run.spec | more)
+
+
+HALF = replace(a_suite("pp"), results=a_suite("p").results)
+
+
+@pytest.mark.parametrize(
+    ("run", "fact", "tasks"),
+    [
+        (partial(a_suite("pp")), "1 of 3 tasks were not selected", ["x"]),
+        (partial(a_suite("pp"), ()), "", []),
+        (noting(given={"names": ["t*"]}), "only some tasks were selected (--task t*)", []),
+        (replace(HALF, complete=False), "1 trial without a result: the run ended early", ["t1"]),
+        (HALF, "1 trial without a result", ["t1"]),
+        (replace(a_suite("pp"), complete=False), "the run did not come to its end", []),
+        (noting(triggers={"prompts": [{"id": "q", "prompt": "x", "skill": "s", "should_trigger": True}]}), "1 trial of trigger tests without a result", ["q"]),
+    ],
+)  # fmt: skip
+def test_a_partial_run_is_undecided_and_says_what_is_missing(run, fact, tasks):
+    found = gates(run, Needs(pass_rate=0.5))
+    gaps = [(gate.reason, gate.tasks) for gate in found if gate.name == "whole suite"]
+    assert [(reason.startswith(fact), missing) for reason, missing in gaps] == ([(True, tasks)] if fact else [])
+    assert exit_code(found) == (3 if fact else 0)
+    assert exit_code(gates(run, Needs(pass_rate=0.9), allow_partial=True)) == 0
+    against = gates(run, Needs(pass_rate=0.9, on_removed="fail"), (a_suite("pp"), run), allow_partial=True)
+    assert exit_code(against) == 0
+    assert exit_code(gates(a_suite("pp"), Needs(), (run, a_suite("pp")))) == (3 if fact else 0)
+
+
+def test_what_a_partial_run_shows_for_certain_is_missed_all_the_same():
+    assert exit_code(gates(partial(a_suite("pf", golden=[1])), Needs())) == 1
+    assert exit_code(gates(partial(a_suite("ff"), ["x", "y", "z"]), Needs(pass_rate=0.5))) == 3
+    assert exit_code(gates(partial(a_suite("f" * 40)), Needs(pass_rate=0.5))) == 1
+    assert gates(partial(a_suite("pp")), Needs(golden=False)) == []
 
 
 def test_trigger_accuracy_without_trigger_tests_is_undecided():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from waza.model import GradeStatus, Run
+from waza.results.outcomes import outcomes_of
 from waza.results.scores import mean
 from waza.results.stats.needs import Gate, Needs, Policy
 from waza.results.stats.paired import sign_flip
@@ -39,7 +40,9 @@ def gates_against(baseline: Run, run: Run, needs: Needs) -> Iterator[Gate]:
     yield _no_drop("pass rate against the baseline", pairing.pairs, _pass_change, _worst_pass_change, needs.drop)
     yield _no_drop("score against the baseline", pairing.pairs, _score_change, _worst_score_change, needs.drop)
     if needs.cost_growth is not None:
-        yield _no_growth("cost a trial against the baseline", pairing.pairs, _cost, needs.cost_growth)
+        unknown = {task for each in (baseline, run) for task in _without_cost(each)}
+        cost = lambda task: None if task.id in unknown else _cost(task)  # noqa: E731
+        yield _no_growth("cost a trial against the baseline", pairing.pairs, cost, needs.cost_growth)
     if needs.duration_growth is not None:
         yield _no_growth("duration a trial against the baseline", pairing.pairs, _duration, needs.duration_growth)
 
@@ -99,7 +102,9 @@ def _no_growth(name: str, pairs: Sequence[Pair], of: Callable[[TaskSummary], flo
     value = math.fsum(other for _, other in known) / before - 1
     gate = Gate(name=name, status="passed", value=value, needed=growth)
     if value <= growth + TOLERANCE:
-        return gate
+        lacking = [pair.before.id for pair, (one, other) in zip(pairs, numbers, strict=True) if None in (one, other)]
+        reason = f"not recorded for every trial of {len(lacking)} of {len(pairs)} tasks"
+        return replace(gate, status="error", reason=reason, tasks=lacking) if lacking else gate
     return _doubted(gate, "grew", [other - (1 + growth) * one for one, other in known])
 
 
@@ -125,6 +130,12 @@ def _worst_score_change(pair: Pair) -> float:
 def _score_change(pair: Pair) -> float | None:
     before, after = pair.before.score.weighted, pair.after.score.weighted
     return None if before is None or after is None else after - before
+
+
+def _without_cost(run: Run) -> set[str]:
+    """Return the tasks of which a trial has no recorded cost."""
+    outcomes = outcomes_of(run.results)
+    return {one.task_id for one in outcomes if one.usage is None or one.usage.cost_usd is None}
 
 
 def _cost(task: TaskSummary) -> float | None:

@@ -7,23 +7,41 @@ change is never decided.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
 
 from waza.model import GradeStatus, Run
+from waza.results.outcomes import costs_of
 from waza.results.stats.baseline import gates_against
 from waza.results.stats.needs import Gate, Needs
+from waza.results.stats.partial import gaps_of, ran_alone, whole_suite, without
 from waza.results.stats.suite import Part, part_of
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks
 from waza.results.triggers import trigger_metric
 
 
-def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None) -> list[Gate]:
-    """Return every gate that is asked for; `against` is the baseline and the run, both by the same graders."""
+def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None, *, allow_partial: bool = False) -> list[Gate]:
+    """Return every gate that is asked for; `against` is the baseline and the run, both by the same graders.
+
+    What a partial run lacks is undecided, and so is the first gate, which names it; with `allow_partial` only what was
+    run counts.
+    """
+    gaps = gaps_of(run)
+    if against is not None:
+        gaps += [gap._replace(fact=f"of the baseline, {gap.fact}") for gap in gaps_of(against[0])]
+    if allow_partial:
+        run, against = ran_alone(run), (without(against[0], run), ran_alone(against[1])) if against else None
+    else:
+        run, against = whole_suite(run), (against[0], whole_suite(against[1])) if against else None
     tasks = [task for task in summarize_tasks(run) if task.status != "skipped"]
-    summary = summarize(run)
-    found = [*_thresholds(run, tasks, summary, needs), *_golden(tasks, needs)]
-    return found + (list(gates_against(*against, needs)) if against is not None else [])
+    found = [*_thresholds(run, tasks, summarize(run), needs), *_golden(tasks, needs)]
+    found += list(gates_against(*against, needs)) if against is not None else []
+    partial = [Gate(name="whole suite", status="error", reason=gap.fact, tasks=gap.tasks) for gap in gaps]
+    return [*partial, *found] if found and not allow_partial else found
 
 
 def _thresholds(run: Run, tasks: Sequence[TaskSummary], summary: Summary, needs: Needs) -> Iterator[Gate]:
@@ -38,9 +56,8 @@ def _thresholds(run: Run, tasks: Sequence[TaskSummary], summary: Summary, needs:
         yield _score(f"score of {tag}", _tagged(tag, tasks), needed, needs.sure)
     if needs.trigger_accuracy is not None:
         yield _trigger(summary, needs.trigger_accuracy, needs.sure)
-    usage = summary.usage
     if needs.cost_usd is not None:
-        yield _at_most("cost", float(usage.cost_usd) if usage and usage.cost_usd is not None else None, needs.cost_usd)
+        yield _cost(run, needs.cost_usd)
     if needs.duration_s is not None:
         yield _at_most("duration", summary.duration_ms / 1000, needs.duration_s)
 
@@ -102,9 +119,19 @@ def _trigger(summary: Summary, needed: float, sure: bool) -> Gate:
     return Gate(name="trigger accuracy", status=status, value=ends[0], needed=needed, low=low, high=high, reason=reason)
 
 
-def _at_most(name: str, value: float | None, needed: float) -> Gate:
-    if value is None:
-        return Gate(name=name, status="error", needed=needed, reason="not recorded")
+def _cost(run: Run, needed: float) -> Gate:
+    """Return whether agents and judges cost no more; a cost that was not recorded leaves it open."""
+    trials = [list(costs_of(result)) for result in chain(run.results, run.triggers)]
+    known = [cost for costs in trials for cost in costs if cost is not None]
+    gate = _at_most("cost", math.fsum(known), needed)
+    lacking = sum(None in costs for costs in trials)
+    if gate.status == "failed" or (trials and not lacking):
+        return gate
+    reason = f"{lacking} of {len(trials)} trials have a cost that was not recorded"
+    return replace(gate, status="error", value=gate.value if known else None, reason=reason)
+
+
+def _at_most(name: str, value: float, needed: float) -> Gate:
     return Gate(name=name, status="passed" if value <= needed + TOLERANCE else "failed", value=value, needed=needed)
 
 

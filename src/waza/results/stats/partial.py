@@ -1,0 +1,101 @@
+"""What a run lacks of its suite: tasks that were not selected, trials that have no result.
+
+A run notes under `spec["not_selected"]` what the suite has beyond it: `tasks` (`{id, name, tags, golden}` each) and
+`trigger_tests`. Runs made before that know their `--task` and `--tags` at most, those made from Python not even that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from waza.model import JSON, Run
+from waza.results.outcomes import outcomes_of
+from waza.results.tasks import summarize_tasks
+
+NOT_SELECTED = "not_selected"
+
+
+class Gap(NamedTuple):
+    """One thing a run lacks."""
+
+    fact: str
+    tasks: list[str] = []
+    """The ids of the tasks it is about, where they are known."""
+
+
+def gaps_of(run: Run) -> list[Gap]:
+    """Return what the run lacks of its suite; nothing where it is whole."""
+    found = [*_not_selected(run), *_without_result(run)]
+    if not run.complete and not found:
+        found.append(Gap("the run did not come to its end"))
+    return found
+
+
+def _not_selected(run: Run) -> Iterator[Gap]:
+    given = run.spec.get("given") or {}
+    options = [f"--task {glob}" for glob in given.get("names") or ()]
+    options += [f"--tags {tag}" for tag in given.get("tags") or ()]
+    how = f" ({' '.join(options)})" if options else ""
+    if not run.spec.get(NOT_SELECTED):
+        if options:
+            yield Gap(f"only some tasks were selected{how}; which others the suite has was not recorded")
+        return
+    others = [str(task["id"]) for task in _others(run)]
+    if others:
+        total = len(others) + len(run.spec.get("tasks") or ())
+        yield Gap(f"{len(others)} of {total} tasks were not selected{how}", others)
+    if run.spec[NOT_SELECTED].get("trigger_tests"):
+        yield Gap(f"the trigger tests were not run{how}")
+
+
+def _without_result(run: Run) -> Iterator[Gap]:
+    why = "" if run.complete else ": the run ended early"
+    tasks = summarize_tasks(run)
+    if lacking := {task.id: task.not_run for task in tasks if task.not_run}:
+        yield Gap(f"{_trials(lacking)} without a result{why}", list(lacking))
+    if ungraded := {task.id: task.skipped for task in tasks if task.skipped}:
+        yield Gap(f"{_trials(ungraded)} not graded", list(ungraded))
+    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
+    answers = Counter(outcome.task_id for outcome in outcomes_of(run.triggers))
+    prompts = [str(prompt["id"]) for prompt in (run.spec.get("triggers") or {}).get("prompts") or ()]
+    if silent := {prompt: trials - answers[prompt] for prompt in prompts if answers[prompt] < trials}:
+        yield Gap(f"{_trials(silent)} of trigger tests without a result{why}", list(silent))
+
+
+def _trials(counts: dict[str, int]) -> str:
+    count = sum(counts.values())
+    return f"{count} trial{'' if count == 1 else 's'}"
+
+
+def _others(run: Run) -> list[dict[str, JSON]]:
+    return (run.spec.get(NOT_SELECTED) or {}).get("tasks") or []
+
+
+def whole_suite(run: Run) -> Run:
+    """Return the run with the tasks that were not selected among its own: they count as not run."""
+    others = _others(run)
+    return replace(run, spec=run.spec | {"tasks": [*(run.spec.get("tasks") or []), *others]}) if others else run
+
+
+def ran_alone(run: Run) -> Run:
+    """Return the run as if nothing but the trials that have a result had been planned."""
+    ids = {outcome.task_id for outcome in outcomes_of(run.results)}
+    tasks = [task for task in run.spec.get("tasks") or [] if task["id"] in ids]
+    config = (run.spec.get("config") or {}) | {"trials_per_task": 1}
+    return replace(run, spec=run.spec | {"tasks": tasks, "config": config})
+
+
+def without(baseline: Run, run: Run) -> Run:
+    """Return the baseline without the tasks that `run` left out, though its suite has them: they did not disappear."""
+    ran = {outcome.task_id for outcome in outcomes_of(run.results)}
+    planned = [str(task["id"]) for task in [*(run.spec.get("tasks") or []), *_others(run)]]
+    left_out = {task for task in planned if task not in ran}
+    if not left_out:
+        return baseline
+    tasks = [task for task in baseline.spec.get("tasks") or [] if task["id"] not in left_out]
+    kept = [result for result in baseline.results if result.task_id not in left_out]
+    return replace(baseline, spec=baseline.spec | {"tasks": tasks}, results=kept)
