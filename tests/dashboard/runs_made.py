@@ -37,7 +37,13 @@ def a_trial(task, trial=1, seed=0, rate=0.8, calls=None, start=None):
     usage = Usage(
         input_tokens=chance.randint(500, 9000), output_tokens=chance.randint(50, 900), cost_usd=chance.random() / 50
     )
-    trace = Trace(input=f"do {task}", output=f"{task} is done", tool_events=events, usage=usage, duration_ms=900.0)
+    trace = Trace(
+        input=f"do {task}",
+        output=f"{task} is done",
+        tool_events=events,
+        usage=usage,
+        duration_ms=chance.randint(300, 9000),
+    )
     at = (start or datetime(2026, 1, 2, tzinfo=UTC)) + timedelta(seconds=trial)
     return Result(task_id=task, trial=trial, status=status, trace=trace, grades=grades, started_at=at.isoformat(),
                   duration_ms=chance.randint(300, 9000))  # fmt: skip

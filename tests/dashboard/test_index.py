@@ -234,6 +234,13 @@ def test_a_run_nobody_writes_any_more_is_not_live(store, parent):
     assert listed(store)[0].is_complete
 
 
+def test_runs_are_listed_by_their_starts_and_not_by_the_clock(store, parent):
+    clocks = ("2030-01-01T00:00:00+00:00", "2020-01-01T00:00:00+00:00", "2025-01-01T00:00:00+00:00")
+    made = [store_run(parent, plan("clock", started=clock), []).name for clock in clocks]
+    assert [one.key for one in store.runs(Wanted(suite="clock"))[0]] == made[::-1]
+    assert [point.run for line in store.trends("clock") for point in line.points] == made
+
+
 def test_looking_never_keeps_a_run_from_starting(parent):
     """Where a journal is still empty, its writer may be about to take the lock: nobody touches it."""
     index = Index(lambda: [parent])

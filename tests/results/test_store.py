@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,8 @@ from waza.errors import StoreError, UsageError
 from waza.model import Trace
 from waza.results.journal import Note
 from waza.results.kept import is_going_on, tags_of
+from waza.results.start_order import read_start
+from waza.results.stats.trends import trends
 from waza.results.store import (
     RunFolder,
     find_run,
@@ -177,6 +180,7 @@ def test_a_task_id_never_becomes_a_path(tmp_path_factory, task):
     assert read_run(folder.path).results[0].task_id == task
     assert {entry.name for entry in parent.rglob("*")} == {
         ".gitignore",
+        ".start",
         folder.path.name,
         "run.json",
         "journal.jsonl",
@@ -262,6 +266,55 @@ def test_a_run_is_found_by_folder_file_id_prefix_or_latest(runs):
             find_run(nothing, [runs])
     with pytest.raises(UsageError, match="there are no runs"):
         find_run("latest", [runs / "nowhere"])
+
+
+def test_latest_and_previous_follow_the_order_of_starts_and_not_the_clock(runs, tmp_path):
+    first = stored(runs, id="20300101-000000-000-a")
+    second = stored(runs, id="20200101-000000-000-b")
+    third = stored(runs, id="20250101-000000-000-c")
+    other = stored(runs, id="20250101-000000-000-d", name="other suite")
+    assert find_run("latest", [runs]) == other
+    with pytest.raises(UsageError, match="no run of 'other suite' before"):
+        find_run("previous", [runs])
+    shutil.rmtree(other)
+    assert [find_run("latest", [runs]), find_run("previous", [runs])] == [third, second]
+    assert [run.folder for run in list_runs(runs)] == [str(third), str(second), str(first)]
+    assert [point.run for line in trends(list_runs(runs)) for point in line.points] == [
+        path.name for path in (first, second, third)
+    ]
+    renamed = third.rename(runs / "19990101-000000-000-c")
+    assert find_run("latest", [runs]) == renamed
+
+
+def test_runs_that_come_from_elsewhere_or_from_before_are_never_the_latest(runs, tmp_path):
+    own = stored(runs, id="20250101-000000-000-a")
+    elsewhere = stored(tmp_path / "elsewhere", id="20990101-000000-000-x")
+    for _ in range(5):
+        stored(tmp_path / "elsewhere")
+    shutil.copytree(elsewhere, runs / elsewhere.name)
+    shutil.copytree(own, runs / "20990202-000000-000-copy")
+    old = shutil.copytree(own, runs / "20990303-000000-000-old")
+    (old / ".start").unlink()
+    new = stored(runs, id="20200101-000000-000-n")
+    assert find_run("latest", [runs]) == new
+    shutil.rmtree(new)
+    again = stored(runs, id="20200101-000000-000-m")
+    assert read_start(again).number == 3  # a number is not given twice
+    assert find_run("latest", [runs]) == again
+    (runs / ".start").write_text("{")
+    last = stored(runs, id="20190101-000000-000-l")
+    assert (find_run("latest", [runs]), read_start(last).folder) == (last, read_start(own).folder)
+    moved = shutil.copytree(runs, tmp_path / "moved")
+    (moved / ".start").unlink()
+    assert find_run("latest", [moved]).name == last.name
+
+
+def test_runs_started_at_once_get_different_numbers(runs):
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: RunFolder.create(runs, a_run()), range(16)))
+    assert sorted(read_start(folder.path).number for folder in made) == list(range(1, 17))
+    for folder in made:
+        folder.close()
 
 
 def test_a_probe_leaves_nothing_and_tells_what_is_wrong(tmp_path):

@@ -10,9 +10,10 @@ import click
 
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console
-from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
+from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.results._remote_store import is_url
 from waza.results.stats.changes import Comparison
+from waza.results.store import run_before
 from waza.runner.compare import compare_runs
 from waza.runner.yardstick import How
 
@@ -43,15 +44,15 @@ from waza.runner.yardstick import How
 def command(runs: tuple[str, ...], **options: Any) -> int:
     """Compare runs: the first of RUNS with each of the others, task by task.
 
-    A run is its folder, its id or the start of it, `latest`, or a results.json. One run alone (default: `latest`) is
-    compared with the run of the same suite before it. Tasks are paired by id. Where the graders differ, the earlier
-    traces are graded by the later graders, and the change is split into the agent's part and the graders'.
+    A run is its folder, its id or the start of it, `latest`, `previous`, or a results.json. One run alone (default:
+    `latest`) is compared with the run of the same suite before it. Tasks are paired by id. Where the graders differ,
+    the earlier traces are graded by the later graders, and the change is split into the agent's part and the graders'.
     """
     folders = [run_or_file(run) for run in runs or ("latest",)]
     if len(folders) == 1 and runs and is_url(runs[0]):
         raise UsageError("name two runs: which one was before a run in a store is not looked up")
     if len(folders) == 1:
-        folders.insert(0, _earlier(folders[0]))
+        folders.insert(0, run_before(folders[0]))
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise UsageError("these are the same run twice; `waza list runs` shows which there are")
     how = How(
@@ -70,24 +71,6 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
     form = "json" if options["as_json"] else options["form"]
     _show(found, form, options["output"], options["verbose"])
     return _exit_code(found, options["fail_on"])
-
-
-def _earlier(folder: Path) -> Path:
-    """Return the newest run of the same suite before this one; raise UsageError when there is none."""
-    from waza.results.folder import read_run_json
-    from waza.results.store import run_folders
-
-    wanted = read_run_json(folder)
-    for other in run_folders(folder.resolve().parent):
-        if other.name >= folder.resolve().name:
-            continue
-        try:
-            run = read_run_json(other)
-        except StoreError:
-            continue
-        if (run.name, run.spec.get("file")) == (wanted.name, wanted.spec.get("file")):
-            return other
-    raise UsageError(f"there is no run of '{wanted.name}' before {folder.name}; name two runs to compare")
 
 
 def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool) -> None:

@@ -115,10 +115,10 @@ def _table(rows: list[dict[str, object]], kind: str) -> None:
 
 def _runs(path: Path) -> list[dict[str, object]]:
     from waza.cli._runs import runs_parents
-    from waza.results.store import list_runs
+    from waza.results.store import list_runs, newest_first
 
     stored = [run for parent in runs_parents(path) for run in list_runs(parent)]
-    return [_run_row(run) for run in sorted(stored, key=lambda run: Path(run.folder).name, reverse=True)]
+    return [_run_row(run) for run in newest_first(stored)]
 
 
 def _run_row(stored: StoredRun) -> dict[str, object]:

@@ -17,7 +17,7 @@ from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.reports._document import Grid, Theirs, Words, print_document
 from waza.reports._text import plural, score, seconds
 from waza.results.kept import export_runs, started, tag_run, tags_of, to_prune
-from waza.results.store import StoredRun
+from waza.results.store import StoredRun, newest_first
 
 
 @click.group(
@@ -179,7 +179,7 @@ def chosen(
         and (limit is None or started(run) >= limit)
         and {*tags} <= {*(tags_of(run.folder) if tags else ())}
     ]
-    return sorted(fitting, key=lambda run: Path(run.folder).name, reverse=True)
+    return newest_first(fitting)
 
 
 def _print(runs: list[StoredRun], nothing: str) -> int:

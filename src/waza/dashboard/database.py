@@ -17,7 +17,8 @@ from waza.results.outcomes import Outcome
 _TABLES = """
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY, key TEXT UNIQUE, folder TEXT UNIQUE, stamp TEXT, about BLOB,
-  suite TEXT, engine TEXT, model TEXT, tags TEXT, started REAL, verdict TEXT, is_live INTEGER, is_complete INTEGER,
+  suite TEXT, engine TEXT, model TEXT, tags TEXT, started REAL, place REAL, verdict TEXT,
+  is_live INTEGER, is_complete INTEGER,
   tasks INTEGER, passed INTEGER, rate REAL, score REAL, cost REAL, tokens INTEGER, duration_ms REAL,
   made_from TEXT NOT NULL DEFAULT '', read_to INTEGER NOT NULL DEFAULT 0, damaged INTEGER NOT NULL DEFAULT 0
 );

@@ -157,6 +157,7 @@ class Index:
         columns = {
             "stamp": stamp, "about": msgspec.json.encode(listed), "suite": listed.suite, "engine": listed.engine,
             "model": listed.model, "tags": "\x1f".join(["", *listed.tags, ""]), "started": listed.started,
+            "place": listed.place or listed.started,
             "verdict": listed.verdict, "is_live": listed.is_live, "is_complete": listed.is_complete,
             "tasks": summary.total_tests if summary else None, "passed": summary.succeeded if summary else None,
             "rate": summary.success_rate if summary else None, "score": summary.weighted_score if summary else None,

@@ -16,6 +16,7 @@ from waza.results.folder import JOURNAL, RUN, read_run_json
 from waza.results.journal import read_end
 from waza.results.kept import TAGS, is_going_on, started, tags_of
 from waza.results.plain import whole_text
+from waza.results.start_order import read_start
 from waza.results.store import StoredRun, run_folders
 from waza.results.summary import Summary, summarize
 
@@ -33,6 +34,8 @@ class Listed(Struct, frozen=True, kw_only=True):
     skill: str = ""
     started_at: str = ""
     started: float = 0.0
+    place: float = 0.0
+    """What lists are sorted by: the time of its start that no change of the clock puts out of order."""
     verdict: str = "unreadable"
     """passed, failed, error (undecided), running or unreadable."""
     is_live: bool = False
@@ -70,7 +73,8 @@ class TrialMarks(Struct, frozen=True):
 
 def listed_run(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
     """Return what a list shows of a run of which key, folder and stamp are known; `fill` gives it its results."""
-    known = replace(known, started=_started(known))
+    start = read_start(Path(known.folder))
+    known = replace(known, started=_started(known), place=start.at if start else 0.0)
     if odd := _odd(Path(known.folder)):
         return replace(known, problem=whole_text(odd))
     known = replace(known, tags=[whole_text(tag) for tag in tags_of(known.folder)])
@@ -113,6 +117,7 @@ def _read(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
         skill=whole_text(run.skill),
         started_at=whole_text(run.started_at),
         started=_started(known, run),
+        place=known.place or _started(known, run),
         verdict="running" if is_live else {0: "passed", 1: "failed"}.get(summary.exit_code, "error"),
         is_live=is_live,
         is_complete=bool(end and end.complete and not is_live),

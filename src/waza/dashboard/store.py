@@ -27,7 +27,7 @@ PAGE = 100
 """Runs on one page."""
 _LIVE_FIRST = "is_live DESC"
 SORTS = {
-    "started": "started", "suite": "suite COLLATE NOCASE", "model": "model COLLATE NOCASE", "passed": "rate",
+    "started": "place", "suite": "suite COLLATE NOCASE", "model": "model COLLATE NOCASE", "passed": "rate",
     "score": "score", "cost": "cost", "tokens": "tokens", "time": "duration_ms",
 }  # fmt: skip
 """What a list of runs can be sorted by, and the column of the index that holds it."""
@@ -89,7 +89,7 @@ class Store:
         self.index.look()
         where, values = _conditions(wanted)
         (total,) = self.index.table(f"SELECT count(*) FROM runs WHERE {where}", values)[0]
-        column = SORTS.get(wanted.sort, "started")
+        column = SORTS.get(wanted.sort, "place")
         way = "ASC" if wanted.is_ascending else "DESC"
         order = f"ORDER BY {_LIVE_FIRST}, {column} IS NULL, {column} {way}, key DESC"
         return self.index.select(where, values, order, PAGE, wanted.skip), int(str(total))
@@ -103,12 +103,10 @@ class Store:
     def suites(self, most: int = 12, points: int = 30) -> list[SuiteLine]:
         """Return the suites with the newest runs, each with its last pass rates."""
         self.index.look()
-        newest = (
-            "SELECT suite, count(*), max(started) FROM runs WHERE suite <> '' GROUP BY suite ORDER BY 3 DESC LIMIT ?"
-        )
+        newest = "SELECT suite, count(*), max(place) FROM runs WHERE suite <> '' GROUP BY suite ORDER BY 3 DESC LIMIT ?"
         lines = []
         for suite, count, _ in self.index.table(newest, (most,)):
-            last = self.index.select("suite = ?", (suite,), "ORDER BY started DESC, key DESC", points)
+            last = self.index.select("suite = ?", (suite,), "ORDER BY place DESC, key DESC", points)
             rates = [rate_of(one.summary) for one in last[::-1] if one.summary and one.is_complete]
             lines.append(SuiteLine(str(suite), int(str(count)), rates, last[0]))
         return lines
@@ -116,7 +114,7 @@ class Store:
     def live(self) -> list[Listed]:
         """Return the runs that go on at this moment."""
         self.index.look()
-        return self.index.select("is_live = 1", (), "ORDER BY started DESC")
+        return self.index.select("is_live = 1", (), "ORDER BY place DESC")
 
     def find(self, key: str) -> Listed | None:
         """Return a run as it is listed; None where no run has that name, not even one made at this moment."""

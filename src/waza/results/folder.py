@@ -22,6 +22,7 @@ from waza.results.disk import DISK, Disk, open_regular, why, write_atomically
 from waza.results.frames import Piece
 from waza.results.journal import End, Journal, Record
 from waza.results.plain import encode
+from waza.results.start_order import next_start, note_start
 from waza.results.stored_spec import refuse_odd
 from waza.results.summary import Summary
 
@@ -137,6 +138,8 @@ def _new_folder(parent: Path, run_id: str, disk: Disk) -> Path:
         parent.chmod(0o700)
     if not (parent / ".gitignore").exists():
         write_atomically(parent / ".gitignore", "*\n", disk, lasts=False)
+    # An arm of a run stands inside that run's folder and is not a run of its own.
+    start = None if (parent / RUN).exists() else next_start(parent, disk)
     while True:
         path = parent / (run_id or new_run_id())
         try:
@@ -148,10 +151,12 @@ def _new_folder(parent: Path, run_id: str, disk: Disk) -> Path:
         path.chmod(0o700)
         (path / ARTIFACTS).mkdir()
         (path / ARTIFACTS).chmod(0o700)
+        if start is not None:
+            note_start(path, start, disk)
         disk.sync_folder(parent)
         return path
 
 
 def new_run_id() -> str:
-    """Return a name that sorts by time and that no other run has."""
+    """Return a name with the time in it that no other run has."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"[:-3] + f"-{secrets.token_hex(4)}"

@@ -15,7 +15,8 @@ import msgspec
 from waza.errors import StoreError, UsageError
 from waza.results.disk import DISK, NO_WAIT, is_special, open_regular, why, write_atomically
 from waza.results.folder import JOURNAL
-from waza.results.store import StoredRun
+from waza.results.start_order import START
+from waza.results.store import StoredRun, newest_first
 
 TAGS = "tags.json"
 MOST_TAG = 60
@@ -100,7 +101,7 @@ def to_prune(
     limit = None if older_than_days is None else datetime.now(UTC) - timedelta(days=older_than_days)
     newest: dict[tuple[str, str], int] = {}
     found: list[StoredRun] = []
-    for stored in sorted(runs, key=lambda stored: Path(stored.folder).name, reverse=True):
+    for stored in newest_first(runs):
         kind = (stored.run.name, stored.run.model)
         newest[kind] = newest.get(kind, 0) + 1
         is_surplus = keep is None or newest[kind] > keep
@@ -139,7 +140,7 @@ def export_runs(folders: Sequence[Path], target: Path) -> int:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the regular files of a run folder, sorted; links are left out, wherever they lead."""
+    """Yield the regular files of a run folder, sorted; links are left out, and its place among the runs here."""
     for path in sorted(folder.rglob("*")):
-        if stat.S_ISREG(path.lstat().st_mode):
+        if stat.S_ISREG(path.lstat().st_mode) and path.name != START:
             yield path

@@ -184,8 +184,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def local_copy(url: str) -> Path:
-    """Return a folder with a copy of the run at `url`; its last part may be the start of an id, or `latest`.
+    """Return a folder with a copy of the run at `url`; its last part may be the start of an id, `latest` or `previous`.
 
+    In a store runs of several folders meet: these two go by the time in the names.
     To be read only: what is written there is seen by nobody. Raises UsageError when there is no such run.
     """
     parent, _, ref = checked_url(url).rpartition("/")
@@ -211,8 +212,8 @@ def _meant(store: Store, ref: str) -> str:
     if not names:
         raise UsageError(f"there are no runs at {store.url}")
     fitting = [name for name in names if name == ref] or [name for name in names if name.startswith(ref)]
-    if ref == "latest":
-        return names[-1]
+    if ref == "latest" or (ref == "previous" and len(names) > 1):
+        return names[-1 if ref == "latest" else -2]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

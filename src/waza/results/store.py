@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from waza.results.memory import rare_collections
 from waza.results.outcomes import outcome_of
 from waza.results.records import read_record, read_seen
 from waza.results.seen import SeenResult
+from waza.results.start_order import in_start_order
 from waza.results.stored import Found, StoredResults
 from waza.results.summary import Summary, summarize
 
@@ -155,15 +156,21 @@ def list_runs(parent: str | Path) -> list[StoredRun]:
     return [summary_of(folder) for folder in run_folders(parent)]
 
 
+def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
+    """Return runs as `latest` counts them: the one that was started last in front."""
+    by_folder = {Path(stored.folder): stored for stored in runs}
+    return [by_folder[folder] for folder in reversed(in_start_order(by_folder))]
+
+
 def run_folders(parent: str | Path) -> list[Path]:
-    """Return the folders under `parent` that may hold runs, the newest first."""
+    """Return the folders under `parent` that may hold runs, the one that was started last in front."""
     try:
         entries = [entry for entry in Path(parent).iterdir() if entry.is_dir() and not entry.name.startswith(".")]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise StoreError(f"{parent}: cannot be listed: {error.strerror}") from error
-    return sorted(entries, key=lambda entry: entry.name, reverse=True)
+    return in_start_order(entries)[::-1]
 
 
 def newest_run(
@@ -182,14 +189,31 @@ def newest_run(
     return None
 
 
+def run_before(folder: Path) -> Path:
+    """Return the run of the same suite that was started before this one; raise UsageError when there is none."""
+    wanted, found = read_run_json(folder), False
+    for other in run_folders(folder.resolve().parent):
+        if not found:
+            found = other.name == folder.resolve().name
+            continue
+        try:
+            run = read_run_json(other)
+        except StoreError:
+            continue
+        if (run.name, run.spec.get("file")) == (wanted.name, wanted.spec.get("file")):
+            return other
+    raise UsageError(f"there is no run of '{wanted.name}' before {folder.name}; name two runs to compare")
+
+
 def holds_run(folder: Path) -> bool:
     """Say whether a run was written here, be it readable or not: one that is damaged is told of, not passed over."""
     return (folder / RUN).is_file() or (folder / JOURNAL).is_file()
 
 
 def find_run(ref: str, parents: Sequence[str | Path] = ()) -> Path:
-    """Return the folder a person means: a run folder, a file in one, an id or the start of one, or `latest`.
+    """Return the folder a person means: a run folder, a file in one, an id or the start of one, `latest` or `previous`.
 
+    `latest` was started last, `previous` is the run of the same suite before it: `start_order.py` has the rule.
     Raises UsageError when that is none or several of the runs under `parents`.
     """
     path = Path(ref)
@@ -197,11 +221,13 @@ def find_run(ref: str, parents: Sequence[str | Path] = ()) -> Path:
         if ref and holds_run(candidate) and (candidate == path or path.is_file()):
             return candidate
     every = (folder for parent in parents for folder in run_folders(parent))
-    folders = sorted(filter(holds_run, every), key=lambda folder: folder.name)
+    folders = in_start_order(filter(holds_run, every))
     if not folders:
         raise UsageError(f"no run '{ref}': there are no runs in {', '.join(map(str, parents)) or 'any known folder'}")
     if ref == "latest":
         return folders[-1]
+    if ref == "previous":
+        return run_before(folders[-1])
     exact = [folder for folder in folders if folder.name == ref]
     fitting = exact or [folder for folder in folders if ref and folder.name.startswith(ref)]
     if len(fitting) == 1:

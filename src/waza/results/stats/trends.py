@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from waza.results.scores import Interval
-from waza.results.store import StoredRun
+from waza.results.store import StoredRun, newest_first
 
 
 class Point(Struct, frozen=True, kw_only=True):
@@ -37,7 +36,7 @@ class Trend(Struct, frozen=True, kw_only=True):
 def trends(runs: Sequence[StoredRun]) -> list[Trend]:
     """Return complete runs by suite and model, each line from the oldest run to the newest."""
     lines: dict[tuple[str, str], list[Point]] = {}
-    for stored in sorted(runs, key=lambda stored: Path(stored.folder).name):
+    for stored in reversed(newest_first(runs)):
         if stored.summary is not None and stored.is_complete:
             lines.setdefault((stored.run.name, stored.run.model), []).append(_point(stored))
     return [Trend(suite=suite, model=model, points=points) for (suite, model), points in sorted(lines.items())]
