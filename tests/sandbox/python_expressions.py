@@ -444,7 +444,8 @@ def expressions(count, seed=1):
 
 
 REFERENCE = r"""
-import builtins, json, re, resource, signal, sys, unicodedata, warnings
+import builtins, json, re, resource, signal, sys, warnings
+"é".encode("ascii", "namereplace")  # imports, which names without __import__ cannot
 warnings.simplefilter("ignore")
 names, context, sources = json.load(sys.stdin)
 resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
