@@ -32,6 +32,17 @@ def pytest_runtest_setup(item):
         screen.console.cache_clear()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def every_folder_is_trusted(tmp_path_factory):
+    """Let tests use Python of the projects they write; those about trust have a configuration of their own."""
+    folder = tmp_path_factory.mktemp("user-config")
+    (folder / "waza").mkdir()
+    record = folder / "waza" / "trust.json"
+    record.write_text('{"version": 1, "folders": {"/": {"trusted_at": "", "files": null}}}')
+    record.chmod(0o600)
+    os.environ["XDG_CONFIG_HOME"] = str(folder)
+
+
 @pytest.fixture
 def waza(tmp_path, monkeypatch):
     """Call the command line as a user would, in an empty folder of its own; see `warm_cli`."""

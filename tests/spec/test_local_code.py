@@ -1,4 +1,4 @@
-"""Graders in Python files of the project: only where that is allowed, and it is said."""
+"""Graders in Python files of the project: what they may be, and that a run says so; trust has tests of its own."""
 
 import json
 
@@ -39,24 +39,10 @@ def refused(folder, **how):
     return str(caught.value)
 
 
-def test_without_permission_nothing_of_the_file_runs(project):
-    told = refused(project)
-    assert (
-        "eval.yaml:3:12: graders[0].type: './graders/mine.py' is not loaded: it runs Python code of this project"
-        in told
-    )
-    assert "--allow-local-code" in told and "allow_local_code: true" in told
-    assert not (project / "graders/was-run").exists()
-    with pytest.raises(SpecError, match="is not loaded"):
-        waza.load_grader({"type": "./graders/mine.py"}, base_dir=project)
-    load_spec(project, allow_local_code=True)
-    assert (project / "graders/was-run").exists(), "the test can fail"
-
-
-def test_the_command_line_allows_it_and_says_so(waza, project):
+def test_the_command_line_says_which_code_runs(waza, project):
     done = waza("check", project, "--allow-local-code")
     assert done.returncode == 0 and "note: runs code of this project: graders/mine.py" in done.stdout
-    done = waza("run", project, "--allow-local-code", "--json")
+    done = waza("run", project, "--trust", "--json")
     assert done.returncode == 1
     assert "runs code of this project: graders/mine.py" in done.stderr
     [grade] = json.loads(done.stdout)["tasks"][0]["runs"][0]["grades"]
@@ -66,19 +52,11 @@ def test_the_command_line_allows_it_and_says_so(waza, project):
     assert done.returncode == 1 and "0 of 1 task passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_project_allows_it(project):
-    (project / ".waza.yaml").write_text("allow_local_code: true\n")
-    spec = load_spec(project)
-    assert spec.local_code == ["graders/mine.py"]
-    [result] = waza.run(project).results
-    assert result.status == "failed" and result.grades[0].name == "short"
-
-
 def test_options_are_checked_like_any_graders(project):
     (project / "eval.yaml").write_text(SUITE.replace("limit: 2", "limti: 2"))
-    assert "unknown key 'limti'; did you mean 'limit'?" in refused(project, allow_local_code=True)
+    assert "unknown key 'limti'; did you mean 'limit'?" in refused(project, trust=True)
     (project / "eval.yaml").write_text(SUITE.replace("limit: 2", "limit: many"))
-    assert "a whole number is needed" in refused(project, allow_local_code=True)
+    assert "a whole number is needed" in refused(project, trust=True)
 
 
 TWO = GRADER + "\n\nclass LongGrader(waza.Grader):\n    def checks(self, trace):\n        yield waza.Check(True, 'x')\n"
@@ -86,12 +64,12 @@ TWO = GRADER + "\n\nclass LongGrader(waza.Grader):\n    def checks(self, trace):
 
 def test_one_of_several_is_named(project):
     (project / "graders/mine.py").write_text(TWO)
-    assert "holds several graders; name one, such as ./graders/mine.py:short" in refused(project, allow_local_code=True)
+    assert "holds several graders; name one, such as ./graders/mine.py:short" in refused(project, trust=True)
     for name, kind in (("short", "short"), ("LongGrader", "long")):
         spec = {"type": f"./graders/mine.py:{name}"}
-        assert waza.load_grader(spec, base_dir=project, allow_local_code=True).type_name() == kind
+        assert waza.load_grader(spec, base_dir=project, trust=True).type_name() == kind
     with pytest.raises(SpecError, match="did you mean 'short'"):
-        waza.load_grader({"type": "./graders/mine.py:shrot"}, base_dir=project, allow_local_code=True)
+        waza.load_grader({"type": "./graders/mine.py:shrot"}, base_dir=project, trust=True)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +84,7 @@ def test_one_of_several_is_named(project):
 )
 def test_a_file_that_is_no_grader_is_refused(project, code, fact):
     (project / "graders/mine.py").write_text(code)
-    assert fact in refused(project, allow_local_code=True)
+    assert fact in refused(project, trust=True)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +93,12 @@ def test_a_file_that_is_no_grader_is_refused(project, code, fact):
 def test_only_files_of_the_project(project, path, fact):
     (project / ".waza.yaml").write_text("{}\n")
     (project / "eval.yaml").write_text(SUITE.replace("./graders/mine.py", path))
-    assert fact in refused(project, allow_local_code=True)
+    assert fact in refused(project, trust=True)
 
 
 def test_a_changed_file_is_another_grader_and_resume_sees_it(project):
     def stored():
-        return grader_as_data(load_spec(project, allow_local_code=True).graders["a"][0])
+        return grader_as_data(load_spec(project, trust=True).graders["a"][0])
 
     before = stored()
     assert stored() == before

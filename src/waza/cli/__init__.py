@@ -32,6 +32,7 @@ COMMANDS = {
     "judge": "Find out how far a judge's verdicts can be believed: judge cards.",
     "review": "Look at outputs of a run and say pass or fail; `human` graders wait for it.",
     "calibrate": "Say how far a judge agrees with people, and what the pass rate is without its error.",
+    "trust": "Trust a folder: its Python may be imported; list and remove trusted folders.",
     "schema": "Print the JSON Schema of a file for your editor.",
     "docs": "Write or check the reference pages.",
     "completion": "Print the completion script for your shell.",
@@ -83,7 +84,21 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every end has its exit code."""
+    _import_nothing_from_here()
     sys.exit(run_command(sys.argv[1:]))
+
+
+def _import_nothing_from_here() -> None:
+    """Take the current folder off the module search path, where `python -m waza` has put it.
+
+    Plug-ins are looked for on that path: the metadata of a package could lie in a folder that nobody trusts.
+    """
+    try:
+        here = os.getcwd()  # noqa: PTH109  this file does without pathlib
+    except OSError:
+        here = ""  # the folder was removed under us
+    if sys.path and sys.path[0] in ("", here):
+        del sys.path[0]
 
 
 def run_command(arguments: list[str]) -> int:

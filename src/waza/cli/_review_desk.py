@@ -33,7 +33,7 @@ class ReviewDesk:
         file = self._file(folder)
         key = (folder, tuple(graders), *_stamp(file), *_stamp(folder / JOURNAL))
         if key not in self._kept:
-            spec = load_spec(file)
+            spec = load_spec(file, only_look=True)
             self._kept[key] = Pile(reviewable(open_run(folder), spec, graders), verdicts_file(spec))
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
@@ -41,7 +41,7 @@ class ReviewDesk:
 
     def settle(self, folder: Path) -> int:
         """Grade again what waits for people, and return how many results changed."""
-        return settle(folder, load_spec(self._file(folder)))
+        return settle(folder, load_spec(self._file(folder), only_look=True))
 
     def _file(self, folder: Path) -> Path:
         """Return the eval file of a run; raise SpecError for one elsewhere."""

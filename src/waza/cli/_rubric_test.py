@@ -140,7 +140,7 @@ def _as_json(tested: list[Tested], in_all: Agreement, is_oracle: bool) -> dict[s
 def judge_of(model: str, suite: Path | None) -> Judge:
     """Return the judge of a suite, or of this project; raise SpecError or UsageError if there is none to ask."""
     if suite:
-        spec = load_spec(suite)
+        spec = load_spec(suite, only_look=True)
         settings, place, folder = judge_settings(spec.project, spec.config), spec.place, spec.folder
     else:
         project, problems = read_project(Path.cwd())

@@ -19,7 +19,7 @@ PIPE_COLUMNS = 120
 """How wide lines are where no terminal says it."""
 _COMMAND = re.compile(r"(?m)^[^\S\n]*::|##\[")
 """How a workflow command begins: `::` in front of a line, or the older `##[` anywhere."""
-_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan", "not checked": "yellow"}
 
 
 class JobLog:

@@ -11,6 +11,16 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+trust_option = click.option(
+    "--trust",
+    "--allow-local-code",
+    "trust",
+    is_flag=True,
+    help="Trust this project for this call: its Python is imported; `waza trust` does it for good.",
+)
+"""Trust that ends with the call; `--allow-local-code` is its earlier name."""
+
+
 def working_options(unit: str, of: str) -> Callable[[Command], Command]:
     """Add what a command needs that runs agents: `unit` is what it runs, `of` what a stored run is one of."""
     return _all(

@@ -8,11 +8,14 @@ from pathlib import Path
 import click
 
 from waza.cli._screen import say, show_problems
+from waza.cli._working import trust_option
 from waza.engines._base import ENGINES
 from waza.engines._skills import MARK
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, SpecError, UsageError
 from waza.reports._text import plural, visible
+from waza.sandbox.trust import not_trusted
 from waza.spec.load import FILE, find_eval, read_spec, suite_in
+from waza.spec.local_code import NOT_CHECKED
 from waza.spec.rubrics import rubric_problems
 from waza.spec.sessions import session_problems
 from waza.spec.skill_lint import skill_line, skill_problems
@@ -26,39 +29,49 @@ from waza.spec.triggers import FILE as TRIGGERS
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON lines.")
-@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
-@click.option("--strict", is_flag=True, help="Take warnings for errors.")
+@trust_option
+@click.option("--strict", is_flag=True, help="Take warnings for errors, and what was not checked.")
 @click.option("--live", is_flag=True, help="Also ask the judge one small question, which costs a few tokens.")
 @click.option("--oracles", is_flag=True, help="Also let agents try the suites that do no work: none may pass a task.")
 def command(
-    paths: tuple[Path, ...], quiet: bool, as_json: bool, allow_local_code: bool, strict: bool, live: bool, oracles: bool
+    paths: tuple[Path, ...], quiet: bool, as_json: bool, trust: bool, strict: bool, live: bool, oracles: bool
 ) -> int:
     """Find every mistake in suites and skills, without running anything; offline, unless --live is given.
 
     PATHS are eval files, skills or folders; a folder is searched for eval.yaml and SKILL.md. Without PATHS, the current
-    folder. A suite's skill is looked at too. Exit code 0: nothing is wrong; 1: a skill is, or with --oracles an agent
-    that does no work passes a task; 2: a suite is; 3: nothing is, but with --live a judge could not answer, or with
-    --oracles a grader.
+    folder. A suite's skill is looked at too. Python of the project is imported only where you trust its folder; what
+    was not checked for that reason is reported, and a mistake with --strict. Exit code 0: nothing is wrong; 1: a skill
+    is, or with --oracles an agent that does no work passes a task; 2: a suite is; 3: nothing is, but with --live a
+    judge could not answer, or with --oracles a grader, or the folder is not trusted.
     """
     wrong = silent = weak = 0
     suites, skills = find_all(paths or (Path(),))
+    serious = ("error", "warning", NOT_CHECKED) if strict else ("error",)
+    told: set[Problem] = set()
     for file in suites:
-        spec, problems = read_spec(file, allow_local_code=allow_local_code)
+        spec, problems = read_spec(file, trust=trust)
         if spec is not None:
             problems = [*_with_refused(spec, problems), *rubric_problems(spec), *_sessions(spec), *spec.missing()]
-        shown = [p for p in problems if not quiet or p.severity == "error" or (strict and p.severity == "warning")]
+            problems += _agent(spec)
+        shown = [p for p in problems if (not quiet or p.severity in serious) and p not in told]
+        told.update(shown)  # what is about the project is found with each of its suites
         if as_json:
             _print_json(shown)
         else:
             show_problems(shown, to_stderr=False)
-        errors = sum(p.severity == "error" or (strict and p.severity == "warning") for p in problems)
+        errors = sum(p.severity in serious for p in problems)
+        unchecked = sum(p.severity == NOT_CHECKED for p in problems)
         wrong += bool(errors)
         skills += [spec.skill_folder] if spec and spec.skill_folder else []
         if not as_json and not quiet:
-            _summary(file, spec is not None and not errors, errors, len(spec.tasks) if spec else 0)
+            _summary(file, spec is not None and not errors, errors, len(spec.tasks) if spec else 0, unchecked)
         if live and spec is not None and not errors:
             silent += _silent_judges(spec, quiet=quiet or as_json)
-        if oracles and spec is not None and not errors:
+        if oracles and spec is not None and not errors and (fact := _starts_programs(spec)):
+            silent += 1
+            left_out = [spec.place.problem(fact, NOT_CHECKED)]
+            _print_json(left_out) if as_json else show_problems(left_out, to_stderr=False)
+        elif oracles and spec is not None and not errors:
             from waza.cli._oracles import weak_tasks  # it runs graders; a check does not
 
             passed, untried = weak_tasks(spec, quiet=quiet, as_json=as_json)
@@ -123,6 +136,19 @@ def _sessions(spec: EvalSpec) -> list[Problem]:
     return list(session_problems(engine, spec.graders, spec.place))
 
 
+def _agent(spec: EvalSpec) -> list[Problem]:
+    """Return what is wrong with an agent that is Python of the project, or that it was not checked."""
+    return spec.not_checked() or spec.agent_problems()
+
+
+def _starts_programs(spec: EvalSpec) -> str:
+    """Return why the oracles are not let loose: in a folder that is not trusted they would start programs of it."""
+    graders = [grader for each in spec.graders.values() for grader in each]
+    if spec.folder.may_import or not (spec.hooks.model_dump(exclude_defaults=True) or any(g.waits for g in graders)):
+        return ""
+    return f"--oracles would start hooks and programs of this suite, and {not_trusted(spec.folder.root)}"
+
+
 def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
     """Ask the suite's judge, say what it showed, and return how many of its models did not answer."""
     from waza.runner.live import signs_of_life  # it loads a vendor's SDK
@@ -172,11 +198,12 @@ def _hidden(path: Path) -> bool:
     return any(part in ("node_modules", "runs") or (part.startswith(".") and part != ".github") for part in path.parts)
 
 
-def _summary(file: Path, good: bool, errors: int, tasks: int) -> None:
+def _summary(file: Path, good: bool, errors: int, tasks: int, unchecked: int) -> None:
     from waza.spec.project import shown
 
     if good:
-        say(f"{shown(file)}: ok, {plural(tasks, 'task')}", "green")
+        left = f"; {unchecked} not checked" if unchecked else ""
+        say(f"{shown(file)}: ok, {plural(tasks, 'task')}{left}", "green")
     else:
         say(f"{shown(file)}: {plural(errors, 'mistake')}", "bold red")
 

@@ -10,6 +10,7 @@ import click
 
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console
+from waza.cli._working import trust_option
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.results._remote_store import is_url
 from waza.results.stats.changes import Comparison
@@ -31,7 +32,7 @@ from waza.runner.yardstick import How
 @click.option("--these-tasks", is_flag=True, help="Ask about these tasks alone, not about tasks like them.")
 @click.option("--as-graded", is_flag=True, help="Compare the grades as they are, though the graders differ.")
 @click.option("--ask-judge", is_flag=True, help="Let a judge be asked again where rubrics or judge changed.")
-@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@trust_option
 @click.option(
     "--fail-on",
     type=click.Choice(["worse", "unclear"]),
@@ -60,7 +61,7 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
         margin=options["margin"],
         these_tasks=options["these_tasks"],
         ask_judge=options["ask_judge"],
-        allow_local_code=options["allow_local_code"],
+        trust=options["trust"],
         as_graded=options["as_graded"],
     )
     found = [compare_runs(folders[0], folder, how) for folder in folders[1:]]

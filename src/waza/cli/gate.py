@@ -11,6 +11,7 @@ import click
 
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console, remark
+from waza.cli._working import trust_option
 from waza.errors import UsageError
 from waza.reports._document import Block, Grid, Heading, Line, Theirs, Words, markdown_document, print_document
 from waza.results.stats.gates import gates
@@ -46,7 +47,7 @@ SHARE = click.FloatRange(0, 1)
 )
 @click.option("--as-graded", is_flag=True, help="Compare with the baseline's grades, though the graders differ.")
 @click.option("--ask-judge", is_flag=True, help="Let a judge be asked again where rubrics or judge changed.")
-@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@trust_option
 @click.option("--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def command(run: str, against: str | None, **options: Any) -> int:
@@ -79,7 +80,7 @@ def _pair(against: str, folder: Path, options: dict[str, Any]) -> tuple[Any, Any
     baseline = run_or_file(against)
     if baseline.resolve() == folder.resolve():
         raise UsageError("the baseline is the run itself; `waza list runs` shows which there are")
-    keys = ("as_graded", "ask_judge", "allow_local_code")
+    keys = ("as_graded", "ask_judge", "trust")
     opened = open_both(baseline, folder, How(**{key: options[key] for key in keys}), with_triggers=True)
     for warning in opened.warnings:
         remark(warning, "yellow")

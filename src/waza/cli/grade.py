@@ -17,7 +17,7 @@ from waza.cli._reporters import reporter_options, wanted_reports
 from waza.cli._runs import own_run, run_for, the_run
 from waza.cli._screen import console, remark
 from waza.cli._upload import sent, store_of
-from waza.cli._working import telling_options
+from waza.cli._working import telling_options, trust_option
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
 from waza.results.store import RUN
@@ -43,7 +43,7 @@ MOST_TROUBLES = 10
 @click.option("--no-judge-cache", is_flag=True, help="Ask the judge again, even what it was asked before.")
 @click.option("--against", metavar="RUN", help="A stored run whose outputs `pairwise` graders compare with.")
 @click.option("--resume", is_flag=True, help="Ask only for the verdicts the run lacks, and add them to it.")
-@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@trust_option
 @reporter_options
 @otel_option
 @telling_options()
@@ -65,7 +65,7 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
             raise UsageError("--resume goes with a run, not with recordings")
         if suite is None and suite_in(Path()) is None:
             raise UsageError("which graders? name a suite with --graders; `waza init` starts one")
-        spec = _selected(load_spec(suite or Path(), allow_local_code=options["allow_local_code"]), tasks)
+        spec = _selected(load_spec(suite or Path(), trust=options["trust"]), tasks)
         return _grade_recordings(spec, recordings, options)
     if len(sources) > 1:
         raise UsageError("name one run at a time")
@@ -156,7 +156,7 @@ def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options
     from waza.runner.regrade import eval_of, from_run
 
     stored = open_run(folder)
-    spec = load_spec(suite or eval_of(stored, folder), allow_local_code=options["allow_local_code"])
+    spec = load_spec(suite or eval_of(stored, folder), trust=options["trust"])
     known = {task.id for task in spec.tasks}
     if gone := sorted({outcome.task_id for outcome in outcomes_of(stored.results)} - known):
         remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")

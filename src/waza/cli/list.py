@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from waza.cli._screen import console, say
+from waza.cli._screen import console, say, show_problems
 from waza.errors import did_you_mean
 from waza.reports._text import visible
 from waza.results.store import StoredRun
@@ -84,8 +84,10 @@ def _first_line(cls: type) -> str:
 
 def _tasks(path: Path) -> list[dict[str, object]]:
     from waza.spec.load import load_spec
+    from waza.spec.local_code import NOT_CHECKED
 
-    spec = load_spec(path)
+    spec = load_spec(path, only_look=True)
+    show_problems(note for note in spec.notes if note.severity == NOT_CHECKED)
     return [
         {
             "task": task.id,

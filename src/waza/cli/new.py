@@ -178,7 +178,7 @@ def _say_if_not_in(suite: Path, texts: dict[Path, str]) -> None:
     from waza.spec.load import load_spec
 
     try:
-        known = {task.id for task in load_spec(suite).tasks}
+        known = {task.id for task in load_spec(suite, only_look=True).tasks}
     except SpecError as error:
         remark(f"the suite has mistakes: {error}", "yellow")
         return

@@ -10,6 +10,7 @@ import click
 
 from waza.cli._runs import own_run
 from waza.cli._screen import remark, say
+from waza.cli._working import trust_option
 from waza.errors import EXIT_INTERRUPTED, EXIT_PASSED, StoreError, UsageError
 
 
@@ -21,7 +22,7 @@ from waza.errors import EXIT_INTERRUPTED, EXIT_PASSED, StoreError, UsageError
 @click.option("--again", is_flag=True, help="Ask about what you have judged before, too; the later verdict counts.")
 @click.option("--merge", "others", multiple=True, type=click.Path(path_type=Path), help="Add another person's file.")
 @click.option("--list", "only_list", is_flag=True, help="Say what there is to review, and who has, and ask nothing.")
-@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@trust_option
 @click.option("--suite", type=click.Path(path_type=Path), help="The eval file, where the run's own is elsewhere now.")
 def command(
     run: str,
@@ -31,7 +32,7 @@ def command(
     again: bool,
     others: tuple[Path, ...],
     only_list: bool,
-    allow_local_code: bool,
+    trust: bool,
     suite: Path | None,
 ) -> int:
     """Look at outputs of a stored run and say pass or fail: RUN is its folder, its id, or `latest` (default).
@@ -50,7 +51,7 @@ def command(
     reviewer, folder = reviewer.strip(), own_run(run)
     stored = open_run(folder)
     ref = stored.id if run == "latest" else run
-    spec = load_spec(suite or eval_of(stored, folder, "--suite"), allow_local_code=allow_local_code)
+    spec = load_spec(suite or eval_of(stored, folder, "--suite"), trust=trust, only_look=True)
     file = verdicts_file(spec)
     for other in others:
         if not other.is_file():
@@ -61,7 +62,7 @@ def command(
     items = [item for item in reviewable(stored, spec, graders) if item.task in chosen]
     if not items and not others:
         raise UsageError("nothing to review: no `human` grader in this suite; name one that decides with --grader")
-    go_on = shlex.join(_same_again(ref, graders, tasks, reviewer, suite, allow_local_code=allow_local_code))
+    go_on = shlex.join(_same_again(ref, graders, tasks, reviewer, suite, trust=trust))
     session = Session(stored, items, file, reviewer, again=again, go_on=go_on)
     stopped = False
     if only_list:
@@ -83,7 +84,7 @@ def _same_again(
     reviewer: str,
     suite: Path | None,
     *,
-    allow_local_code: bool,
+    trust: bool,
 ) -> Iterator[str]:
     """Yield the words of the call that goes on: the same person, about the same things."""
     yield from ("waza", "review", run)
@@ -92,5 +93,5 @@ def _same_again(
     given += [("--suite", str(suite))] if suite else []
     for pair in given:
         yield from pair
-    if allow_local_code:
-        yield "--allow-local-code"
+    if trust:
+        yield "--trust"

@@ -19,8 +19,9 @@ from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
 from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
 from waza.cli._upload import sent, store_of
-from waza.cli._working import telling_options, working_options
-from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, SpecError, StoreError, UsageError
+from waza.cli._working import telling_options, trust_option, working_options
+from waza.engines._base import Engine
+from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
 from waza.judges._base import Judge
 from waza.model import Run
 from waza.reports._text import plural
@@ -35,6 +36,7 @@ from waza.runner.purse import refuse_untold
 from waza.runner.resume import newest, resume
 from waza.runner.suite import Listeners, Stop
 from waza.spec.load import is_suite, load_spec
+from waza.spec.local_code import NOT_CHECKED, changes_told
 from waza.spec.project import shown
 from waza.spec.suite import EvalSpec
 from waza.spec.triggers import with_time
@@ -69,7 +71,7 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
 @click.option("--skip-graders", is_flag=True, help="Only run the agent; `waza grade` grades later.")
 @working_options("task", "this suite")
 @click.option("--update-snapshots", is_flag=True, help="Let `diff` graders write their snapshots.")
-@click.option("--allow-local-code", is_flag=True, help="Let graders be Python files of this project; they run here.")
+@trust_option
 @click.option("--strict", is_flag=True, help="Refuse a suite with warnings, as `waza check --strict` does.")
 @baseline_options
 @reporter_options
@@ -98,12 +100,12 @@ def command(path: Path, **options: Any) -> int:
     spec = whole.select(options["tasks"], options["tags"]) if options["tasks"] or options["tags"] else whole
     if not options["quiet"]:
         show_problems(problem for problem in spec.notes if problem.severity == "warning")
-    for file in spec.local_code:
-        remark(f"runs code of this project: {file}")
+    tell_imported(spec)
     engine = "replay" if options["replay"] else options["engine"]
     if options["dry_run"]:
         say_baseline(spec, engine, options)
         return dry_run(spec, engine, options)
+    refuse_not_trusted(spec, engine)
     if len(set(options["models"])) != len(options["models"]):
         raise UsageError("each --model may be given once")
     codes, runs = [], []
@@ -118,9 +120,33 @@ def command(path: Path, **options: Any) -> int:
     return max(codes, key=_severity)
 
 
+def refuse_not_trusted(spec: EvalSpec, engine: str | None) -> None:
+    """Raise SpecError with all Python of the project that a run would import from a folder that is not trusted."""
+    if not spec.folder.may_import and (left_out := not_checked(spec, spec.engine(engine, only_look=True))):
+        raise SpecError([problem._replace(severity="error") for problem in left_out])
+
+
+def not_checked(spec: EvalSpec, engine: Engine) -> list[Problem]:
+    """Return what of a suite and its agent was not checked, because it is Python of a folder that is not trusted."""
+    return [*(note for note in spec.notes if note.severity == NOT_CHECKED), *spec.not_checked(engine)]
+
+
+def tell_imported(spec: EvalSpec) -> None:
+    """Say which Python of the project is imported, and what changed in it since the user trusted it."""
+    for file in spec.local_code:
+        remark(f"runs code of this project: {file}")
+    if spec.imported and spec.folder.may_import and (fact := changes_told(spec.folder)):
+        remark(fact, "yellow")
+
+
 def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     """Return the suite with what the command line changes in it."""
-    spec = load_spec(path, update_snapshots=options["update_snapshots"], allow_local_code=options["allow_local_code"])
+    spec = load_spec(
+        path,
+        update_snapshots=options["update_snapshots"],
+        trust=options["trust"],
+        only_look=True,
+    )
     if options["strict"] and (warned := [problem for problem in spec.notes if problem.severity == "warning"]):
         raise SpecError(warned)
     if options["fail_fast"]:
@@ -139,9 +165,10 @@ def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
 
 
 def dry_run(spec: EvalSpec, engine: str | None, options: dict[str, Any]) -> int:
-    """Say what would run; nothing is started."""
+    """Say what would run; nothing is started, and nothing of a folder that is not trusted is imported."""
     trials: int | Literal["auto"] | None = options["trials"]
-    chosen = spec.engine(engine)
+    chosen = spec.engine(engine, only_look=True)
+    show_problems(not_checked(spec, chosen))
     if options["max_cost"]:
         refuse_untold(chosen)
     judge = spec.judge(model=options["judge_model"] or "")
@@ -241,7 +268,7 @@ def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
     for option in ("timeout", "replay", "max_cost", "against", "base", "catalogue", "needs"):
         words += [f"--{option.replace('_', '-')}", str(options[option])] if options.get(option) else []
     words += [word for reporter in options["reporters"] for word in ("--reporter", reporter)]
-    for flag in ("skip_graders", "no_judge_cache", "update_snapshots", "allow_local_code", "strict"):
+    for flag in ("skip_graders", "no_judge_cache", "update_snapshots", "trust", "strict"):
         words += [f"--{flag.replace('_', '-')}"] if options.get(flag) else []
     return shlex.join(words)
 

@@ -11,7 +11,7 @@ import click
 from waza.cli._otel import otel_option, traces_url
 from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
 from waza.cli._screen import show_problems
-from waza.cli._working import telling_options, working_options
+from waza.cli._working import telling_options, trust_option, working_options
 from waza.cli.run import command as run
 from waza.cli.run import dry_run, one_model
 from waza.errors import UsageError
@@ -35,6 +35,7 @@ from waza.spec.triggers import FILE, with_time
 @click.option("--model", help="The agent's model.")
 @click.option("--trials", type=click.IntRange(1), help="How often each prompt is tried.")
 @working_options("prompt", "these trigger tests")
+@trust_option
 @reporter_options
 @otel_option
 @telling_options("prompt, not only those answered wrongly")
@@ -69,7 +70,8 @@ def _options_of_run() -> dict[str, Any]:
 def _prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
     """Return the suite with its trigger tests alone."""
     folder = path.parent if path.name == FILE else path
-    spec = suite_without_tasks(path) or load_spec(folder, needs_tasks=False)
+    how = {"trust": options["trust"], "only_look": options["dry_run"]}
+    spec = suite_without_tasks(path, trust=options["trust"]) or load_spec(folder, needs_tasks=False, **how)
     if options["catalogue"]:
         spec = catalogued(spec, options["catalogue"].resolve())
     if spec.triggers is None:

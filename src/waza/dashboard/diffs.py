@@ -71,7 +71,7 @@ def _from_suite(opened: Opened, task: str, stored: object) -> dict[str, Read]:
     from waza.spec.load import load_spec  # only this page needs the suite, so the server starts without it
 
     folder = Path(opened.listed.folder)
-    spec = load_spec(folder.resolve().parent / str(opened.run.spec.get("file", "")))
+    spec = load_spec(folder.resolve().parent / str(opened.run.spec.get("file", "")), only_look=True)
     alone = replace(spec, tasks=[one for one in spec.tasks if one.id == task], triggers=None)
     if not alone.tasks:
         raise ValueError("the suite has no such task any more")

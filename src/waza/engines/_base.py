@@ -68,6 +68,10 @@ class Engine(Options):
         """Return why the agent's program cannot be started on this machine; empty if it can, or there is none."""
         return ""
 
+    def imports(self) -> str:
+        """Return the Python of the project that it imports into waza, which needs trust; empty if none."""
+        return ""
+
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Raise SpecError for what can be found wrong before the first agent runs; `tasks` are those to be run."""
 

@@ -14,13 +14,21 @@ from typing import Any, NamedTuple
 
 from waza.errors import SpecError, did_you_mean
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.trust import not_trusted
+
+
+def not_imported(what: str, folder: SpecFolder) -> str:
+    """Return why Python of the project is not imported, and what the user can do."""
+    return f"'{what}' is Python of this project and is not imported: {not_trusted(folder.root)}"
 
 
 def find_function(where: str, folder: SpecFolder) -> Callable[..., Any]:
     """Return the function that `module:name` means, with the eval file's folder and the project's root importable.
 
-    Raises SpecError when the module cannot be imported or has no such function.
+    Raises SpecError when the folder is not trusted, the module cannot be imported or has no such function.
     """
+    if not folder.may_import:
+        raise SpecError(not_imported(where, folder))
     module_name, _, path = where.partition(":")
     found: Any = _module(module_name, folder)
     for name in path.split("."):

@@ -85,6 +85,10 @@ class PythonEngine(Engine):
             raise ValueError(f"'{agent}' is not of the form module:function, such as my_agent:answer")
         return agent
 
+    def imports(self) -> str:
+        """Return the agent's module and function."""
+        return self.agent
+
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Import the agent; refuse one that is not there or takes other arguments."""
         self.loaded  # noqa: B018  importing it is the point

@@ -324,4 +324,4 @@ class EvaluationRunner:
             raise UsageError(f"agent: {problem.message}")
         if not (agent.module and agent.function):
             raise UsageError("no agent: name agent.module and agent.function in evaldeck.yaml, or hand over agent_func")
-        return find_function(f"{agent.module}:{agent.function}", SpecFolder(Path.cwd()))
+        return find_function(f"{agent.module}:{agent.function}", SpecFolder(Path.cwd(), trust=True))

@@ -47,6 +47,7 @@ def run(
     tasks: Iterable[str] = (),
     tags: Iterable[str] = (),
     runs: str | Path | None = None,
+    trust: bool = True,
     allow_local_code: bool = False,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> Run:
@@ -55,8 +56,11 @@ def run(
     ```python
     run = waza.run("examples/quickstart", tasks=["greet"])
     ```
+
+    The caller's own program is running already and names the suite, so Python of its folder is imported; with
+    `trust=False` only where the user trusts the folder, as on the command line. `allow_local_code` is an earlier name.
     """
-    whole, names, chosen_tags = load_spec(path, allow_local_code=allow_local_code), list(tasks), list(tags)
+    whole, names, chosen_tags = load_spec(path, trust=trust or allow_local_code), list(tasks), list(tags)
     given = {"names": names, "tags": chosen_tags} if names or chosen_tags else {}
     how: dict[str, Any] = {"trials": trials, "workers": workers, "whole": whole, "given": given}
     order = order_for(whole.select(names, chosen_tags), engine=engine, model=model, **how)

@@ -43,7 +43,8 @@ class How:
     these_tasks: bool = False
     ask_judge: bool = False
     """Whether a judge may be asked about traces that it has not judged by these rubrics."""
-    allow_local_code: bool = False
+    trust: bool = False
+    """Whether Python of the suite's folder may be imported, though the user did not trust it for good."""
     as_graded: bool = False
     """Compare the grades as they are, though the graders differ."""
 
@@ -57,7 +58,7 @@ def graded_otherwise(before: Run, after: Run, pairs: Sequence[Pair]) -> list[str
 def suite_of(run: Run, tasks: list[str], how: How) -> EvalSpec:
     """Return a suite with the graders a run was graded by; raise an error with a sentence when they are not there."""
     try:
-        spec = load_spec(eval_of(run, Path(run.folder)), allow_local_code=how.allow_local_code)
+        spec = load_spec(eval_of(run, Path(run.folder)), trust=how.trust)
     except SpecError as error:
         return _from_stored(run, tasks, str(error).splitlines()[0])
     known = {task.id for task in spec.tasks}

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from waza.sandbox.trust import is_trusted
+
 PROJECT_MARKS = (".waza.yaml", ".git")
 
 
 class SpecFolder:
     """The eval file's folder and the project's root above it: where relative paths of a spec are looked up.
 
-    `may_run_code` says whether Python files named in the spec may be imported; `named` is a path that the caller named,
-    not the spec: it may be anywhere.
+    With `trust` the caller trusts the project for this call; `named` is a path that the caller named, not the spec: it
+    may be anywhere.
     """
 
-    __slots__ = ("base", "may_run_code", "named", "root")
+    __slots__ = ("_may_import", "base", "named", "root", "trust")
 
-    def __init__(self, base: str | Path = ".", root: str | Path | None = None, *, may_run_code: bool = False) -> None:
+    def __init__(self, base: str | Path = ".", root: str | Path | None = None, *, trust: bool = False) -> None:
         self.base = Path(base).resolve()
-        self.may_run_code = may_run_code
+        self.trust = trust
+        self._may_import: bool | None = True if trust else None
         self.named: Path | None = None
         self.root = Path(root).resolve() if root is not None else project_root(self.base)
+
+    @property
+    def may_import(self) -> bool:
+        """Whether Python of this project may be imported: the caller or the user trusts its root."""
+        if self._may_import is None:
+            self._may_import = is_trusted(self.root)
+        return self._may_import
 
     def __repr__(self) -> str:
         return f"SpecFolder({str(self.base)!r})"
@@ -33,7 +43,7 @@ class SpecFolder:
 
     def naming(self, path: Path) -> SpecFolder:
         """Return the same folder for a caller who named a path of their own."""
-        folder = SpecFolder(self.base, self.root, may_run_code=self.may_run_code)
+        folder = SpecFolder(self.base, self.root, trust=self.trust)
         folder.named = path.resolve()
         return folder
 

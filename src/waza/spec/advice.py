@@ -19,6 +19,7 @@ from waza.model import Task
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
 from waza.spec.judges import build_judge, judge_settings, own_judge, settings_place
+from waza.spec.local_code import code_notes
 from waza.spec.places import keys_of
 from waza.spec.project import unused_keys
 from waza.spec.shapes import EvalShape, MetricShape
@@ -44,7 +45,7 @@ def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
         *_names(spec),
         *_patterns(spec),
         *_schema_words(spec),
-        *(spec.place.problem(f"runs code of this project: {file}", "note") for file in spec.local_code),
+        *code_notes(spec.place, spec.folder, spec.local_code, spec.imported),
     ]
 
 

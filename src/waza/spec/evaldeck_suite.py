@@ -22,6 +22,7 @@ from waza.spec.evaldeck_judged import DEFAULT_MODEL
 from waza.spec.evaldeck_shapes import AgentShape, EvaldeckShape, JudgeShape
 from waza.spec.graders import weightless
 from waza.spec.judges import build_judge, judge_settings
+from waza.spec.local_code import code_notes, without_effect
 from waza.spec.places import Place, parse
 from waza.spec.project import read_file, read_project, shown
 from waza.spec.shapes import ConfigShape, PathsShape, ProjectShape
@@ -32,7 +33,7 @@ _NEW = ("output_equals", "output_matches", "min_steps")
 """Expectations that evaldeck reads and does not check."""
 
 
-def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSpec | None, list[Problem]]:
+def read_evaldeck(file: Path, *, trust: bool = False) -> tuple[EvalSpec | None, list[Problem]]:
     """Return the suite an evaldeck project is, with every problem and note; None when it cannot be made sense of."""
     try:
         place = read_file(file)
@@ -43,7 +44,8 @@ def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSp
     problems += wrong
     if shape is None:
         return None, problems
-    folder = SpecFolder(file.parent, may_run_code=allow_local_code or project.allow_local_code)
+    folder = SpecFolder(file.parent, trust=trust)
+    problems += without_effect(project, folder)
     problems += agent_problems(shape.agent, place.at("agent"))
     for key in shape.execution.model_fields_set & shape.defaults.model_fields_set:
         if getattr(shape.execution, key) != getattr(shape.defaults, key):
@@ -53,7 +55,7 @@ def read_evaldeck(file: Path, *, allow_local_code: bool = False) -> tuple[EvalSp
     spec = _spec(file, shape, folder, project, place, cases, problems)
     if settings := judge_settings(project, spec.config):
         problems += build_judge(settings, place.at("graders", "llm"), folder)[1]
-    problems += [place.problem(f"runs code of this project: {path}", "note") for path in spec.local_code]
+    problems += code_notes(place, folder, spec.local_code, spec.imported)
     spec.notes.extend(problem for problem in problems if problem.severity != "error")
     return spec, problems
 

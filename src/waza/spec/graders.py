@@ -14,22 +14,25 @@ from waza.graders._base import GRADERS, WRAPPER, Grader
 from waza.graders._fields import ZERO_LIMIT
 from waza.sandbox.folders import SpecFolder
 from waza.spec.expected import build_expected
-from waza.spec.local_code import is_local, load_local
+from waza.spec.local_code import is_local, load_local, not_imported_grader
 from waza.spec.places import Place, keys_of, problems_of, unknown_key, unmarked, what
 
 WRAPPER_KEYS = ("type", "name", "weight", "config")
 
 
-def load_grader(spec: dict[str, Any], base_dir: str | Path = ".", *, allow_local_code: bool = False) -> Grader:
+def load_grader(
+    spec: dict[str, Any], base_dir: str | Path = ".", *, trust: bool = False, allow_local_code: bool = False
+) -> Grader:
     """Return the grader a mapping describes; raise SpecError with every mistake in it.
 
-    With `allow_local_code` a type may be a Python file below `base_dir`, such as `./graders/mine.py`.
+    A type may be a Python file below `base_dir`, such as `./graders/mine.py`, where the user trusts that folder
+    (`waza trust`) or the caller does: `trust`, which was called `allow_local_code` before.
 
     ```python
     waza.load_grader({"type": "text", "config": {"contains": ["hello"]}})
     ```
     """
-    folder = SpecFolder(base_dir, may_run_code=allow_local_code)
+    folder = SpecFolder(base_dir, trust=trust or allow_local_code)
     grader, problems = build_grader(spec, Place(content=spec), folder)
     if grader is None:
         raise SpecError(problems)
@@ -74,6 +77,8 @@ def build_grader(
         if slip := next((key for key in data if nearest(key, WRAPPER_KEYS) == "type"), None):
             return None, [place.at(slip).problem(unknown_key(slip, ["type"]))]
         return None, [place.problem(f"a grader needs a 'type'; known: {', '.join(GRADERS.names())}")]
+    if isinstance(kind, str) and is_local(kind) and not folder.may_import:
+        return not_imported_grader(kind, data, place, folder)
     try:
         cls = _class(kind, folder)
     except ValueError as error:

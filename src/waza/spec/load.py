@@ -17,6 +17,7 @@ from waza.spec.evaldeck_suite import FILES as EVALDECK
 from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
 from waza.spec.hooks import check_hooks
+from waza.spec.local_code import NOT_CHECKED, without_effect
 from waza.spec.mocks import as_data, plain, read_commands, read_servers
 from waza.spec.people import with_judges, with_sources
 from waza.spec.places import Place, keys_of, parse, unknown_key
@@ -35,18 +36,28 @@ NOT_YET = {
 
 
 def load_spec(
-    path: str | Path, *, update_snapshots: bool = False, allow_local_code: bool = False, needs_tasks: bool = True
+    path: str | Path,
+    *,
+    update_snapshots: bool = False,
+    trust: bool = False,
+    allow_local_code: bool = False,
+    needs_tasks: bool = True,
+    only_look: bool = False,
 ) -> EvalSpec:
     """Return the checked suite at `path` (an eval file, or a folder that holds `eval.yaml`).
 
     Raises SpecError with every mistake; what is odd but not wrong stands in `notes`. With `update_snapshots`, `diff`
-    graders write their snapshots instead of comparing; with `allow_local_code`, graders may be Python files of the
-    project. A suite without tasks is refused unless it has trigger tests, or `needs_tasks` is false.
+    graders write their snapshots instead of comparing. Python of the project is imported where the user trusts the
+    folder (`waza trust`) or the caller does: `trust`, which was called `allow_local_code` before. A suite that needs
+    it is refused elsewhere; with `only_look` it is loaded, and those graders decide nothing. A suite without tasks is
+    refused unless it has trigger tests, or `needs_tasks` is false.
     """
     file = find_eval(path)
     forced = {"update_snapshots": True} if update_snapshots else {}
-    spec, problems = read_spec(file, forced, allow_local_code=allow_local_code, needs_tasks=needs_tasks)
+    spec, problems = read_spec(file, forced, trust=trust or allow_local_code, needs_tasks=needs_tasks)
     wrong = [problem for problem in problems if problem.severity == "error"]
+    if not only_look:
+        wrong += [problem._replace(severity="error") for problem in problems if problem.severity == NOT_CHECKED]
     if spec is None or wrong:
         raise SpecError(wrong)
     return spec
@@ -76,7 +87,7 @@ def read_spec(
     file: Path,
     forced: Mapping[str, Any] | None = None,
     *,
-    allow_local_code: bool = False,
+    trust: bool = False,
     needs_tasks: bool = True,
 ) -> tuple[EvalSpec | None, list[Problem]]:
     """Return the suite in an eval file with every problem and note; None when it cannot be made sense of.
@@ -84,14 +95,15 @@ def read_spec(
     `forced` options win over written ones in each grader that has them.
     """
     if file.name in EVALDECK:
-        return read_evaldeck(file, allow_local_code=allow_local_code)
+        return read_evaldeck(file, trust=trust)
     try:
         place = read_file(file)
     except SpecError as error:
         return None, error.problems
     data = place.content
     project, problems = read_project(file.parent)
-    folder = SpecFolder(file.parent, may_run_code=allow_local_code or project.allow_local_code)
+    folder = SpecFolder(file.parent, trust=trust)
+    problems += without_effect(project, folder)
     shape, wrong = parse(EvalShape, plain(_without(data, NOT_YET)), place)
     problems += wrong
     problems += [place.at(key).problem(NOT_YET[key]) for key in NOT_YET if isinstance(data, dict) and key in data]

@@ -1,4 +1,8 @@
-"""Graders in a Python file of the project: `type: ./graders/mine.py`. They run only where that is allowed."""
+"""Python of the project that is imported into waza: graders such as `type: ./graders/mine.py`.
+
+Only in a folder that the user trusts. Elsewhere a grader is stood for by one that decides nothing, and is reported as
+not checked; commands that would need it refuse to start.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,23 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from waza.engines._function import told
-from waza.errors import did_you_mean
+from waza.engines._function import not_imported, told
+from waza.errors import Problem, Undecidable, did_you_mean
 from waza.graders._base import Grader
+from waza.model import Check, Trace
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.trust import changes_in, command_for
+from waza.spec.places import Place
+from waza.spec.project import FILE, shown
+from waza.spec.shapes import ProjectShape
 
-REFUSAL = (
-    "it runs Python code of this project; allow that with --allow-local-code or `allow_local_code: true` in .waza.yaml"
-)
+NOT_CHECKED = "not checked"
+"""The severity of what was left out because the folder is not trusted; commands that run the suite refuse it."""
 
 
 class LocalCode(NamedTuple):
@@ -37,16 +45,46 @@ def is_local(kind: str) -> bool:
     return kind.partition(".py:")[0].endswith(".py") or ".py:" in kind
 
 
+class NotImportedGrader(Grader):
+    """Decide nothing: the Python file of a grader is not imported, because its folder is not trusted."""
+
+    file: str
+    """The file, as the suite names it."""
+
+    def checks(self, trace: Trace) -> Iterable[Check]:
+        """Raise Undecidable with the reason."""
+        raise Undecidable(not_imported(self.file, self.folder))
+
+
+def not_imported_grader(
+    kind: str, data: dict[str, Any], place: Place, folder: SpecFolder
+) -> tuple[Grader | None, list[Problem]]:
+    """Return a grader that stands for one whose file may not be imported, and that it was not checked."""
+    file, _ = _parts(kind)
+    try:
+        folder.find(file)
+        options = {key: data[key] for key in ("name", "weight") if key in data}
+        grader = NotImportedGrader.model_validate({"name": file} | options | {"file": file, "folder": folder})
+    except ValueError as error:
+        return None, [place.at("type").problem(str(error).splitlines()[0])]
+    return grader, [place.at("type").problem(not_imported(file, folder), NOT_CHECKED)]
+
+
+def _parts(kind: str) -> tuple[str, str]:
+    """Return the file and the name in it, if one is given."""
+    file, colon, name = kind.partition(".py:")
+    return file + (".py" if colon else ""), name
+
+
 def load_local(kind: str, folder: SpecFolder) -> type[Grader]:
     """Return the grader in a file (`./mine.py`, or `./mine.py:name` where it holds several).
 
-    Raises ValueError with a sentence when that is not allowed, or there is no such grader.
+    Raises ValueError with a sentence when the folder is not trusted, or there is no such grader.
     """
-    file, colon, name = kind.partition(".py:")
-    file += ".py" if colon else ""
-    if not folder.may_run_code:
-        raise ValueError(f"'{file}' is not loaded: {REFUSAL}")
+    file, name = _parts(kind)
     path = folder.find(file)
+    if not folder.may_import:
+        raise ValueError(not_imported(file, folder))
     try:
         code = path.read_bytes()
     except OSError as error:
@@ -77,6 +115,45 @@ def came_from(grader: Grader) -> Iterator[LocalCode]:
 def local_files(graders: Iterable[Grader]) -> list[str]:
     """Return the project's files whose code runs when these graders do."""
     return sorted({code.path for grader in graders for code in came_from(grader)})
+
+
+def code_notes(place: Place, folder: SpecFolder, files: Sequence[str], imported: Sequence[str]) -> Iterator[Problem]:
+    """Yield what to know about the Python that a suite imports: the graders' files, and what changed since trust."""
+    for file in files:
+        yield place.problem(f"runs code of this project: {file}", "note")
+    if imported and folder.may_import and (fact := changes_told(folder)):
+        yield place.problem(fact, "note")
+
+
+def changes_told(folder: SpecFolder) -> str:
+    """Return which importable files changed since the user trusted the folder; empty if none, or for `--trust`."""
+    changes = None if folder.trust else changes_in(folder.root)
+    if changes is None or not any(changes):
+        return ""
+    parts = [f"{kind} {_some(names)}" for kind, names in zip(changes._fields, changes, strict=True) if names]
+    return f"Python files are not as they were when {folder.root} was trusted: {'; '.join(parts)}; {_AGAIN}"
+
+
+_AGAIN = "`waza trust` records them as they are now"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def without_effect(project: ProjectShape, folder: SpecFolder) -> Iterator[Problem]:
+    """Yield that `allow_local_code: true` in `.waza.yaml` trusts nothing: a repository cannot consent for itself."""
+    if not project.allow_local_code:
+        return
+    file = shown(folder.root / FILE)
+    if folder.may_import:
+        yield Problem("has no effect: this folder is trusted by its user; remove it", file, 0, 0, _KEY, "note")
+    else:
+        fact = f"has no effect: only its user can trust a folder, with: {command_for(folder.root)}"
+        yield Problem(fact, file, 0, 0, _KEY, "warning")
+
+
+_KEY = "allow_local_code"
 
 
 def _module(path: Path, digest: str, folder: SpecFolder) -> ModuleType:

@@ -311,7 +311,7 @@ class ProjectShape(Options):
     judge: Annotated[str, Field(min_length=1)] | dict[str, Any] | None = None
     """Who judges, where a grader needs a judge: a model, or a mapping with `type` and its settings."""
     allow_local_code: bool = False
-    """Let suites of this project name Python files as graders (`type: ./graders/mine.py`)."""
+    """No effect: a project cannot allow its own Python to be imported; `waza trust` does, given by its user."""
     files: dict[str, Any] = {}
     """The original's; not used."""
     cache: dict[str, Any] = {}

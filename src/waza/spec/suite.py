@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from waza.engines._base import ENGINES, Engine
 from waza.engines._base import WRAPPER as ENGINE_WRAPPER
+from waza.engines._function import not_imported
 from waza.engines._skills import find_skills, parts_of
 from waza.errors import Problem, SpecError, UsageError
 from waza.graders._base import Grader
@@ -23,7 +24,7 @@ from waza.model import JSON, Task
 from waza.results.graded_by import FILES
 from waza.sandbox.folders import SpecFolder
 from waza.spec.judges import chosen_judge, judge_settings, jurors_of, models_asked, own_judge, settings_place
-from waza.spec.local_code import came_from, local_files
+from waza.spec.local_code import NOT_CHECKED, came_from, local_files
 from waza.spec.mocks import refused
 from waza.spec.places import Place, keys_of, problems_of
 from waza.spec.sessions import session_problems
@@ -69,6 +70,12 @@ class EvalSpec:
         return local_files(grader for graders in self.graders.values() for grader in graders)
 
     @property
+    def imported(self) -> list[str]:
+        """The Python of the project that is imported when this suite is run: graders' files, and the agent."""
+        agent = self._named_engine()
+        return self.local_code + ([agent.imports()] if agent and agent.imports() else [])
+
+    @property
     def judged(self) -> dict[str, list[str]]:
         """By task id: what a judge is asked by, as hashes of rubrics, where a grader of the task needs a judge."""
         found: dict[str, list[str]] = {}
@@ -112,10 +119,11 @@ class EvalSpec:
             return None
         return find_skill(self.skill, self.folder, self.config.skill_directories, self.project.paths.skills)
 
-    def engine(self, name: str | None = None) -> Engine:
+    def engine(self, name: str | None = None, *, only_look: bool = False) -> Engine:
         """Return the engine to run with: `name`, else the suite's, else the project's.
 
-        Raises UsageError when none is named or known, SpecError when its options are wrong.
+        Raises UsageError when none is named or known, SpecError when its options are wrong, or its agent is Python of a
+        folder that is not trusted. With `only_look` such an agent is not imported.
         """
         chosen = name or self.config.executor or self.project.defaults.engine
         if not chosen:
@@ -127,6 +135,8 @@ class EvalSpec:
         unfit += self.triggers.refused(chosen) if self.triggers else []
         if unfit := unfit + list(session_problems(chosen, asking, self.place, is_run=True)):
             raise SpecError(unfit)
+        if only_look and self.not_checked(engine):
+            return engine
         try:
             engine.ready(self.tasks)
         except SpecError as error:
@@ -135,18 +145,40 @@ class EvalSpec:
 
     def missing(self) -> list[Problem]:
         """Return what to say of an agent's program that is not on this machine: a warning if the suite names it."""
-        name = self.config.executor or self.project.defaults.engine
-        if not name or not ENGINES.knows(name):
-            return []
-        try:
-            engine = self._built(name)
-        except SpecError:
-            return []  # its options are wrong, which is told with the suite's other mistakes
-        if not (fact := engine.missing()):
+        engine = self._named_engine()
+        if engine is None or not (fact := engine.missing()):
             return []
         if engine.program:
             return [self.place.at("config", "executor").problem(fact, "note")]
         return [self.place.at("config", "command").warning(fact)]
+
+    def not_checked(self, engine: Engine | None = None) -> list[Problem]:
+        """Return that an engine's agent, by default that of the suite's, is not imported in a folder not trusted."""
+        engine = engine or self._named_engine()
+        if engine is None or not engine.imports() or self.folder.may_import:
+            return []
+        return [self.place.at("config", "agent").problem(not_imported(engine.imports(), self.folder), NOT_CHECKED)]
+
+    def agent_problems(self) -> list[Problem]:
+        """Return what is wrong with the suite's agent where it is Python of the project, which is imported here."""
+        engine = self._named_engine()
+        if engine is None or not engine.imports():
+            return []
+        try:
+            engine.ready(self.tasks)
+        except SpecError as error:
+            return [self._placed(problem._replace(path=problem.path or "config.agent")) for problem in error.problems]
+        return []
+
+    def _named_engine(self) -> Engine | None:
+        """Return the engine that the suite or its project names; None where it is unknown or its options are wrong."""
+        name = self.config.executor or self.project.defaults.engine
+        if not name or not ENGINES.knows(name):
+            return None
+        try:
+            return self._built(name)
+        except SpecError:
+            return None  # which is reported with the suite's other mistakes
 
     def _built(self, name: str) -> Engine:
         """Return the engine with the suite's options; raise SpecError when they are wrong."""

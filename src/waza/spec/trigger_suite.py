@@ -18,14 +18,14 @@ from waza.spec.tasks import read_mocks
 from waza.spec.triggers import FILE, Around, TriggerFile, beside, build_triggers, catalogue_files
 
 
-def suite_without_tasks(path: Path) -> EvalSpec | None:
+def suite_without_tasks(path: Path, *, trust: bool = False) -> EvalSpec | None:
     """Return a suite for the trigger tests at `path` where no eval file stands with them; None where one does."""
     file = path if path.name == FILE else path / FILE
     if not file.is_file() or suite_in(file.parent):
         return None
     file = file.resolve()
     project, problems = read_project(file.parent)
-    folder = SpecFolder(file.parent)
+    folder = SpecFolder(file.parent, trust=trust)
     config = ConfigShape.model_validate(project_defaults(project))
     mocks = read_mocks(folder, problems)
     tests, wrong = beside(folder, Around(folder, config, mocks), set(), project.paths.skills)
