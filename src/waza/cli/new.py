@@ -71,7 +71,7 @@ def command(
     nexts = {
         "suite": f"waza run {paths[0].parent}",
         "task": f"waza run {suite} --task {name}",
-        "grader": "use it from Python, or announce it in your package: entry point group `waza.graders`",
+        "grader": f"name it in a suite (`type: ./{paths[0].as_posix()}`) and trust this folder: waza trust",
     }
     say(f"\nNext:  {nexts[kind]}")
     return 0
