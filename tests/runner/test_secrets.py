@@ -18,6 +18,13 @@ def encodings(secret):
     yield "url", urllib.parse.quote(secret, safe="")
     yield "hex", raw.hex()
     yield "json", json.dumps(secret)[1:-1]
+    yield "key", json.dumps({secret: 1})[1:-5]
+    yield "upper", secret.upper()
+    yield "upper base64", base64.b64encode(secret.upper().encode()).decode()
+    yield "utf-16", secret.encode("utf-16-le").decode("latin-1")[:-1]
+    yield "utf-16 json", json.dumps(secret.encode("utf-16-be").decode("latin-1"))[7:-1]
+    yield "utf-16 base64", base64.b64encode(secret.encode("utf-16-le")).decode()[:-4]
+    yield "utf-16 hex", secret.encode("utf-16-be").hex()
 
 
 FORMS = dict(encodings(SECRET))
@@ -26,11 +33,15 @@ AGENT = """
     def forms(s):
         raw = s.encode()
         return [s, base64.b64encode(raw).decode(), base64.urlsafe_b64encode(b"x:" + raw).decode(),
-                urllib.parse.quote(s, safe=""), raw.hex(), json.dumps(s)[1:-1]]
+                urllib.parse.quote(s, safe=""), raw.hex(), json.dumps(s)[1:-1], json.dumps({s: 1}), s.upper(),
+                base64.b64encode(s.upper().encode()).decode(), s.encode("utf-16-le").decode("latin-1"),
+                json.dumps(s.encode("utf-16-be").decode("latin-1"))[1:-1],
+                base64.b64encode(s.encode("utf-16-le")).decode(), s.encode("utf-16-be").hex()]
     def answer(prompt, context):
         text = " | ".join(forms(os.environ["CANARY_API_KEY"]))
         folder = pathlib.Path(context["workspace"]) if isinstance(context, dict) else pathlib.Path(context.workspace)
         (folder / "notes.txt").write_text(text)
+        (folder / "wide.txt").write_bytes(os.environ["CANARY_API_KEY"].encode("utf-16"))
         (folder / ("x" + os.environ["CANARY_API_KEY"].encode().hex())).write_text("name")
         call = waza.ToolEvent(tool_name="t", args={"a": text, text: 1}, result=[text], error=text)
         return waza.Trace(input=text, output=text, error=text, session_id=text, outcome={text: text},
@@ -69,6 +80,7 @@ def test_no_form_of_a_secret_reaches_the_run_folder_or_the_screen(leaky, waza):
     for path in files:
         assert hits(path.read_bytes().decode("utf-8", "replace")) == [], path
         assert hits(str(path)) == []
+        assert SECRET.encode("utf-16-le")[2:-2] not in path.read_bytes()
     for command in (("show", "latest", "--task", "a", "--trial", "1", "-v"), ("show", "--json"), ("list", "runs")):
         shown = waza(*command)
         assert hits(shown.stdout + shown.stderr) == [], command

@@ -1,8 +1,9 @@
 """Keep secrets out of everything that is stored or shown: their values, however they are written, become a tag.
 
-A value is found as it is, and as JSON, URL, hex (both cases), base64 and base64url text (at any alignment), also when
-a stream cuts it in pieces. Base64 that is wrapped into lines in the middle of a value is not found. Graders see the
-original; the journal, reports, logs and the screen get what has passed through here.
+A value is found as it is, in any mixture of upper and lower case, and as JSON, URL, hex, base64 and base64url text (at
+any alignment), each of UTF-8 and of UTF-16 in both byte orders, also when a stream cuts it in pieces. Base64 that is
+wrapped into lines in the middle of a value is not found. Graders see the original; the journal, reports, logs and the
+screen get what has passed through here.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus, unquote
 
+import msgspec
 import re2
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import FieldInfo, fields, replace
 
-from waza.model import Result
+from waza.model import Result, Trace
 from waza.results.plain import MAX_DEPTH, encode
 
 SHORTEST = 8
@@ -35,6 +37,11 @@ _COMMON = frozenset(
 ) | frozenset(("production", "development", "interactive", "automatic", "internal", "external", "keychain", "standard"))
 _DETECTED = 24
 """So many bytes of each form are looked for first, in linear time; the rest only where they are found."""
+_WINDOW = 4_096
+"""So many characters are looked through one by one where the first search has found something among them."""
+_DETECTOR_BYTES = 1 << 28
+"""What the automaton may take: a key file is a secret of many lines, each in many forms."""
+_FOLD = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 T = TypeVar("T")
 
@@ -71,12 +78,15 @@ class Redactor:
         for name, value in sorted(secrets.items()):
             digest = hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:4]
             for form in forms_of(value):
-                self._tags.setdefault(form, f"[REDACTED:{name}#{digest}]")
-        needles = sorted(self._tags, key=lambda form: (-len(form), form))
-        self.longest = len(needles[0]) if needles else 0
-        self._exact = re.compile("|".join(map(re.escape, needles)))
-        starts = {_bytes(form)[:_DETECTED] for needle in needles for form in (needle, _as_json(needle))}
-        self._detector = re2.compile(b"|".join(map(re2.escape, sorted(starts))))
+                self._tags.setdefault(_folded(form), f"[REDACTED:{name}#{digest}]")
+        self._by_start: dict[str, list[str]] = {}
+        for form in sorted(self._tags, key=lambda form: (-len(form), form)):
+            self._by_start.setdefault(form[:SHORTEST], []).append(form)
+        self.longest = max(map(len, self._tags), default=0)
+        starts = {_bytes(form)[:_DETECTED].lower() for needle in self._tags for form in (needle, _as_json(needle))}
+        options = re2.Options()
+        options.max_mem = _DETECTOR_BYTES
+        self._detector = re2.compile(b"|".join(map(re2.escape, sorted(starts))), options)
 
     def __bool__(self) -> bool:
         return bool(self._tags)
@@ -90,7 +100,7 @@ class Redactor:
 
     def raw(self, content: bytes) -> bytes:
         """Return bytes without secrets; what is not text stays as it is."""
-        if not self._tags or not self._detector.search(content):
+        if not self._tags or not self._detector.search(content.lower()):
             return content
         return self.text(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
@@ -107,42 +117,64 @@ class Redactor:
 
     def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Yield start, end and tag of each place where a form begins, the longest one there, overlapping ones too."""
-        if not self._tags or not self._detector.search(_bytes(text)):
+        if not self._tags or not self._detector.search(_bytes(text).lower()):
             return
-        at = 0
-        while match := self._exact.search(text, at):
-            yield match.start(), match.end(), self._tags[match.group()]
-            at = match.start() + 1
+        text = _folded(text)
+        for start in range(0, len(text), _WINDOW):
+            if not self._detector.search(_bytes(text[start : start + _WINDOW + _DETECTED])):
+                continue
+            for at in range(start, min(start + _WINDOW, len(text) - SHORTEST + 1)):
+                for form in self._by_start.get(text[at : at + SHORTEST], ()):
+                    if text.startswith(form, at):
+                        yield at, at + len(form), self._tags[form]
+                        break
 
     def _is_clean(self, record: Struct) -> bool:
         if isinstance(record, Result) and record.trace.files is not None:
             record = replace(record, trace=replace(record.trace, files=None))
-        return not self._detector.search(encode(record))
+        return not self._detector.search(encode(record).lower())
 
     def _walk(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, int) and not isinstance(value, bool) and depth:
-            return self.text(str(value)) if any(self.spans(str(value))) else value
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int | float):
+            return self._number(value)
         if depth > MAX_DEPTH:
             return "[nested too deeply to be kept]"
         if isinstance(value, Struct):
-            old = {info.name: getattr(value, info.name) for info in fields(value)}
-            return replace(value, **{name: self._walk(item, 0) for name, item in old.items()})
+            infos = [info for info in fields(value) if not (isinstance(value, Trace) and info.name == "files")]
+            return replace(value, **{info.name: self._field(info, getattr(value, info.name)) for info in infos})
         if isinstance(value, dict):
             return self._walk_dict(value, depth)
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, set, frozenset)):
             return [self._walk(item, depth + 1) for item in value]
-        return value
+        return self._walk(_as_written(value), depth + 1)
+
+    def _field(self, info: FieldInfo, value: Any) -> Any:
+        """Return a field of a record; a number stays one where the record needs a number."""
+        is_counted = isinstance(value, int | float) and info.type is not Any
+        return value if is_counted else self._walk(value, 0)
+
+    def _number(self, value: float) -> Any:
+        """Return a number, or the tag where its digits are a secret."""
+        digits = encode(value).decode()
+        return self.text(digits) if any(self.spans(digits)) else value
 
     def _walk_dict(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
         out: dict[Any, Any] = {}
         for key, item in value.items():
-            new = self.text(key) if isinstance(key, str) else key
+            new = self.text(key if isinstance(key, str) else next(iter(_as_written({key: None}))))
             while new in out:
                 new += "'"
             out[new] = self._walk(item, depth + 1)
         return out
+
+
+def _as_written(value: Any) -> Any:
+    """Return the JSON that something else than JSON is written as: bytes, dates, keys that are no text."""
+    return msgspec.json.decode(encode(value))
 
 
 class Stream:
@@ -180,17 +212,30 @@ class Stream:
 
 
 def forms_of(value: str) -> set[str]:
-    """Return every way a secret may be written that is long enough to be looked for."""
+    """Return every way a secret may be written that is long enough to be looked for, up to the case of its letters."""
     texts = {value, value.strip(), *_long_lines(value)}
     forms: set[str] = set()
-    for text in texts:
-        raw = _bytes(text)
-        forms |= {text, raw.hex(), raw.hex().upper()}
-        forms |= {*_url_forms(raw), *_base64_forms(raw)}
-        for ascii_only in (True, False):
-            once = _as_json(text, ascii_only)
-            forms |= {once, _as_json(once, ascii_only)}
+    for text in {case for one in texts for case in (one, one.upper(), one.lower())}:
+        forms |= _written(text, _bytes(text))
+        for order in ("utf-16-le", "utf-16-be"):
+            raw = text.encode(order, "surrogatepass")
+            for read in (raw.decode("utf-8", "surrogateescape"), raw.decode("utf-8", "replace"), raw.decode("latin-1")):
+                forms |= _written(read.strip("\0"), raw)
     return {form for form in forms if len(form) >= SHORTEST}
+
+
+def _written(text: str, raw: bytes) -> set[str]:
+    """Return a text as it is and as JSON, and its bytes as hex, URL and base64."""
+    forms = {text, raw.hex(), *_url_forms(raw), *_base64_forms(raw)}
+    for ascii_only in (True, False):
+        once = _as_json(text, ascii_only)
+        forms |= {once, _as_json(once, ascii_only)}
+    return forms
+
+
+def _folded(text: str) -> str:
+    """Return the text with the letters A to Z in lower case; every character stays in its place."""
+    return text.lower() if text.isascii() else text.translate(_FOLD)
 
 
 def _long_lines(value: str) -> Iterator[str]:
