@@ -23,6 +23,7 @@ from waza.dashboard.store import Store
 from waza.errors import StoreError
 
 MOST_FORM = 64_000
+MOST_FIELDS = 100
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -74,7 +75,11 @@ async def _written(page: Page, store: Store, request: Request, ask: Ask) -> Resp
         body += piece
         if len(body) > MOST_FORM:
             return Response("too much", 413)
-    form = Query(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100))
+    try:
+        fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        return Response(f"more than {MOST_FIELDS} fields", 400)
+    form = Query(fields)
     if page.accept is None or not compare_digest(form.get("form_key").encode(), ask.form_key.encode()):
         return Response("the form is not one of this session's", 403)
     return Response("", 303, {"location": await run_in_threadpool(page.accept, ask, store, form)})

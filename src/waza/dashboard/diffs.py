@@ -70,7 +70,7 @@ def _from_suite(opened: Opened, task: str, stored: object) -> dict[str, Read]:
     """Return the fixture of a task from its suite; raise an error where it is not what it was."""
     from waza.spec.load import load_spec  # only this page needs the suite, so the server starts without it
 
-    folder = Path(opened.listed.folder)
+    folder = opened.listed.path
     spec = load_spec(folder.resolve().parent / str(opened.run.spec.get("file", "")), only_look=True)
     alone = replace(spec, tasks=[one for one in spec.tasks if one.id == task], triggers=None)
     if not alone.tasks:

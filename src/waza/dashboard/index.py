@@ -25,6 +25,7 @@ from waza.dashboard.listed import (
     SeenMark,
     TrialMarks,
     file_stamp,
+    folder_text,
     folders_in,
     inode_of,
     listed_run,
@@ -85,7 +86,7 @@ class Index:
                     self._folders = list(self._parents())
                 self._walk_at = time.monotonic() + (time.monotonic() - at) / WALK_SHARE
             known = dict(self._rows("SELECT folder, stamp || CASE is_live WHEN 1 THEN 'live' ELSE '' END FROM runs"))
-            here = {str(folder): folder for parent in self._folders for folder in folders_in(parent)}
+            here = {folder_text(folder): folder for parent in self._folders for folder in folders_in(parent)}
             if gone := [(name,) for name in known.keys() - here.keys()]:
                 with self._changing() as db:
                     db.executemany("DELETE FROM runs WHERE folder = ?", gone)
@@ -115,13 +116,13 @@ class Index:
 
     def filled(self, listed: Listed, run: Run) -> Run:
         """Return a run with its results, in the spec's order; each is read from the journal when it is asked for."""
-        self._read_results(listed.key, Path(listed.folder), run)
+        self._read_results(listed.key, listed.path, run)
         rows = self._rows(
             "SELECT place, length, outcome FROM results WHERE run = (SELECT id FROM runs WHERE key = ?)", (listed.key,)
         )
         found = [Found(place, length, _OUTCOME.decode(blob)) for place, length, blob in rows]
         latest = {(one.outcome.task_id, one.outcome.trial): one for one in found}
-        journal = Path(listed.folder) / JOURNAL
+        journal = listed.path / JOURNAL
         triggers = [latest.pop(key) for key in trigger_order(run, latest)]
         results = [latest[key] for key in in_order(run, latest)[0]]
         return replace(run, results=StoredResults(journal, results), triggers=StoredResults(journal, triggers))
@@ -147,7 +148,7 @@ class Index:
 
     def _take(self, folder: Path, stamp: str) -> None:
         """Look at one run and write down what a list shows of it."""
-        name = str(folder)
+        name = folder_text(folder)
         with self._changing() as db:
             key = self._key(folder)
             db.execute("INSERT OR IGNORE INTO runs (key, folder, stamp) VALUES (?, ?, '')", (key, name))
@@ -171,8 +172,8 @@ class Index:
     def _key(self, folder: Path) -> str:
         """Return a run's name in addresses: its folder's, and a mark where another run has the same."""
         name = whole_text(folder.name)
-        taken = self._rows("SELECT 1 FROM runs WHERE key = ? AND folder <> ?", (name, str(folder)))
-        return name if not taken else f"{name}~{hashlib.sha256(os.fsencode(folder.parent)).hexdigest()[:8]}"
+        taken = self._rows("SELECT 1 FROM runs WHERE key = ? AND folder <> ?", (name, folder_text(folder)))
+        return name if not taken else f"{name}~{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
 
     def _read_results(self, key: str, folder: Path, run: Run) -> None:
         """Read what the journal holds beyond what was read before; from its start where the run was made anew."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     key: str
     """Its name in addresses."""
     folder: str
+    """Where it is, as `folder_text` writes it; `path` is the folder itself."""
     stamp: str
     suite: str = ""
     engine: str = ""
@@ -48,10 +50,27 @@ class Listed(Struct, frozen=True, kw_only=True):
     summary: Summary | None = None
 
     @property
+    def path(self) -> Path:
+        """The run's folder."""
+        if self.folder.startswith(_NOT_TEXT):
+            return Path(os.fsdecode(bytes.fromhex(self.folder.removeprefix(_NOT_TEXT))))
+        return Path(self.folder)
+
+    @property
     def journal_size(self) -> int:
         """How long the journal was when the run was looked at."""
         size = self.stamp.partition(".")[0]
         return int(size) if size.isdigit() else 0
+
+
+_NOT_TEXT = "\0"
+"""No path holds this character: what follows it is a path in hex that is not UTF-8."""
+
+
+def folder_text(folder: Path) -> str:
+    """Return a folder's path as text that can be stored, whatever bytes its names are made of."""
+    text = str(folder)
+    return text if whole_text(text) == text else _NOT_TEXT + os.fsencode(folder).hex()
 
 
 class SeenMark(Struct, frozen=True, array_like=True, gc=False):
@@ -73,31 +92,31 @@ class TrialMarks(Struct, frozen=True):
 
 def listed_run(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
     """Return what a list shows of a run of which key, folder and stamp are known; `fill` gives it its results."""
-    start = read_start(Path(known.folder))
+    start = read_start(known.path)
     known = replace(known, started=_started(known), place=start.at if start else 0.0)
-    if odd := _odd(Path(known.folder)):
+    if odd := _odd(known.path):
         return replace(known, problem=whole_text(odd))
-    known = replace(known, tags=[whole_text(tag) for tag in tags_of(known.folder)])
+    known = replace(known, tags=[whole_text(tag) for tag in tags_of(known.path)])
     try:
         return _read(known, fill)
     except StoreError as error:
         return replace(known, problem=whole_text(str(error)))
     except Exception as error:  # noqa: BLE001  what one run's files hold must not hide all the others
-        return replace(known, problem=whole_text(f"{known.folder}: cannot be read: {type(error).__name__}: {error}"))
+        return replace(known, problem=whole_text(f"{known.path}: cannot be read: {type(error).__name__}: {error}"))
 
 
 def _odd(folder: Path) -> str:
-    """Return the file that is a pipe, a device or a socket: to read it could take forever. Nothing where none is."""
+    """Return the file that is a link, a pipe, a device or a socket, which is not read. Nothing where none is."""
     for path in (folder / name for name in (RUN, JOURNAL, TAGS)):
         with suppress(OSError):  # reading it says why not
-            kind = path.stat().st_mode
+            kind = path.lstat().st_mode
             if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
                 return f"{path}: is not a regular file; remove it"
     return ""
 
 
 def _read(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
-    folder = Path(known.folder)
+    folder = known.path
     run = read_run_json(folder)
     end = read_end(folder / JOURNAL)
     # A writer holds the lock before it changes the file, so asking after a change disturbs nobody.
@@ -138,7 +157,7 @@ def _started(known: Listed, run: Run | None = None) -> float:
     """Return when a run began; by its folder's age where it does not say, 0 where that is gone too."""
     nobody = Run(id="", name="", started_at="", engine="")
     try:
-        return started(StoredRun(folder=known.folder, run=run or nobody)).timestamp()
+        return started(StoredRun(folder=str(known.path), run=run or nobody)).timestamp()
     except (OSError, OverflowError, ValueError):
         return 0.0
 
@@ -159,7 +178,7 @@ def stamp_of(folder: Path) -> str:
 def file_stamp(path: Path) -> str:
     """Return a file's size and time; a dash where it is not there."""
     try:
-        found = path.stat()
+        found = path.lstat()
     except OSError:
         return "-"
     return f"{found.st_size}.{found.st_mtime_ns}"
@@ -168,7 +187,7 @@ def file_stamp(path: Path) -> str:
 def size_of(path: Path) -> int:
     """Return a file's size; 0 where it is not there."""
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except OSError:
         return 0
 
@@ -176,6 +195,6 @@ def size_of(path: Path) -> int:
 def inode_of(path: Path) -> int:
     """Return which file stands at a path; 0 where there is none."""
     try:
-        return path.stat().st_ino
+        return path.lstat().st_ino
     except OSError:
         return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -33,7 +32,7 @@ class Follower:
     """Reads one journal on, and counts its trials: of two results for one trial the later counts."""
 
     def __init__(self, listed: Listed, told_to: int) -> None:
-        folder = Path(listed.folder)
+        folder = listed.path
         self.journal = folder / JOURNAL
         self.planned = listed.planned
         self.at = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import socket
@@ -9,10 +10,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from waza.dashboard.app import make_app
 from waza.dashboard.desk import Desk
@@ -25,6 +29,67 @@ HOST = "127.0.0.1"
 PORT = 8731
 _TRIED = 20
 """How many ports from the first one on are tried before any free one is taken."""
+
+
+REQUEST_S = 20.0
+"""So long a browser may take to send a request, from its first byte or from the connection on."""
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 with a limit on the time a request takes to arrive: uvicorn waits forever for one that was begun.
+
+    Otherwise a few hundred connections that send one byte now and then would keep all others out. An answer may take
+    any time.
+    """
+
+    def __init__(self, *args: Any, request_s: float, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._request_s = request_s
+        self._limit: asyncio.TimerHandle | None = None
+        self._has_begun = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the clock."""
+        super().connection_made(transport)
+        self._limit = self.loop.call_later(self._request_s, self._end)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived; the clock goes on until the request is whole."""
+        super().data_received(data)
+        self._time()
+
+    def on_response_complete(self) -> None:
+        """Go on with what arrived meanwhile: the beginning of the next request, perhaps."""
+        super().on_response_complete()
+        self._time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _time(self) -> None:
+        """Let the clock run exactly while a request is incomplete; uvicorn ends connections that are idle."""
+        buffered, _ = self.conn.trailing_data
+        self._has_begun = self.conn.their_state is h11.SEND_BODY or (
+            self.conn.their_state is h11.IDLE and bool(buffered)
+        )
+        if not self._has_begun:
+            self._stop()
+        elif self._limit is None:
+            self._limit = self.loop.call_later(self._request_s, self._end)
+
+    def _stop(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _end(self) -> None:
+        self._limit = None
+        if self._has_begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.write(_TOO_SLOW)
+        self.transport.close()
 
 
 class Dashboard(NamedTuple):
@@ -52,6 +117,7 @@ def dashboard(
     index: Path | None = None,
     can_review: bool = False,
     desk: Desk | None = None,
+    request_s: float = REQUEST_S,
 ) -> Iterator[Dashboard]:
     """Return a dashboard over the run folders below some parents, bound to its port but not answering yet."""
     listener = _bound(port)
@@ -70,6 +136,7 @@ def dashboard(
             server_header=False,
             date_header=False,
             lifespan="off",
+            http=cast(type[asyncio.Protocol], partial(TimedProtocol, request_s=request_s)),
             ws="none",
             proxy_headers=False,
             limit_concurrency=200,

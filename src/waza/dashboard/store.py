@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from waza.dashboard.index import Index, Listed, TrialMarks
 from waza.errors import StoreError
 from waza.model import Run
 from waza.results.folder import read_run_json
+from waza.results.plain import whole_text
 from waza.results.stats.trends import Trend, trends
 from waza.results.store import StoredRun
 from waza.results.summary import Summary, summarize
@@ -134,7 +134,7 @@ class Store:
                 return kept
         if listed.problem:
             raise StoreError(listed.problem)
-        run = read_run_json(Path(listed.folder))
+        run = read_run_json(listed.path)
         run = replace(self.index.filled(listed, run), complete=listed.is_complete)
         tasks = summarize_tasks(run)
         summary = summarize(run, tasks=tasks)
@@ -177,7 +177,9 @@ def rate_of(summary: Summary) -> float | None:
 
 def _stored(listed: Listed) -> StoredRun:
     run = Run(id=listed.key, name=listed.suite, started_at=listed.started_at, engine=listed.engine, model=listed.model)
-    return StoredRun(folder=listed.folder, run=run, summary=listed.summary, is_complete=listed.is_complete)
+    return StoredRun(
+        folder=whole_text(str(listed.path)), run=run, summary=listed.summary, is_complete=listed.is_complete
+    )
 
 
 def _conditions(wanted: Wanted) -> tuple[str, list[object]]:

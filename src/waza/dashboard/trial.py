@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from waza.dashboard.grades import grades, numbers_of
 from waza.dashboard.markup import Element, Node, el, href, short
@@ -173,7 +172,7 @@ def _files(opened: Opened, result: Result) -> Node:
     if result.snapshot == EMPTY:
         return [head, soft("The workspace was empty.")]
     try:
-        paths = list(SnapshotFiles(Path(opened.listed.folder) / ARTIFACTS, result.snapshot).paths())
+        paths = list(SnapshotFiles(opened.listed.path / ARTIFACTS, result.snapshot).paths())
     except OSError as error:
         return [
             head,

@@ -93,12 +93,23 @@ DISK = Disk()
 
 
 def open_regular(path: Path, buffering: int = -1) -> BinaryIO:
-    """Open a file for reading; raise OSError for a pipe, a device or a socket, which could be read forever."""
+    """Open a file of a run folder for reading, which may come from anywhere: every reader of the store does it here.
+
+    Raises OSError for a link, which could lead to any file of the reader's, and for a pipe, a device or a socket, which
+    could be read forever.
+    """
     return open(path, "rb", buffering, opener=_open_regular)
 
 
 def _open_regular(path: str, flags: int) -> int:
-    fd = os.open(path, flags | NO_WAIT)
+    if not hasattr(os, "O_NOFOLLOW") and Path(path).is_symlink():
+        raise OSError(errno.ELOOP, SPECIAL)
+    try:
+        fd = os.open(path, flags | NO_WAIT | _ALWAYS)
+    except OSError as error:
+        if error.errno == errno.ELOOP and Path(path).is_symlink():
+            raise OSError(errno.ELOOP, SPECIAL) from None
+        raise
     if is_special(fd):
         os.close(fd)
         raise OSError(errno.EINVAL, SPECIAL)

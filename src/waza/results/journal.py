@@ -183,7 +183,8 @@ class Journal:
 
     def _set_aside(self) -> None:
         """Keep the damaged file under another name and put its good records in its place, in one step."""
-        content = self.path.read_bytes()
+        with open_regular(self.path) as file:
+            content = file.read()
         kept = self.path.with_name(f"{self.path.name}.damaged-{crc32(content):08x}")
         write_atomically(kept, content, self._disk)
         note = Note(text=f"the journal was damaged; it is kept as {kept.name}, and its good records were taken over")

@@ -72,7 +72,7 @@ def is_going_on(folder: str | Path) -> bool:
 def held(folder: str | Path) -> Iterator[None]:
     """Let nobody go on with a run meanwhile, where its journal can be locked; raise UsageError when a process does."""
     try:
-        fd = os.open(Path(folder) / JOURNAL, os.O_RDWR | NO_WAIT)
+        fd = DISK.open(Path(folder) / JOURNAL, os.O_RDWR | NO_WAIT)
     except OSError:
         yield
         return

@@ -30,7 +30,7 @@ from waza.results._remote_cache import (
     write_listing,
 )
 from waza.results._remote_store import Object, Store, checked_url, is_plain, is_url, require
-from waza.results.disk import why
+from waza.results.disk import open_regular, why
 from waza.results.folder import ARTIFACTS, JOURNAL, RUN
 from waza.results.journal import read_end
 from waza.results.kept import TAGS, held, is_going_on, is_tag, read_tags, tag_run, tags_of, write_tags
@@ -112,11 +112,19 @@ def _other_tags(store: Store, folder: Path, there: dict[str, Object]) -> list[st
 
 def _files(folder: Path) -> Iterator[str]:
     """Yield the names of a run's files; links are left out, wherever they lead, and what is only half written."""
-    if not (folder / JOURNAL).is_file():
+    if not _is_regular(folder / JOURNAL):
         raise UsageError(f"{folder}: is no run that could be sent: it has no {JOURNAL}")
     for path in folder.rglob("*"):
-        if stat.S_ISREG(path.lstat().st_mode) and not path.name.startswith("."):
+        if _is_regular(path) and not path.name.startswith("."):
             yield path.relative_to(folder).as_posix()
+
+
+def _is_regular(path: Path) -> bool:
+    """Say whether a file, and no link to one, is at a path."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def _is_there(folder: Path, name: str, there: dict[str, Object]) -> bool:
@@ -130,7 +138,7 @@ def _refuse_to_lose(store: Store, folder: Path, journal: Object) -> None:
     size = (folder / JOURNAL).stat().st_size
     common = min(size, journal.size)
     start = max(0, common - _TAIL)
-    with (folder / JOURNAL).open("rb") as file:
+    with open_regular(folder / JOURNAL) as file:
         file.seek(start)
         here = file.read(common - start)
     place = f"{store.url}/{folder.name}"
@@ -167,9 +175,16 @@ def pull(url: str, parent: Path) -> Path:
 def _refuse_to_overwrite(copy: Path, target: Path) -> None:
     if is_going_on(target):
         raise UsageError(f"{target}: goes on at this moment; pull it when it has ended")
-    here, there = ((folder / JOURNAL).read_bytes() if folder.is_dir() else b"" for folder in (target, copy))
-    if not there.startswith(here):
+    if not _journal_of(copy).startswith(_journal_of(target)):
         raise StoreError(f"{target}: holds results that the store does not; push it, or pull --to another folder")
+
+
+def _journal_of(folder: Path) -> bytes:
+    """Return what a run's journal holds."""
+    if not folder.is_dir():
+        return b""
+    with open_regular(folder / JOURNAL) as file:
+        return file.read()
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -43,7 +43,7 @@ def page(ask: Ask, store: Store) -> View:
     crumbs = [("Runs", href()), (opened.listed.suite or key, href("runs", key)), (f"{task.id}, trial {trial}", back)]
     if not result.snapshot:
         return View(title="Files", body=[el("h1", "Files"), soft("The workspace was not kept.")], crumbs=crumbs)
-    artifacts = Path(opened.listed.folder) / ARTIFACTS
+    artifacts = opened.listed.path / ARTIFACTS
     try:
         items = _items(artifacts, result, ask.query.get("turn"))
     except OSError as error:

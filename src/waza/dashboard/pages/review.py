@@ -6,7 +6,6 @@ What a grader, or another person, said is not shown before one has answered, so 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import cast
 
 from waza.dashboard.desk import Desk, Item, Pile
@@ -87,7 +86,7 @@ def _pile(store: Store, key: str, graders: Sequence[str]) -> tuple[Listed, Pile]
     if listed is None or listed.problem:
         raise NotThere("No run has this name." if listed is None else listed.problem)
     try:
-        return listed, _desk(store).pile(Path(listed.folder), graders)
+        return listed, _desk(store).pile(listed.path, graders)
     except (WazaError, OSError) as error:
         raise NotThere(f"This run cannot be reviewed: {error}") from None
 
@@ -103,7 +102,7 @@ def _named(pile: Pile, form: Query) -> Item:
 def _settled(store: Store, listed: Listed) -> int:
     """Grade the run again and return how many results changed. Raises NotThere with the reason."""
     try:
-        return _desk(store).settle(Path(listed.folder))
+        return _desk(store).settle(listed.path)
     except (WazaError, OSError) as error:
         raise NotThere(f"The verdicts are recorded, the run is as it was: {error}") from None
 
