@@ -52,7 +52,7 @@ def command(
         spec, problems = read_spec(file, trust=trust)
         if spec is not None:
             problems = [*_with_refused(spec, problems), *rubric_problems(spec), *_sessions(spec), *spec.missing()]
-            problems += _agent(spec)
+            problems += spec.not_checked()
         shown = [p for p in problems if (not quiet or p.severity in serious) and p not in told]
         told.update(shown)  # what is about the project is found with each of its suites
         if as_json:
@@ -134,11 +134,6 @@ def _sessions(spec: EvalSpec) -> list[Problem]:
     """Return what there is to say about judges that go on in the agent's session."""
     engine = spec.config.executor or spec.project.defaults.engine
     return list(session_problems(engine, spec.graders, spec.place))
-
-
-def _agent(spec: EvalSpec) -> list[Problem]:
-    """Return what is wrong with an agent that is Python of the project, or that it was not checked."""
-    return spec.not_checked() or spec.agent_problems()
 
 
 def _starts_programs(spec: EvalSpec) -> str:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from waza.errors import StoreError, UsageError
+from waza.results.plain import whole_text
 
 FILE = "trust.json"
 VERSION = 1
@@ -62,7 +63,12 @@ def config_folder() -> Path:
     XDG_CONFIG_HOME is ignored, as its specification says; it would lead into the project.
     """
     named = os.environ.get("APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME", "")
-    return (Path(named) if named and Path(named).is_absolute() else Path.home() / ".config") / "waza"
+    if named and Path(named).is_absolute():
+        return Path(named) / "waza"
+    try:
+        return Path.home() / ".config" / "waza"
+    except RuntimeError:
+        raise StoreError("you have no home folder, so no folder is trusted; set XDG_CONFIG_HOME") from None
 
 
 def trust_file() -> Path:
@@ -135,6 +141,8 @@ def trust(folder: Path) -> Record:
     folder = folder.resolve()
     if folder == Path(folder.anchor):
         raise UsageError(f"{folder} holds every folder there is; name the folder of a project")
+    if whole_text(str(folder)) != str(folder):
+        raise UsageError(f"{folder}: the name is not UTF-8 and cannot be recorded; rename it, or give --trust")
     files = fingerprints(folder)
     record = Record(datetime.now(UTC).isoformat(timespec="seconds"), files)
     with _locked():

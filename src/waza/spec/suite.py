@@ -159,17 +159,6 @@ class EvalSpec:
             return []
         return [self.place.at("config", "agent").problem(not_imported(engine.imports(), self.folder), NOT_CHECKED)]
 
-    def agent_problems(self) -> list[Problem]:
-        """Return what is wrong with the suite's agent where it is Python of the project, which is imported here."""
-        engine = self._named_engine()
-        if engine is None or not engine.imports():
-            return []
-        try:
-            engine.ready(self.tasks)
-        except SpecError as error:
-            return [self._placed(problem._replace(path=problem.path or "config.agent")) for problem in error.problems]
-        return []
-
     def _named_engine(self) -> Engine | None:
         """Return the engine that the suite or its project names; None where it is unknown or its options are wrong."""
         name = self.config.executor or self.project.defaults.engine
