@@ -152,6 +152,8 @@ def test_nothing_of_a_folder_that_is_not_trusted_runs_where_one_only_looks(canar
             waza_face.load_grader({"type": "./graders/mine.py"}, base_dir=repo)
         with pytest.raises(SpecError, match="is not trusted"):
             waza_face.run(repo, trust=False)
+        with pytest.raises(SpecError, match="is not trusted"):
+            waza_face.load_expected({"graders": [{"type": "./graders/mine.py"}]}, base_dir=repo)
         assert names(ran) == set(), "the dashboard, and calls from Python"
     for command in (("run",), ("grade", "latest"), ("run", "evals"), ("trigger",)):
         done = waza(*command, env=user)

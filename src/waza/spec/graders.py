@@ -14,7 +14,7 @@ from waza.graders._base import GRADERS, WRAPPER, Grader
 from waza.graders._fields import ZERO_LIMIT
 from waza.sandbox.folders import SpecFolder
 from waza.spec.expected import build_expected
-from waza.spec.local_code import is_local, load_local, not_imported_grader
+from waza.spec.local_code import is_local, left_out, load_local, not_imported_grader
 from waza.spec.places import Place, keys_of, problems_of, unknown_key, unmarked, what
 
 WRAPPER_KEYS = ("type", "name", "weight", "config")
@@ -34,8 +34,8 @@ def load_grader(
     """
     folder = SpecFolder(base_dir, trust=trust or allow_local_code)
     grader, problems = build_grader(spec, Place(content=spec), folder)
-    if grader is None:
-        raise SpecError(problems)
+    if grader is None or (refused := left_out(problems)):
+        raise SpecError(problems if grader is None else refused)
     for problem in problems:
         warnings.warn(str(problem), stacklevel=2)
     return grader
@@ -56,7 +56,7 @@ def load_expected(block: dict[str, Any], base_dir: str | Path = ".") -> list[Gra
             grader, wrong = build_grader(entry, place.at("graders", index), folder)
             graders += [grader] if grader else []
             problems += wrong
-    if wrong := [problem for problem in problems if problem.severity == "error"]:
+    if wrong := [problem for problem in problems if problem.severity == "error"] + left_out(problems):
         raise SpecError(wrong)
     for problem in problems:
         warnings.warn(str(problem), stacklevel=2)

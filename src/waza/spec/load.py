@@ -17,7 +17,7 @@ from waza.spec.evaldeck_suite import FILES as EVALDECK
 from waza.spec.evaldeck_suite import read_evaldeck
 from waza.spec.graders import build_grader
 from waza.spec.hooks import check_hooks
-from waza.spec.local_code import NOT_CHECKED, without_effect
+from waza.spec.local_code import left_out, without_effect
 from waza.spec.mocks import as_data, plain, read_commands, read_servers
 from waza.spec.people import with_judges, with_sources
 from waza.spec.places import Place, keys_of, parse, unknown_key
@@ -57,7 +57,7 @@ def load_spec(
     spec, problems = read_spec(file, forced, trust=trust or allow_local_code, needs_tasks=needs_tasks)
     wrong = [problem for problem in problems if problem.severity == "error"]
     if not only_look:
-        wrong += [problem._replace(severity="error") for problem in problems if problem.severity == NOT_CHECKED]
+        wrong += left_out(problems)
     if spec is None or wrong:
         raise SpecError(wrong)
     return spec

@@ -70,6 +70,11 @@ def not_imported_grader(
     return grader, [place.at("type").problem(not_imported(file, folder), NOT_CHECKED)]
 
 
+def left_out(problems: Iterable[Problem]) -> list[Problem]:
+    """Return what was not checked, as the errors it is for whoever needs it."""
+    return [problem._replace(severity="error") for problem in problems if problem.severity == NOT_CHECKED]
+
+
 def _parts(kind: str) -> tuple[str, str]:
     """Return the file and the name in it, if one is given."""
     file, colon, name = kind.partition(".py:")
