@@ -1,13 +1,10 @@
 import os
-from fnmatch import fnmatchcase
 
 import pytest
 from file_cases import Room, cases, check_case, lay
-from hypothesis import given
-from hypothesis import strategies as st
 
 import waza
-from waza.sandbox.globs import GlobSearch, matches_glob
+from waza.sandbox.globs import GlobSearch
 from waza.sandbox.snapshot import SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
 
@@ -243,8 +240,3 @@ def test_a_folder_that_cannot_be_listed_decides_nothing(room):
         assert room.grade("file", must_exist=["**/*.txt"]).passed
     finally:
         (room.work / "closed").chmod(0o700)
-
-
-@given(st.text("ab*?.", max_size=8), st.text("ab*?.", max_size=10))
-def test_a_glob_covers_the_names_that_fnmatch_says(glob, name):
-    assert matches_glob(glob, name) == fnmatchcase(name, glob)

@@ -163,6 +163,12 @@ def test_pattern_is_short_for_one_more_regex_match():
     assert grade("v1", pattern=r"v\d+").status == "passed"
 
 
+@pytest.mark.parametrize("options", [{"regex_match": ["$a"]}, {"regex_not_match": [r"end$\nnext"]}])
+def test_a_pattern_that_no_text_matches_is_refused(options):
+    with pytest.raises(ValidationError, match="can match no text"):
+        TextGrader(**options)
+
+
 @pytest.mark.parametrize("options", [{"regex_match": ["ok", "a*"]}, {"pattern": "^"}, {"regex_not_match": ["error|"]}])
 def test_a_pattern_that_every_text_matches_is_refused(options):
     with pytest.raises(ValidationError, match="matches every text"):

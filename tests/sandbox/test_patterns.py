@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from waza.sandbox.backtrack import CHILD
 from waza.sandbox.lookaround import for_backtracking, without_backtracking
 from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
-from waza.sandbox.universal import matches_every_text, python_members, python_tree, re2_tree
+from waza.sandbox.universal import matches_every_text, matches_no_text, python_members, python_tree, re2_tree
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
 FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
@@ -254,7 +254,7 @@ def test_the_worker_gets_none_of_our_secrets():
 import os
 from pathlib import Path
 from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
-from waza.sandbox.universal import matches_every_text, python_members, python_tree, re2_tree
+from waza.sandbox.universal import matches_every_text, matches_no_text, python_members, python_tree, re2_tree
 from waza.sandbox.backtrack import CHILD
 Pattern("a(?=b)")
 print(Path(f"/proc/{os.getpid()}/environ").read_text(), "|", Path(f"/proc/{CHILD.pid}/environ").read_text())
@@ -270,7 +270,7 @@ def test_the_worker_ends_when_its_parent_is_killed(busy):
     script = f"""
 import os, threading, time
 from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
-from waza.sandbox.universal import matches_every_text, python_members, python_tree, re2_tree
+from waza.sandbox.universal import matches_every_text, matches_no_text, python_members, python_tree, re2_tree
 from waza.sandbox.backtrack import CHILD
 bomb = Pattern({LOOKAROUND_BOMB[0]!r})
 if {busy}:
@@ -295,7 +295,7 @@ def test_a_fork_gets_a_worker_of_its_own():
 import os, sys, warnings
 warnings.simplefilter("ignore")
 from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
-from waza.sandbox.universal import matches_every_text, python_members, python_tree, re2_tree
+from waza.sandbox.universal import matches_every_text, matches_no_text, python_members, python_tree, re2_tree
 from waza.sandbox.backtrack import CHILD
 pattern = Pattern("a(?=b)")
 ours = CHILD.pid
@@ -390,6 +390,23 @@ def test_a_pattern_that_matches_every_text_is_recognised(sources, how, always):
     assert [source for source in sources if Pattern(source, **how).matches_every_text() is not always] == []
 
 
+@pytest.mark.parametrize(
+    ("sources", "how", "never"),
+    [
+        (["$a", "a^", r"foo$\nbar", r"\za|b\A", "(a$)+b", "(?!)", "(?<!x*)a", "x(?=$a)", "(^|$)a.*b\\A"], {}, True),
+        (
+            ["^a$", "a$|^b", "(?m)foo$\\nbar", "a$b?", "a?^b", "(?m)a\n^b", "(?!x)", "[$]a", "a(^|b)", "$^", "(a$)*b"],
+            {},
+            False,
+        ),
+        ([r"a\Zb", "b^", "(?!)"], {"python": True}, True),
+        (["foo$\\nbar", "(?m)$a|b", "^$", r"a\$b"], {"python": True}, False),
+    ],
+)
+def test_a_pattern_that_matches_no_text_is_recognised(sources, how, never):
+    assert [source for source in sources if Pattern(source, **how).matches_no_text() is not never] == []
+
+
 SHORT_TEXTS = ["".join(text) for size in range(4) for text in itertools.product("ab0\n-", repeat=size)]
 PARTS = st.sampled_from(
     ["a", "b", ".", "[^a]", r"\w", r"\W", "[ab]", r"\n", "^", "$", r"\b", r"\B", "(?m)", "(?s)", "(?i)"]
@@ -410,7 +427,7 @@ LOOKS = st.sampled_from(["(?={})", "(?!{})", "(?<={})", "(?<!{})"])
 
 @settings(max_examples=400, deadline=None)
 @given(SMALL_PATTERNS, st.none() | st.tuples(LOOKS, PARTS), st.booleans())
-def test_a_pattern_called_universal_matches_every_short_text(pattern, look, python):
+def test_a_pattern_said_to_match_every_text_or_none_does(pattern, look, python):
     if look is not None:
         pattern = look[0].format(look[1]) + pattern
     engine = re if python else regex
@@ -420,5 +437,7 @@ def test_a_pattern_called_universal_matches_every_short_text(pattern, look, pyth
         tree = (python_tree if python else re2_tree)(pattern, ignore_case=False)
     except (re2.error, re.error, regex.error):
         assume(False)
+    if matches_no_text(lambda: tree):
+        assert [text for text in SHORT_TEXTS if compiled.search(text)] == []
     if matches_every_text(lambda: tree, python_members if python else re2_members):
         assert [text for text in SHORT_TEXTS if compiled.search(text) is None] == []

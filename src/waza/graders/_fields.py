@@ -29,7 +29,11 @@ def _compile(value: Any, **how: bool) -> Pattern:
         return value
     if not isinstance(value, str):
         raise ValueError(f"a pattern is a text, found {type(value).__name__}")
-    return Pattern(value, **how)
+    pattern = Pattern(value, **how)
+    if pattern.matches_no_text():
+        hint = "; `^` and `$` are the ends of the text, those of a line with (?m)"
+        raise ValueError(f"the pattern '{value}' can match no text: the check could come out only one way{hint}")
+    return pattern
 
 
 def _can_fail(pattern: Pattern) -> Pattern:

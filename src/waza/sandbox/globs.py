@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from waza.model import FileKind, Files, FolderListing
 from waza.sandbox.folders import inner_path
+from waza.sandbox.patterns import fits_name
 
 MAX_GLOB_ENTRIES = 200_000
 """How many names one search looks at; a workspace with more leaves open what was not found by then."""
@@ -27,42 +28,6 @@ class Found(NamedTuple):
 def is_glob(path: str) -> bool:
     """Say whether a path has a wildcard."""
     return "*" in path or "?" in path
-
-
-def matches_glob(glob: str, name: str) -> bool:
-    """Say whether a glob covers a whole name, in time proportional to both lengths at worst."""
-    if "?" not in glob:
-        return _matches_stars(glob.split("*"), name)
-    at = here = 0
-    star, resume = -1, 0
-    while here < len(name):
-        if at < len(glob) and glob[at] == "*":
-            star, resume = at, here
-            at += 1
-        elif at < len(glob) and glob[at] in ("?", name[here]):
-            at, here = at + 1, here + 1
-        elif star >= 0:
-            resume += 1
-            at, here = star + 1, resume
-        else:
-            return False
-    return not glob[at:].strip("*")
-
-
-def _matches_stars(parts: list[str], name: str) -> bool:
-    """Say whether a name is the parts in order, with anything between them."""
-    first, last = parts[0], parts[-1]
-    if len(parts) == 1:
-        return name == first
-    if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
-        return False
-    here, end = len(first), len(name) - len(last)
-    for part in parts[1:-1]:
-        here = name.find(part, here, end)
-        if here < 0:
-            return False
-        here += len(part)
-    return True
 
 
 class GlobSearch:
@@ -112,7 +77,7 @@ class GlobSearch:
         for name, kind in listing.entries:
             if segment == "**" and kind not in ("folder", "link"):
                 continue
-            if matches_glob(segment, name):
+            if segment == "**" or fits_name(segment, name):
                 path = f"{folder}/{name}" if folder else name
                 yield self._found(path) if kind == "link" else Found(path, kind)
 

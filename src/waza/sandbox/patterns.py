@@ -19,6 +19,7 @@ from waza.sandbox.texts import utf8, well_formed
 from waza.sandbox.universal import (
     every_character,
     matches_every_text,
+    matches_no_text,
     python_members,
     python_tree,
     re2_tree,
@@ -44,6 +45,7 @@ _REASONS = {
 _HINTS = {"\\Z": "; the end of the text is \\z", "\\u": "; write \\x{...} for a character by its number"}
 _ESCAPES = re.compile(r"\\.|[^\\]|\\\Z", re.DOTALL)
 _REPEATED_CLASS = re.compile(r"[sSdDwW](?:[*+?]|\{\d)")
+_MAY_BE_IMPOSSIBLE = re.compile(r"[$^].|.[$^]|\\[AzZ]|\(\?<?!", re.DOTALL)
 _WITNESSES = ("", "\x01", "\n\x01\n")
 """Texts that most patterns do not match; one that matches all of them may match every text."""
 
@@ -116,6 +118,12 @@ class Pattern:
             return False
         return _matches_every_text(self.meant, self.ignore_case, self.python)
 
+    def matches_no_text(self) -> bool:
+        """Say whether the pattern certainly matches in no text, such as `$a`."""
+        return _MAY_BE_IMPOSSIBLE.search(self.meant) is not None and _matches_no_text(
+            self.meant, self.ignore_case, self.python
+        )
+
     def _key(self) -> tuple[str, bool, bool]:
         return self.source, self.ignore_case, self.python
 
@@ -140,6 +148,12 @@ def _without_doubled_backslashes(source: str) -> str:
 
 def _again(source: str, ignore_case: bool, python: bool) -> Pattern:
     return Pattern(source, ignore_case=ignore_case, python=python)
+
+
+@lru_cache(maxsize=1024)
+def _matches_no_text(source: str, ignore_case: bool, python: bool) -> bool:
+    read = python_tree if python else re2_tree
+    return matches_no_text(lambda: read(source, ignore_case=ignore_case))
 
 
 @lru_cache(maxsize=256)

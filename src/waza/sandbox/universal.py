@@ -1,9 +1,9 @@
-"""Decide whether a pattern matches every text, so that a check with it could come out only one way.
+"""Decide whether a pattern matches every text, or none, so that a check with it could come out only one way.
 
-The pattern becomes an automaton over classes of characters that it cannot tell apart, and all texts are explored, the
-shortest first, until one is found that does not match or none is left. A lookahead is a condition on the rest of the
-text that a thread carries along, a lookbehind an automaton of its own. Where the pattern is beyond this (references to
-groups, atomic groups), only matches that are certain are counted; the answer True is therefore always a proof.
+For the first, the pattern becomes an automaton over classes of characters that it cannot tell apart, and all texts are
+explored, the shortest first, until one is found that does not match or none is left. A lookahead is a condition on the
+rest of the text that a thread carries along, a lookbehind an automaton of its own. Where the pattern is beyond this
+(references to groups, atomic groups), only matches that are certain are counted; the answer True is always a proof.
 
 `re2_tree` and `python_tree` read the two syntaxes; both assume a pattern that its engine has accepted.
 """
@@ -107,6 +107,84 @@ def matches_every_text(read: Callable[[], Node], members: Members) -> bool | Non
         return _Search(_Automaton(read()), members).holds_for_all()
     except (_TooMuch, RecursionError):
         return None
+
+
+def matches_no_text(read: Callable[[], Node]) -> bool:
+    """Return whether a pattern certainly matches nowhere: something must follow the end, or precede the start."""
+    try:
+        return _is_impossible(read())
+    except RecursionError:
+        return False
+
+
+def _is_impossible(node: Node) -> bool:
+    match node:
+        case Sequence(parts):
+            ends = [_is_at("end", part) for part in parts]
+            starts = [_is_at("start", part) for part in parts]
+            takes = [_takes_something(part) for part in parts]
+            return any(map(_is_impossible, parts)) or any(
+                (ends[at] and any(takes[at + 1 :])) or (starts[at] and any(takes[:at])) for at in range(len(parts))
+            )
+        case Either(branches):
+            return all(map(_is_impossible, branches))
+        case Repeat(inner, least, _):
+            return least > 0 and _is_impossible(inner)
+        case Group(_, inner) | Atomic(inner) | Look(inner, _, True):
+            return _is_impossible(inner)
+        case Look(inner, _, False):
+            return _always_matches_nothing(inner)
+    return False
+
+
+def _is_at(kind: str, node: Node) -> bool:
+    """Say whether a part matches only where the text begins (`start`), or ends (`end`)."""
+    match node:
+        case Place():
+            return node.kind == kind
+        case Sequence(parts):
+            takes = [_takes_something(part) for part in parts]
+            return any(
+                _is_at(kind, part) and not any(takes[:at] if kind == "start" else takes[at + 1 :])
+                for at, part in enumerate(parts)
+            )
+        case Either(branches):
+            return all(_is_at(kind, branch) for branch in branches)
+        case Repeat(inner, least, _):
+            return least > 0 and _is_at(kind, inner)
+        case Group(_, inner) | Atomic(inner):
+            return _is_at(kind, inner)
+    return False
+
+
+def _takes_something(node: Node) -> bool:
+    """Say whether a part takes at least one character in every match."""
+    match node:
+        case Atom():
+            return True
+        case Sequence(parts):
+            return any(map(_takes_something, parts))
+        case Either(branches):
+            return all(map(_takes_something, branches))
+        case Repeat(inner, least, _):
+            return least > 0 and _takes_something(inner)
+        case Group(_, inner) | Atomic(inner):
+            return _takes_something(inner)
+    return False
+
+
+def _always_matches_nothing(node: Node) -> bool:
+    """Say whether a part can be passed at every place without a character."""
+    match node:
+        case Sequence(parts):
+            return all(map(_always_matches_nothing, parts))
+        case Either(branches):
+            return any(map(_always_matches_nothing, branches))
+        case Repeat(inner, least, _):
+            return least == 0 or _always_matches_nothing(inner)
+        case Group(_, inner):
+            return _always_matches_nothing(inner)
+    return False
 
 
 class _TooMuch(Exception):
