@@ -4,6 +4,8 @@ import pytest
 from file_cases import Room, cases, check_case, lay
 
 import waza
+from waza.graders.prompt import PromptGrader
+from waza.judges import ScriptedJudge
 from waza.sandbox.globs import GlobSearch
 from waza.sandbox.snapshot import SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
@@ -169,7 +171,11 @@ def test_a_file_with_further_hard_links_exists_but_its_content_is_undecided(room
     assert beside.status == "failed", "one file that is wrong decides"
     compared = grade("diff", expected_files=[{"path": path, "contains": ["-nothing", "+canary"]}])
     assert (compared.status, [check.ok for check in compared.checks]) == ("error", [True, None, None])
-    assert CANARY not in repr([content, compared])
+    judge = ScriptedJudge([{"tool_calls": [{"name": "set_waza_grade_pass", "arguments": {"reason": "fine"}}]}])
+    prompt = PromptGrader(prompt="Is it good?", needs=["files"])
+    judged = prompt.grade(waza.Trace(input="", output=""), workspace=files, judge=judge)
+    assert (judged.status, "planted has further hard links" in judged.feedback) == ("error", True)
+    assert CANARY not in repr([content, compared, judged])
 
 
 TREE = ["a.py", ".hidden", "src/b.py", "src/x/y/c.py", "src/x/.env", "app/[id]/page.tsx", "part-b.csv", "*.md", "~a"]

@@ -9,6 +9,7 @@ from tool_cases import cases, holds, lines
 
 import waza
 from waza.graders._skill import parse_skill, use_for_phrases, words
+from waza.graders._tool_rule import allows
 
 SKILL = """---
 name: cloud-ship
@@ -137,3 +138,11 @@ def test_any_text_is_a_skill_or_is_refused(before, after):
         except ValueError:
             continue
         assert 0.0 <= skill.relevance(after).score <= 1.0
+
+
+def test_case_is_folded_character_by_character_in_phrases_words_and_tool_names():
+    skill = parse_skill('---\nname: s\ndescription: "USE FOR: İzmir turu, ΟΔΟΣ"\n---\n')
+    assert skill.relevance("plan an izmir TURU").phrase_score == 1.0
+    assert skill.relevance("ΟΔΟΣΗΜΟ").phrase_score == 1.0
+    assert words("İZMİR ΟΔΟΣ") == ["izmir", "οδοσ"]
+    assert allows("ΟΔΟΣ", "οδος")
