@@ -1,9 +1,13 @@
 """The command line as a user meets it: real processes, real files, documented exit codes."""
 
 import json
+import os
 import re
+import subprocess
 
 import pytest
+
+import warm_cli
 
 SUITE = """
 name: suite
@@ -17,7 +21,7 @@ tasks:
 UNDECIDED = """
 config: {executor: mock}
 graders: [{type: tool_called, config: {required: [bash]}}]
-tasks: [{id: unscripted, prompt: hi}]
+tasks: [{id: unscripted, prompt: hi, mock: {echo: true}}]
 """
 
 
@@ -336,3 +340,41 @@ def test_a_stray_folder_among_the_runs_disturbs_nobody(waza, tmp_path):
     waza("run", "-q")
     (tmp_path / "runs/zzz").mkdir()
     assert waza("show").returncode == 0
+
+
+LOUD = """
+import ctypes, os, subprocess, sys
+print("at import")
+
+def answer(prompt):
+    print("print")
+    sys.__stdout__.write("dunder\\n")
+    os.write(1, b"raw\\n")
+    subprocess.run(["echo", "child"])
+    libc = ctypes.CDLL(None)
+    libc.puts(b"from C")
+    libc.fflush(None)
+    return "hello"
+"""
+LOUD_SUITE = SUITE.replace("executor: mock", "executor: python, agent: 'loud:answer'") + (
+    "hooks: {before_run: [{command: echo from a hook}]}\n"
+)
+
+
+@pytest.mark.parametrize("words", [["--json"], ["-qo-"], ["-o", "-"], ["--reporter", "json:-"]])
+def test_nothing_but_the_result_reaches_standard_output(waza, words):
+    write(LOUD_SUITE)
+    write(LOUD, "loud.py")
+    done = waza("run", *words)
+    assert done.returncode == 0
+    assert [task["status"] for task in json.loads(done.stdout)["tasks"]] == ["passed", "passed"]
+    for text in ("at import", "print", "dunder", "raw", "child", "from C"):
+        assert text in done.stderr, text
+
+
+def test_a_reader_of_the_result_that_goes_away_does_not_change_the_exit_code(waza, tmp_path):
+    write(SUITE)
+    environment = os.environ | {"PATH": warm_cli.path()}
+    line = "waza run --json | true; exit ${PIPESTATUS[0]}"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr, "Broken" in done.stderr) == (1, False, False)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from waza import __version__
+from waza.cli._stdout import drop_output, output, save_stdout
 from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNDECIDED, EXIT_USAGE, WazaError
 
 COMMANDS = {
@@ -85,6 +86,7 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line; every end has its exit code."""
     _import_nothing_from_here()
+    save_stdout(sys.argv[1:])
     sys.exit(run_command(sys.argv[1:]))
 
 
@@ -108,7 +110,7 @@ def run_command(arguments: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         outcome: Any = cli.main(args=arguments, prog_name="waza", standalone_mode=False)
-        sys.stdout.flush()
+        output().flush()
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as end:
         return end.exit_code
@@ -125,7 +127,7 @@ def run_command(arguments: list[str]) -> int:
         click.echo("stopped", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 0
     except OSError as error:
         click.echo(f"{error.filename or 'the output'}: {error.strerror or error}", err=True)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from waza.cli._rubric_test import judge_of, located
 from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import UsageError
 from waza.graders.prompt import PromptGrader
 from waza.judges._base import Judge
@@ -62,7 +62,7 @@ def make_cards(
     root = SpecFolder(find_eval(suite).parent if suite else ".").root
     for card in cards:
         if as_json:
-            click.echo(json.dumps(msgspec.to_builtins(card)))
+            emit(json.dumps(msgspec.to_builtins(card)))
         elif card.agreed.decided:
             _show(card)
         if card.agreed.decided:

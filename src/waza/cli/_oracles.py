@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import click
-
 from waza.cli._screen import say
+from waza.cli._stdout import emit
 from waza.reports._text import plural, visible
 from waza.runner.oracles import ORACLES, Finding, cheated
 from waza.spec.suite import EvalSpec
@@ -17,7 +16,7 @@ def weak_tasks(spec: EvalSpec, *, quiet: bool, as_json: bool) -> tuple[int, int]
     found = list(cheated(spec))
     if as_json:
         for finding in found:
-            click.echo(json.dumps(finding._asdict() | {"sentence": str(finding)}))
+            emit(json.dumps(finding._asdict() | {"sentence": str(finding)}))
     else:
         _passed(found)
         _untried(found)

@@ -6,10 +6,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import click
-
 from waza.cli._reporters import Reports, on_one_line, with_suffix, write_reports
 from waza.cli._screen import console, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.model import Run
 from waza.reports.json import JsonReport
@@ -33,7 +32,7 @@ def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
     if options["as_json"]:
         pieces = JsonReport().chunks(run)
         for piece in on_one_line(pieces) if suffix else pieces:
-            click.echo(piece, nl=False)
+            emit(piece, nl=False)
     elif not reports.take_stdout:
         _show(run, options)
         if not options["quiet"]:

@@ -11,6 +11,7 @@ from msgspec import json
 
 from waza.cli._runs import the_run
 from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import StoreError, UsageError
 from waza.model import Run
 from waza.reports._base import REPORTS, Report
@@ -125,7 +126,7 @@ def _write(run: Run, wanted: Wanted, before: Before | None, suffix: str) -> Path
             console().file.flush()
             pieces = wanted.report.render(run, before)
             for piece in on_one_line(pieces) if suffix and wanted.kind == "json" else pieces:
-                click.echo(piece, nl=False)
+                emit(piece, nl=False)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, wanted.report.render(run, before), mode=0o644 if wanted.path else 0o600)

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, SpecError, UsageError
 from waza.graders.prompt import PromptGrader
 from waza.judges._base import Judge
@@ -50,7 +50,7 @@ def test_rubrics(
     tested = _put(chosen, judge)
     in_all = agreement([opinion for item in tested for opinion in item.opinions])
     if as_json:
-        click.echo(json.dumps(_as_json(tested, in_all, oracle)))
+        emit(json.dumps(_as_json(tested, in_all, oracle)))
     else:
         _show(tested, in_all)
         if oracle:

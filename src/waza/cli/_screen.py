@@ -7,11 +7,12 @@ import re
 import sys
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
+from waza.cli._stdout import drop_output, output
 from waza.errors import Problem
 from waza.reports._text import visible
 
@@ -22,6 +23,13 @@ _COMMAND = re.compile(r"(?m)^[^\S\n]*::|##\[")
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan", "not checked": "yellow"}
 
 
+class Output:
+    """The stream of results, whatever that is when something is written."""
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(output(), attribute)
+
+
 class JobLog:
     """A stream of a GitHub job, in which nothing we print is a workflow command: agents' text may look like one."""
 
@@ -29,12 +37,14 @@ class JobLog:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(getattr(sys, self._name), attribute)
+        return getattr(self._stream(), attribute)
 
     def write(self, text: str) -> int:
         """Write the text with what a job would obey drawn apart."""
-        written: int = getattr(sys, self._name).write(_COMMAND.sub(lambda found: " ".join(found[0]), text))
-        return written
+        return self._stream().write(_COMMAND.sub(lambda found: " ".join(found[0]), text))
+
+    def _stream(self) -> TextIO:
+        return output() if self._name == "stdout" else sys.stderr
 
 
 class Screen(Console):
@@ -43,13 +53,15 @@ class Screen(Console):
     def on_broken_pipe(self) -> None:
         """Drop what is still to be printed."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
 
 
 @cache
 def console(stderr: bool = False) -> Console:
     """Return the console; NO_COLOR and pipes turn colour off, markup is never read."""
-    log: Any = JobLog("stderr" if stderr else "stdout") if os.environ.get("GITHUB_ACTIONS") == "true" else None
+    log: Any = None if stderr else Output()
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        log = JobLog("stderr" if stderr else "stdout")
     screen = Screen(file=log, stderr=stderr, markup=False, highlight=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = PIPE_COLUMNS

@@ -54,11 +54,21 @@ def telling_options(
 ) -> Callable[[Command], Command]:
     """Add what a command needs that shows a run; `detail` is what `--verbose` shows, `several` what --json adds."""
     return _all(
-        click.option("-o", "--output", type=click.Path(path_type=Path), help="Write results.json here too."),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path),
+            help="Write results.json here too; `-` is the same as --json.",
+        ),
         click.option("--json", "as_json", is_flag=True, help=f"Print results.json on standard output{several}."),
         click.option("-v", "--verbose", is_flag=True, help=f"Show every {detail}."),
         click.option("-q", "--quiet", is_flag=True, help="Show the summary only."),
     )
+
+
+def with_stdout(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with `-o -` taken for `--json`."""
+    return options | {"output": None, "as_json": True} if options["output"] == Path("-") else options
 
 
 def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -10,6 +10,7 @@ import click
 
 from waza.cli._runs import the_run
 from waza.cli._screen import remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
 from waza.reports._text import plural
 
@@ -63,7 +64,7 @@ def command(
     found = calibrate(gathered, verdicts, people, half_width)
     kept = [] if no_keep else _keep(base, found.judges)
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(found) | {"kept": [path.as_posix() for path in kept]}))
+        emit(json.dumps(msgspec.to_builtins(found) | {"kept": [path.as_posix() for path in kept]}))
     else:
         for judge in found.judges:
             say("\n".join(judge_lines(judge)) + "\n")

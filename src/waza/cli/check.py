@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from waza.cli._screen import say, show_problems
+from waza.cli._stdout import emit
 from waza.cli._working import trust_option
 from waza.engines._base import ENGINES
 from waza.engines._skills import MARK
@@ -207,4 +208,4 @@ def _print_json(problems: list[Problem]) -> None:
     import json
 
     for problem in problems:
-        click.echo(json.dumps(problem._asdict()))
+        emit(json.dumps(problem._asdict()))

@@ -10,6 +10,7 @@ import click
 
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console
+from waza.cli._stdout import emit
 from waza.cli._working import trust_option
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.results._remote_store import is_url
@@ -78,6 +79,7 @@ def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool
     from waza.reports._compare_words import document
     from waza.reports._document import html_document, markdown_document, print_document
 
+    output = None if output == Path("-") else output
     if form == "table" and output is None:
         for comparison in found:
             print_document(document(comparison, whole=verbose), console())
@@ -91,7 +93,7 @@ def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool
     else:
         told = html_document(blocks, "waza compare") if form == "html" else markdown_document(blocks)
     if output is None:
-        click.echo(told, nl=False)
+        emit(told, nl=False)
         return
     from waza.results.disk import write_atomically
 

@@ -11,6 +11,7 @@ import click
 
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console, remark
+from waza.cli._stdout import emit
 from waza.cli._working import trust_option
 from waza.errors import UsageError
 from waza.reports._document import Block, Grid, Heading, Line, Theirs, Words, markdown_document, print_document
@@ -132,9 +133,9 @@ def _show(run: str, found: list[Gate], gaps: list[Gap], form: str) -> None:
 
         told = {"run": run, "exit_code": exit_code(found), "gates": [plain(gate) for gate in found]}
         told["missing"] = [gap._asdict() for gap in gaps]
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        emit(json.dumps(told, indent=2, ensure_ascii=False))
     elif form == "markdown":
-        click.echo(markdown_document(_document(run, found)), nl=False)
+        emit(markdown_document(_document(run, found)), nl=False)
     else:
         print_document(_document(run, found), console())
 

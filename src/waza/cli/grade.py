@@ -17,7 +17,7 @@ from waza.cli._reporters import reporter_options, wanted_reports
 from waza.cli._runs import own_run, run_for, the_run
 from waza.cli._screen import console, remark
 from waza.cli._upload import sent, store_of
-from waza.cli._working import telling_options, trust_option
+from waza.cli._working import telling_options, trust_option, with_stdout
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
 from waza.results.store import RUN
@@ -55,6 +55,7 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
     input; `waza import --help` names the formats. The graders are those of --graders, else of the eval file a run was
     made from, else of eval.yaml in this folder. Recordings may be any number: they are graded one at a time.
     """
+    options = with_stdout(options)
     if options["resume"] and options["against"]:
         raise UsageError("--resume adds verdicts to a run as it is; --against grades it anew")
     options["reports"] = wanted_reports(options["reporters"], options["base"], as_json=options["as_json"])

@@ -12,6 +12,7 @@ import click
 from msgspec.structs import replace
 
 from waza.cli._screen import remark
+from waza.cli._stdout import output as result_stream
 from waza.errors import EXIT_PASSED, EXIT_USAGE, TraceError, UsageError
 from waza.model import Trace
 from waza.reports._text import plural
@@ -60,8 +61,8 @@ def _all(files: tuple[str, ...]) -> list[str]:
 
 @contextmanager
 def _written(output: Path | None) -> Iterator[IO[bytes]]:
-    if output is None:
-        yield sys.stdout.buffer
+    if output is None or output == Path("-"):
+        yield result_stream().buffer
         return
     try:
         file = output.open("wb")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from waza.cli._screen import console, say, show_problems
+from waza.cli._stdout import emit
 from waza.errors import did_you_mean
 from waza.reports._text import visible
 from waza.results.store import StoredRun
@@ -30,7 +31,7 @@ def command(kind: str, path: Path | None, as_json: bool) -> int:
     rows = _LISTINGS[kind](path or Path())
     for row in rows:
         if as_json:
-            click.echo(json.dumps(row))
+            emit(json.dumps(row))
     if not as_json:
         _table(rows, kind)
     return 0

@@ -12,6 +12,7 @@ import click
 
 from waza.cli._rubric_files import draft, rubrics_in, write_lock, write_rubric
 from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import UsageError, did_you_mean
 from waza.judges.rubrics import Rubric, find_rubric, groups, names, read_text, rubric_text
 from waza.judges.rubrics.lock import locked
@@ -69,7 +70,7 @@ def list_command(as_json: bool) -> int:
     rows += [_row("local", rubric) for rubric in rubrics_in(HOME)]
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row))
+            emit(json.dumps(row))
     else:
         _table(rows)
     return 0

@@ -19,7 +19,7 @@ from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
 from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
 from waza.cli._upload import sent, store_of
-from waza.cli._working import telling_options, trust_option, working_options
+from waza.cli._working import telling_options, trust_option, with_stdout, working_options
 from waza.engines._base import Engine
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
 from waza.judges._base import Judge
@@ -87,6 +87,7 @@ def command(path: Path, **options: Any) -> int:
     3: nothing failed, but something could not be decided; 130/143: interrupted, results so far are kept. With
     --baseline it says what the skill does: 0 or 1 as --needs asks, 3 where that is not shown or not decided.
     """
+    options = with_stdout(options)
     if options["output"] and options["output"].is_dir():
         raise UsageError(f"{options['output']} is a folder; -o names a file")
     options["reports"] = wanted_reports(options["reporters"], options["base"], as_json=options["as_json"])

@@ -13,6 +13,7 @@ import click
 
 from waza.cli._runs import every_run, own_run, project_store, runs_here, the_run, where_to_look
 from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.reports._document import Grid, Theirs, Words, print_document
 from waza.reports._text import plural, score, seconds
@@ -57,7 +58,7 @@ def _list_command(as_json: bool, **choice: Any) -> int:
     if not as_json:
         return _print(runs, "no run fits")
     for run in runs:
-        click.echo(json.dumps(as_data(run)))
+        emit(json.dumps(as_data(run)))
     return EXIT_PASSED
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from waza.cli._screen import say
+from waza.cli._stdout import emit
 
 
 @click.command(epilog="Example:  waza schema eval > .waza/eval.schema.json  ·  waza schema -o .waza")
@@ -21,7 +22,7 @@ def command(kind: str, folder: Path | None) -> int:
     if folder is None:
         from waza.spec.schema import file_schema
 
-        click.echo(json.dumps(file_schema(kind), indent=2))
+        emit(json.dumps(file_schema(kind), indent=2))
     else:
         for path in write_schemas(folder):
             say(f"wrote {path}")

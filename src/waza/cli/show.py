@@ -11,6 +11,7 @@ from rich.text import Text
 from waza.cli._reporters import reporter_options, wanted_reports, write_reports
 from waza.cli._runs import the_run
 from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
 from waza.model import Result, Run
 from waza.reports._numbers import times_of
@@ -105,12 +106,12 @@ def _print_json(run: Run, results: list[Result] | None) -> None:
     if results is None:
         from waza.reports.json import JsonReport
 
-        click.echo(JsonReport().text(run))
+        emit(JsonReport().text(run))
         return
     from waza.results.plain import plain
 
     for result in results:
-        click.echo(json.dumps(plain(result), ensure_ascii=False))
+        emit(json.dumps(plain(result), ensure_ascii=False))
 
 
 def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) -> None:

@@ -10,6 +10,7 @@ import click
 
 from waza.cli._runs import where_to_look
 from waza.cli._screen import console, say
+from waza.cli._stdout import emit
 from waza.cli.runs import chosen
 from waza.errors import EXIT_PASSED
 from waza.reports._plot import plot
@@ -42,7 +43,7 @@ def command(
     if as_json:
         from waza.results.plain import plain
 
-        click.echo(json.dumps([plain(line) for line in found], indent=2, ensure_ascii=False))
+        emit(json.dumps([plain(line) for line in found], indent=2, ensure_ascii=False))
         return EXIT_PASSED
     if not found:
         say("no complete runs here")

@@ -11,7 +11,7 @@ import click
 from waza.cli._otel import otel_option, traces_url
 from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
 from waza.cli._screen import show_problems
-from waza.cli._working import telling_options, trust_option, working_options
+from waza.cli._working import telling_options, trust_option, with_stdout, working_options
 from waza.cli.run import command as run
 from waza.cli.run import dry_run, one_model
 from waza.errors import UsageError
@@ -47,6 +47,7 @@ def command(path: Path, **options: Any) -> int:
     the call is wrong; 3: the run is INVALID, because the control that names the skill did not register, or answers
     are missing that could decide it.
     """
+    options = with_stdout(options)
     if options["output"] and options["output"].is_dir():
         raise UsageError(f"{options['output']} is a folder; -o names a file")
     options = _options_of_run() | options | {"models": [options["model"]] if options["model"] else []}
