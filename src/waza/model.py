@@ -133,7 +133,7 @@ class Usage(_Record, frozen=True, kw_only=True, gc=False):
             value = getattr(self, name)
             if value is not None and not is_amount(value):
                 force_setattr(self, name, None)
-                force_setattr(self, "invalid_numbers", self.invalid_numbers | {name: value})
+                force_setattr(self, "invalid_numbers", self.invalid_numbers | {name: _reported(value)})
 
     @property
     def total_tokens(self) -> int | None:
@@ -294,13 +294,18 @@ def _with_numbers(tree: dict[str, JSON]) -> dict[str, JSON]:
     out = {key: numeric(value) if key in ("duration_ms", "steps") else value for key, value in tree.items()}
     if isinstance(told := out.get("usage"), dict):
         usage = {key: _whole(numeric(value)) if key in USAGE_NUMBERS else value for key, value in told.items()}
-        wrong = {key: value for key in USAGE_NUMBERS if _is_invalid(value := usage.get(key))}
+        wrong = {key: _reported(value) for key in USAGE_NUMBERS if _is_invalid(value := usage.get(key))}
         if wrong and isinstance(known := usage.get("invalid_numbers", {}), dict):
             usage |= dict.fromkeys(wrong) | {"invalid_numbers": known | wrong}
         out["usage"] = usage
     if isinstance(turns := out.get("turns"), list):
         out["turns"] = [_with_numbers(turn) if isinstance(turn, dict) else turn for turn in turns]
     return out
+
+
+def _reported(value: JSON) -> JSON:
+    """Return a number that cannot be true so that JSON can hold it."""
+    return value if math.isfinite(value) else str(value)
 
 
 def _whole(value: JSON) -> JSON:

@@ -32,6 +32,7 @@ def test_names_are_folded_as_the_conformance_cases_say(case):
         ({"reject_tools": [{"tool": "a", "path_pattern": ""}]}, "config.reject_tools[0].path_pattern", "empty pattern"),
         ({"allow_only": [{"tool": "a", "skill_pattern": "("}]}, "config.allow_only[0].skill_pattern", "never closed"),
         ({"allow_only": ["  "]}, "config.allow_only[0]", "blank"),
+        ({"allow_only": ["bash", "*"]}, "config.allow_only", "allows every tool: this check could not fail"),
         ({"max_tokens": -1}, "config.max_tokens", "at least 0"),
         ({"expect_tools": [{"tool": "a", "command": "x"}]}, "config.expect_tools[0].command", "command_pattern"),
     ],

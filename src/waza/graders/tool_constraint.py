@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from waza.graders._base import Grader, undecided
 from waza.graders._budget import NO_TOOLS, within
@@ -57,6 +57,13 @@ class ToolConstraintGrader(Grader):
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
+    @field_validator("allow_only")
+    @classmethod
+    def _leaves_something_out(cls, rules: list[AllowedTool] | None) -> list[AllowedTool] | None:
+        if any(rule.declared and not rule.declared.strip("*") and not rule.states_arguments for rule in rules or []):
+            raise ValueError("'*' allows every tool: this check could not fail")
+        return rules
 
     @model_validator(mode="after")
     def _constrains_something(self) -> Self:
