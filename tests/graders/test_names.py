@@ -11,10 +11,12 @@ from tool_cases import calls, grade
 
 import waza
 from waza.graders._align import Need, align
-from waza.graders._names import fits_of_names
+from waza.graders._names import fits_of_names, names_of
 from waza.graders._sequence import f1_of
 from waza.model import SkillInvocation
 from waza.sandbox.patterns import fits_name
+from waza.sandbox.schemas import compile_schema
+from waza.spec.schema import file_schema
 from waza.spec.suite import grader_as_data
 
 ALPHABET = "ab*?.[]|\\\n\u00e9\U0001f600"
@@ -81,10 +83,10 @@ def test_every_place_of_a_tool_name_is_trimmed_takes_globs_and_refuses_bars_and_
 
 
 def test_a_forbidden_glob_names_what_it_covers_and_seen_as_says_it():
-    result = grade("behavior", calls("ls", "mcp__db__drop"), forbidden_tools=["mcp__*"])
+    result = grade("behavior", calls("ls", "mcp__db__drop"), forbidden_tools=["mcp__*"], required_tools=["l?"])
     assert result.feedback == "Forbidden tool was used: mcp__* (mcp__db__drop)"
-    assert result.details["seen_as"] == {"mcp__*": ["mcp__db__drop"]}
-    assert result.checks[0].actual == ["ls", "mcp__db__drop"]
+    assert result.details["seen_as"] == {"mcp__*": ["mcp__db__drop"], "l?": ["ls"]}
+    assert result.checks[1].actual == ["ls", "mcp__db__drop"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ def test_f1_and_any_order_count_the_best_assignment_of_globs(expected, actual):
     best = max(
         sum(got is not None and fits_name(want, got) for want, got in zip(expected, way, strict=True)) for way in ways
     )
-    _, recall, f1 = f1_of(expected, actual, fits_of_names(expected, actual))
+    _, recall, f1 = f1_of(expected, actual, fits_of_names(names_of(expected), actual))
     assert recall == pytest.approx(best / len(expected))
     result = grade("action_sequence", calls(*actual), expected_actions=expected, matching_mode="any_order_match")
     assert result.score == pytest.approx(f1)
@@ -232,3 +234,20 @@ def test_counts_and_single_limits_take_none_as_zero():
     assert grade("max_tool_calls", calls(), max_tool_calls="none").passed
     assert not grade("max_tool_calls", calls("a"), max_tool_calls="none").passed
     assert not grade("tool_calls", calls("rm"), expect=[{"name": "r*", "count": {"max": "none"}}]).passed
+
+
+def test_the_json_schema_of_editors_takes_what_the_loader_takes():
+    schema = compile_schema(file_schema("eval"))
+
+    def fits(config=None, **grader):
+        return not schema.problems({"config": config or {}, "graders": [grader]})
+
+    assert fits({"timeout_seconds": 0}, type="behavior", max_tokens="none", required_tools=["mcp__*"], weight=0)
+    assert fits(type="program", command="true", timeout=0)
+    assert fits(type="skill_invocation", mode="exact_match", required_skills=[], allow_extra=False)
+    assert fits(type="max_steps", max_steps="none")
+    for wrong in ({"max_tokens": "nine"}, {"max_tokens": -1}, {"required_tools": ["a|b"]}, {"required_tools": [" "]}):
+        assert not fits(type="behavior", max_duration_ms=1, **wrong), wrong
+    assert not fits(type="tool_calls", min_calls="none")
+    assert not fits(type="program", command="true", timeout=0.5)
+    assert not fits(type="text", contains=["a"], weight=-1)

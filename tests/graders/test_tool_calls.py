@@ -281,7 +281,7 @@ configs = st.fixed_dictionaries(
         "expect": st.lists(expectations, min_size=1, max_size=4),
         "order": st.sampled_from(["any", "in_order", "exact"]),
         "required_tools": st.lists(st.sampled_from(["bash", "edit"]), max_size=2),
-        "max_calls": st.integers(0, 5),
+        "max_calls": st.sampled_from(["none", 1, 3, 5]),
     }
 )
 

@@ -78,11 +78,15 @@ class CallMatcher(Options):
     def tells(self, name: str) -> bool | None:
         """Say whether a tool's name is the one expected; None when nobody can tell."""
         if self.tool is None:
-            return self.name is not None and fits_name(self.name, name)
+            return name == self.name or (self._is_glob and fits_name(self.name or "", name))
         try:
             return self._search(name) if len(name) <= _USUAL_NAME_CHARS else self.tool.search(name)
         except PatternTimeout:
             return None
+
+    @cached_property
+    def _is_glob(self) -> bool:
+        return self.name is not None and name_glob(self.name) is not None
 
     def names(self, event: ToolEvent, words: Dialect | None) -> bool:
         """Say whether a call is of the tool expected, whatever the agent's program calls it."""

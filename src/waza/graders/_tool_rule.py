@@ -97,7 +97,13 @@ class AllowedTool(ToolRule):
 
     def tells(self, name: str) -> bool:
         """Say whether a tool's name is this one: `tool` after folding, `name` letter for letter; both may be globs."""
-        return fits_name(self.name or "", name) if self.tool is None else allows(str(self.tool), name)
+        if self.tool is None:
+            return bool(super().tells(name))
+        return self._canonical == canonical_name(name) or allows(str(self.tool), name)
+
+    @cached_property
+    def _canonical(self) -> str:
+        return canonical_name(str(self.tool))
 
 
 def canonical_name(name: str) -> str:

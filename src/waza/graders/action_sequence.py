@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from pydantic import Field
 from waza.graders._align import Order
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import ToolName
-from waza.graders._names import ToolNames, calls_named, first_call, fits_of_calls, words_of
+from waza.graders._names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
 from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
 from waza.model import JSON, Check, Trace
 
@@ -41,11 +42,15 @@ class ActionSequenceGrader(Grader):
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(self.expected_actions)
+
     def checks(self, trace: Trace) -> SequenceChecks:
         """Return one check per expected action, one more for other calls in `exact_match`."""
         events, words = tool_events(trace), words_of(trace, self.tool_names)
-        actual = calls_named(events, self.expected_actions, words)
-        fits = fits_of_calls(self.expected_actions, events, words)
+        actual = calls_named(events, self._names, words)
+        fits = fits_of_calls(self._names, events, words)
         return sequence_checks(_ORDERS[self.matching_mode], self.expected_actions, actual, "Action", fits)
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
@@ -66,5 +71,5 @@ class ActionSequenceGrader(Grader):
             "recall": recall,
             "f1": f1,
             "alignment": checks.alignment,
-            **first_call(trace, self.expected_actions, self.tool_names, is_ordered=is_ordered),
+            **first_call(trace, self._names, self.tool_names, is_ordered=is_ordered),
         }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import ClassVar
 
 from waza.graders._base import Grader
 from waza.graders._budget import avoids, uses, within
 from waza.graders._fields import Limit, ToolName
-from waza.graders._names import ToolNames, first_call, names_used, really_seen
+from waza.graders._names import Names, ToolNames, first_call, names_of, names_used, really_seen
 from waza.model import JSON, Check, Trace, Usage
 
 
@@ -52,10 +53,18 @@ class BehaviorGrader(Grader):
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(self.required_tools, self.forbidden_tools)
+
+    @cached_property
+    def _required(self) -> Names:
+        return names_of(self.required_tools)
+
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per limit and per tool."""
         events = trace.tool_events
-        used = names_used(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
+        used = names_used(trace, self._names, self.tool_names)
         yield from within("Tool call count", None if events is None else len(events), self.max_tool_calls)
         yield from within("Token usage", (trace.usage or Usage()).total_tokens, self.max_tokens)
         yield from uses(self.required_tools, used, "Required tool not used: {}")
@@ -68,9 +77,9 @@ class BehaviorGrader(Grader):
         if trace.tool_events is not None:
             names = [event.tool_name for event in trace.tool_events]
             facts = {"tool_call_count": len(names), "tools_used": names}
-            facts |= really_seen(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
             if self.required_tools:
-                facts |= first_call(trace, self.required_tools, self.tool_names)
+                facts |= first_call(trace, self._required, self.tool_names)
+            facts |= really_seen(trace, self._names, self.tool_names)
         if trace.duration_ms is not None:
             facts["actual_duration"] = trace.duration_ms
         if trace.usage is not None and trace.usage.total_tokens is not None:

@@ -11,7 +11,7 @@ from waza.errors import Undecidable
 from waza.graders._align import Order
 from waza.graders._base import Finding, Grader
 from waza.graders._fields import SkillName
-from waza.graders._names import fits_of_names
+from waza.graders._names import fits_of_names, names_of
 from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
 from waza.model import JSON, Check, Trace
 from waza.sandbox.patterns import fits_name
@@ -72,7 +72,7 @@ class SkillInvocationGrader(Grader):
         """Return one check per required skill, one for extra ones in `exact_match`, one for the forbidden ones."""
         actual = _skills(trace)
         order = _ORDERS[self.mode or "any_order"] if self._required or self._allows_none else "any"
-        fits = fits_of_names(self._required, actual)
+        fits = fits_of_names(names_of(self._required), actual)
         checks = sequence_checks(order, self._required, actual, "Skill", fits)
         if self.forbidden_skills:
             violations = self._violations(actual)

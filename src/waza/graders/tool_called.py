@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from waza.graders._base import Grader, tool_events
 from waza.graders._budget import called as called_names
 from waza.graders._fields import ToolName
-from waza.graders._names import ToolNames, first_call, globs_in, with_globs, words_of
+from waza.graders._names import Names, ToolNames, first_call, names_of, names_used, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -33,18 +33,23 @@ class ToolCalledGrader(Grader):
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(self.required)
+
     def checks(self, trace: Trace) -> list[Check]:
         """Return one check per tool."""
         events = tool_events(trace)
         words = words_of(trace, self.tool_names)
-        called = [event.tool_name for event in events] if words is None else list(words.used(self.required, events))
-        if words is None and globs_in(self.required):
-            called = list(with_globs(dict.fromkeys(called), self.required))
+        if words is None and not self._names.globs:
+            called = [event.tool_name for event in events]
+        else:
+            called = list(names_used(trace, self._names, self.tool_names) or ())
         return [_is_called(tool) if tool in called else _is_not_called(tool, called) for tool in self.required]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return whether the first call was of an expected tool."""
-        return first_call(trace, self.required, self.tool_names)
+        return first_call(trace, self._names, self.tool_names)
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import ClassVar, Self
 
 from pydantic import model_validator
@@ -12,7 +13,17 @@ from waza.graders._base import Grader, tool_events
 from waza.graders._budget import avoids, uses
 from waza.graders._expect import Expectation, expectation_checks
 from waza.graders._fields import Limit, Minimum, ToolName, bound_of
-from waza.graders._names import ToolNames, calls_spelled, is_one_of, names_used, really_seen, selection, words_of
+from waza.graders._names import (
+    Names,
+    ToolNames,
+    calls_spelled,
+    is_one_of,
+    names_of,
+    names_used,
+    really_seen,
+    selection,
+    words_of,
+)
 from waza.model import JSON, Check, Trace
 
 
@@ -61,9 +72,17 @@ class ToolCallsGrader(Grader):
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
-    @property
-    def _declared(self) -> list[str]:
-        return [*self.required_tools, *self.forbidden_tools, *(entry.declared for entry in self.expect)]
+    @cached_property
+    def _declared(self) -> Names:
+        return names_of(self.required_tools, self.forbidden_tools, (entry.declared for entry in self.expect))
+
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(self.required_tools, self.forbidden_tools)
+
+    @cached_property
+    def _required(self) -> Names:
+        return names_of(self.required_tools)
 
     @model_validator(mode="after")
     def _bounds_and_order(self) -> Self:
@@ -86,7 +105,7 @@ class ToolCallsGrader(Grader):
         return AlignedChecks([*checks, *expected], expected.alignment, expected.argument_calls)
 
     def _plain_checks(self, trace: Trace, calls: int) -> Iterator[Check]:
-        used = names_used(trace, [*self.required_tools, *self.forbidden_tools], self.tool_names)
+        used = names_used(trace, self._names, self.tool_names)
         yield from uses(self.required_tools, used, 'required tool "{}" was not called')
         yield from avoids(self.forbidden_tools, used, 'forbidden tool "{}" was called')
         for word, bound in (("least", self.min_calls or None), ("most", bound_of(self.max_calls))):
@@ -122,7 +141,7 @@ class ToolCallsGrader(Grader):
         if not needed and not self.required_tools:
             return {}
         fits = any(
-            is_one_of(event, self.required_tools, words) or any(entry.names(event, words) for entry in needed)
+            is_one_of(event, self._required, words) or any(entry.names(event, words) for entry in needed)
             for event in first
         )
         return selection(fits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from typing import ClassVar, Self
 
 from pydantic import field_validator, model_validator
@@ -12,7 +13,7 @@ from waza.graders._base import Grader, undecided
 from waza.graders._budget import NO_TOOLS, within
 from waza.graders._calls import argument_calls, find
 from waza.graders._fields import Limit
-from waza.graders._names import ToolNames, calls_spelled, really_seen, selection, words_of
+from waza.graders._names import Names, ToolNames, calls_spelled, names_of, really_seen, selection, words_of
 from waza.graders._tool_rule import AllowedTool, ToolRule
 from waza.model import JSON, Check, ToolEvent, Trace, Usage
 from waza.traces._aliases import Dialect
@@ -72,6 +73,14 @@ class ToolConstraintGrader(Grader):
             fact = f"this grader checks nothing; give at least one of: allow_only, {', '.join(options)}"
             raise ValueError(fact + self._hint_at_zero())
         return self
+
+    @cached_property
+    def _rules(self) -> list[ToolRule]:
+        return [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
+
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(rule.declared for rule in self._rules)
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per entry and limit, for `allow_only` one per call."""
@@ -149,8 +158,7 @@ class ToolConstraintGrader(Grader):
         if trace.tool_events is not None:
             names = [event.tool_name for event in trace.tool_events]
             facts["tools_used"] = names
-            rules = [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
-            facts |= really_seen(trace, [rule.declared for rule in rules], self.tool_names)
+            facts |= really_seen(trace, self._names, self.tool_names)
             if self.expect_tools:
                 facts |= self._expectations(trace.tool_events, words_of(trace, self.tool_names))
         if trace.usage is not None:
@@ -170,6 +178,5 @@ class ToolConstraintGrader(Grader):
 
     def _spelled(self, calls: list[ToolEvent], words: Dialect | None) -> list[ToolEvent]:
         """Return the calls with the arguments that rules look at under the names they use."""
-        rules = [*self.expect_tools, *self.reject_tools, *(self.allow_only or [])]
-        wanted = ["command", "skill", "path", *(key for rule in rules for key in rule.args)]
+        wanted = ["command", "skill", "path", *(key for rule in self._rules for key in rule.args)]
         return calls_spelled(calls, wanted, words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -10,7 +11,7 @@ from pydantic import Field
 from waza.graders._base import Grader, tool_events
 from waza.graders._budget import avoids
 from waza.graders._fields import ToolName
-from waza.graders._names import ToolNames, names_used, really_seen
+from waza.graders._names import Names, ToolNames, names_of, names_used, really_seen
 from waza.model import JSON, Check, Trace
 
 
@@ -33,12 +34,16 @@ class ToolNotCalledGrader(Grader):
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(self.forbidden)
+
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per tool."""
         tool_events(trace)
-        used = names_used(trace, self.forbidden, self.tool_names)
+        used = names_used(trace, self._names, self.tool_names)
         yield from avoids(self.forbidden, used, "Forbidden tool was called: {}")
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return what was really called where that is another name."""
-        return really_seen(trace, self.forbidden, self.tool_names)
+        return really_seen(trace, self._names, self.tool_names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from waza.graders._align import Fits
 from waza.graders._base import Grader, tool_events
 from waza.graders._fields import ToolName
-from waza.graders._names import ToolNames, calls_named, first_call, fits_of_calls, words_of
+from waza.graders._names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -33,34 +33,40 @@ class ToolOrderGrader(Grader):
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
+    @cached_property
+    def _names(self) -> Names:
+        return names_of(self.expected_order)
+
     def checks(self, trace: Trace) -> list[Check]:
         """Return the one comparison, naming the first tool that is out of place."""
         events, words = tool_events(trace), words_of(trace, self.tool_names)
-        called = calls_named(events, self.expected_order, words)
+        called = calls_named(events, self._names, words)
         held = _is_in_order(tuple(self.expected_order))
-        tool = _first_missing(self.expected_order, called, fits_of_calls(self.expected_order, events, words))
-        if tool is None:
+        fits = fits_of_calls(self._names, events, words) if self._names.globs else None
+        if fits is None:
+            rest = iter(called)
+            missing = [tool for tool in self.expected_order if tool not in rest]
+        else:
+            missing = _missing(self.expected_order, fits)
+        if not missing:
             return [held]
-        failure = f"Tools not called in expected order: {tool} is missing or too early"
+        failure = f"Tools not called in expected order: {missing[0]} is missing or too early"
         return [Check(False, held.claim, failure, self.expected_order, called)]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return whether the first call is of the first tool."""
-        return first_call(trace, self.expected_order, self.tool_names, is_ordered=True)
+        return first_call(trace, self._names, self.tool_names, is_ordered=True)
 
 
-def _first_missing(expected: list[str], called: list[str], fits: Fits | None) -> str | None:
-    """Return the first tool that no call after those before it fits; `fits` where globs are among the tools."""
-    if fits is None:
-        rest = iter(called)
-        return next((tool for tool in expected if tool not in rest), None)
+def _missing(expected: list[str], fits: Fits) -> list[str]:
+    """Return the first tool that no call after those before it fits, if there is one."""
     after = -1
     for tool, places in zip(expected, fits, strict=True):
         later = next((place for place in places if place > after), None)
         if later is None:
-            return tool
+            return [tool]
         after = later
-    return None
+    return []
 
 
 @lru_cache(maxsize=1024)
