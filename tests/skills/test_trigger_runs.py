@@ -302,6 +302,7 @@ def test_tests_about_a_skill_that_is_nowhere_are_refused_before_anything_is_run(
 def test_check_reports_a_skill_that_is_nowhere_once_and_as_the_engine_takes_it(tmp_path, capsys):
     file = suite(tmp_path, tests=ELSEWHERE, needs=None) / "eval.yaml"
     data = {key: value for key, value in json.loads(file.read_text()).items() if key != "skill"}
+    (tmp_path / "agent.py").write_text("def agent(prompt): return prompt")
     for engine, code in (({"executor": "mock"}, 2), ({}, 2), ({"executor": "python", "agent": "agent:agent"}, 0)):
         file.write_text(json.dumps(data | {"config": engine}))
         assert run_command(["check", str(tmp_path)]) == code

@@ -14,6 +14,7 @@ from waza.engines._base import ENGINES
 from waza.engines._skills import MARK
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, SpecError, UsageError
 from waza.reports._text import plural, visible
+from waza.runner.preflight import refusals
 from waza.sandbox.trust import not_trusted
 from waza.spec.load import FILE, find_eval, read_spec, suite_in
 from waza.spec.local_code import NOT_CHECKED
@@ -21,7 +22,7 @@ from waza.spec.rubrics import rubric_problems
 from waza.spec.sessions import session_problems
 from waza.spec.skill_lint import skill_line, skill_problems
 from waza.spec.skills import skills_below
-from waza.spec.suite import EvalSpec
+from waza.spec.suite import NO_JUDGE, EvalSpec
 from waza.spec.trigger_suite import suite_without_tasks
 from waza.spec.triggers import FILE as TRIGGERS
 
@@ -32,10 +33,22 @@ from waza.spec.triggers import FILE as TRIGGERS
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON lines.")
 @trust_option
 @click.option("--strict", is_flag=True, help="Take warnings for errors, and what was not checked.")
+@click.option("--engine", help="Check for this engine, instead of the suite's.")
+@click.option(
+    "--max-cost", type=click.FloatRange(0, min_open=True), help="Also check that `run --max-cost` could work."
+)
 @click.option("--live", is_flag=True, help="Also ask the judge one small question, which costs a few tokens.")
 @click.option("--oracles", is_flag=True, help="Also let agents try the suites that do no work: none may pass a task.")
 def command(
-    paths: tuple[Path, ...], quiet: bool, as_json: bool, trust: bool, strict: bool, live: bool, oracles: bool
+    paths: tuple[Path, ...],
+    quiet: bool,
+    as_json: bool,
+    trust: bool,
+    strict: bool,
+    engine: str | None,
+    max_cost: float | None,
+    live: bool,
+    oracles: bool,
 ) -> int:
     """Find every mistake in suites and skills, without running anything; offline, unless --live is given.
 
@@ -52,8 +65,9 @@ def command(
     for file in suites:
         spec, problems = read_spec(file, trust=trust)
         if spec is not None:
-            problems = [*_with_refused(spec, problems), *rubric_problems(spec), *_sessions(spec), *spec.missing()]
-            problems += spec.not_checked()
+            found = [*_with_refused(spec, problems), *rubric_problems(spec), *_sessions(spec), *spec.not_checked()]
+            has_limit, may_import = max_cost is not None, spec.folder.may_import
+            problems = _together(found, refusals(spec, engine=engine, has_max_cost=has_limit, imports=may_import))
         shown = [p for p in problems if (not quiet or p.severity in serious) and p not in told]
         told.update(shown)  # what is about the project is found with each of its suites
         if as_json:
@@ -80,6 +94,19 @@ def command(
     wrong += sum(_check_triggers(file, as_json) for file in lone_triggers(paths or (Path(),), skills))
     bad = sum(_check_skill(skill, quiet, as_json, strict) for skill in dict.fromkeys(skills))
     return EXIT_USAGE if wrong else EXIT_FAILED if bad or weak else EXIT_UNDECIDED if silent else EXIT_PASSED
+
+
+def _together(found: list[Problem], refused: list[Problem]) -> list[Problem]:
+    """Return what a suite and a run of it are told of, each once: a refusal takes the place of a warning about it."""
+    is_without_judge = any(NO_JUDGE in problem.message for problem in found)
+    refused = [one for one in refused if not (is_without_judge and NO_JUDGE in one.message)]
+    places = {_place(one) for one in refused if one.path == "skill"}
+    found = [one for one in found if one.severity == "error" or _place(one) not in places]
+    return list(dict.fromkeys([*found, *refused]))
+
+
+def _place(problem: Problem) -> tuple[str, int, int, str]:
+    return problem.file, problem.line, problem.column, problem.path
 
 
 def lone_triggers(paths: Sequence[Path], skills: Sequence[Path]) -> list[Path]:

@@ -20,7 +20,7 @@ from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
 from waza.cli._upload import sent, store_of
 from waza.cli._working import telling_options, trust_option, with_stdout, working_options
-from waza.engines._base import Engine
+from waza.engines._base import NO_CREDENTIAL, Engine
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
 from waza.judges._base import Judge
 from waza.model import Run
@@ -32,6 +32,7 @@ from waza.runner.auto import most_trials
 from waza.runner.canaries import planned_canaries
 from waza.runner.order import Order, auto_for, judge_for, order_for, runs_folder, stored_form
 from waza.runner.plan import fewest_trials
+from waza.runner.preflight import refuse
 from waza.runner.purse import refuse_untold
 from waza.runner.resume import newest, resume
 from waza.runner.suite import Listeners, Stop
@@ -195,6 +196,7 @@ def one_model(
 ) -> tuple[int, Run]:
     """Run the suite with one model and show the result; return its exit code and the run."""
     store = store_of(spec)
+    _preflight(spec, engine, options)
     order = order_for(
         spec,
         engine=engine,
@@ -253,6 +255,16 @@ def one_model(
     if stop.signal:
         return 128 + stop.signal, run
     return (EXIT_UNDECIDED if trouble and code == EXIT_PASSED else code), run
+
+
+def _preflight(spec: EvalSpec, engine: str | None, options: dict[str, Any]) -> None:
+    """Refuse a run that cannot start, with every reason at once; say what may keep its agents from working."""
+    if options["resume"]:
+        return  # its engine and its judge may be the stored run's
+    how = {"has_max_cost": options["max_cost"] is not None, "skips_graders": options["skip_graders"]}
+    for problem in refuse(spec, engine=engine, judge_model=options["judge_model"] or "", **how):
+        if problem.message.startswith(NO_CREDENTIAL):
+            remark(problem.message, "yellow")
 
 
 def _given(engine: str | None, model: str | None, options: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
-from waza.engines._base import Engine, Room
+from waza.engines._base import NO_CREDENTIAL, Engine, Room
 from waza.engines._mcp import McpServer
 from waza.engines._skills import MARK, copy_skills, find_skills
 from waza.engines._start import Launch, Server, Turn, settled, told, write
@@ -37,6 +37,8 @@ Mode = Literal["all", "edits", "read"]
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _LOG_BYTES = 256 << 10
 _START_S = 120.0
+_SIGNS_IN = ("_KEY", "_TOKEN", "_CREDENTIALS", "_USE_BEDROCK", "_USE_VERTEX", "_USE_VERTEXAI", "PROVIDER_BASE_URL")
+"""How the names of variables end that an agent can sign in with."""
 _XDG = {"XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": ".local/share", "XDG_STATE_HOME": ".local/state"}
 _XDG["XDG_CACHE_HOME"] = ".cache"
 
@@ -110,7 +112,7 @@ class AgentEngine(Engine):
         """Refuse variables, skills, instructions and servers that are not there."""
         wanted = {"pass_environment": self.pass_environment, "api_key_env": [self.api_key_env or ""]}
         problems = [
-            Problem(f"'{name}' is not set in the environment", path=f"config.{key}")
+            Problem(f"'{name}' is not set in the environment", path=f"config.{key}", severity="warning")
             for key, names in wanted.items()
             for name in names
             if name and name not in os.environ
@@ -267,6 +269,15 @@ class AgentEngine(Engine):
         except EngineError as error:
             return str(error)
         return ""
+
+    def missing_credentials(self, tasks: Sequence[Task] = ()) -> str:
+        """Return which variables to set where none of the vendor's is, and the suite hands on no others."""
+        given = [*self.pass_environment, *self.environment, *(name for task in tasks for name in task.environment)]
+        keys = [name for name in self.credentials if name.endswith(_SIGNS_IN)]
+        if self.base_url is not None or given or not keys or any(os.environ.get(name) for name in keys):
+            return ""
+        fact = f"{NO_CREDENTIAL} {self.name} was found: none of {', '.join(keys)} is set"
+        return f"{fact}; its agents have a home of their own, where your login is not"
 
     def executable(self) -> str:
         """Return what is started for a turn."""

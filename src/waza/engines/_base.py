@@ -10,6 +10,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
+from waza.errors import Problem, SpecError
 from waza.model import Task, Trace, Trial
 from waza.options import Options
 from waza.plugins import Folder
@@ -21,6 +22,10 @@ __all__ = ["ENGINES", "WRAPPER", "Engine", "Options", "Room"]
 ENGINES = Folder("engines", "Engine")
 WRAPPER = ("folder", "skill", "skill_folder")
 """Fields of every engine that are not keys of the suite's `config:`."""
+
+
+NO_CREDENTIAL = "no credential of"
+"""How the sentence begins that an agent seems to have no credential."""
 
 
 class Engine(Options):
@@ -72,8 +77,24 @@ class Engine(Options):
         """Return the Python of the project that it imports into waza, which needs trust; empty if none."""
         return ""
 
+    def missing_credentials(self, tasks: Sequence[Task] = ()) -> str:
+        """Return which variables to set where the agent seems to have no credential; empty if it may have one."""
+        return ""
+
     def ready(self, tasks: Sequence[Task] = ()) -> None:
-        """Raise SpecError for what can be found wrong before the first agent runs; `tasks` are those to be run."""
+        """Raise SpecError for what can be found wrong before the first agent runs; `tasks` are those to be run.
+
+        A problem that is only so on this machine, such as a variable that is not set, has the severity `warning`: `run`
+        refuses it all the same, `check` warns.
+        """
+
+    def refusals(self, tasks: Sequence[Task] = (), *, imports: bool = True) -> list[Problem]:
+        """Return what `ready` refuses; without `imports` no code of the project is run to find it."""
+        try:
+            self.ready(tasks)
+        except SpecError as error:
+            return error.problems
+        return []
 
     async def start(self, concurrency: int = 1) -> None:
         """Get what all trials of a run share; called once, before the first trial. `concurrency` run at once."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import inspect
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +23,9 @@ from waza.sandbox.trust import not_trusted
 def not_imported(what: str, folder: SpecFolder) -> str:
     """Return why Python of the project is not imported, and what the user can do."""
     return f"'{what}' is Python of this project and is not imported: {not_trusted(folder.root)}"
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def find_function(where: str, folder: SpecFolder) -> Callable[..., Any]:
@@ -39,6 +45,49 @@ def find_function(where: str, folder: SpecFolder) -> Callable[..., Any]:
     if not callable(found):
         raise SpecError(f"'{where}' is not a function but {type(found).__name__}")
     return found  # type: ignore[no-any-return]
+
+
+def absent_function(where: str, folder: SpecFolder) -> str:
+    """Return why `module:name` cannot be what it says, found without running any code; empty where it may be."""
+    module_name, _, path = where.partition(":")
+    first, *rest = module_name.split(".")
+    ours = list(dict.fromkeys(map(str, (folder.base, folder.root))))
+    spec = PathFinder.find_spec(first, ours)
+    if spec is None:
+        with suppress(ImportError, ValueError):
+            if importlib.util.find_spec(first) is not None:
+                return ""  # an installed package is imported by the run only
+        return _no_module(module_name, ours)
+    for name in rest:
+        inner = spec.submodule_search_locations
+        spec = PathFinder.find_spec(f"{spec.name}.{name}", list(inner)) if inner else None
+        if spec is None:
+            return _no_module(module_name, ours)
+    if not spec.origin or not spec.origin.endswith(".py"):
+        return ""
+    try:
+        tree = ast.parse(Path(spec.origin).read_bytes())
+    except SyntaxError as error:
+        return f"'{module_name}' cannot be imported: line {error.lineno}: {error.msg}"
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return ""
+    name = path.partition(".")[0]
+    if _may_define(tree, name):
+        return ""
+    known = [node.name for node in tree.body if isinstance(node, _DEFINITIONS)]
+    return f"'{module_name}' has no function '{path}'; {did_you_mean(name, known)}"
+
+
+def _may_define(tree: ast.Module, name: str) -> bool:
+    """Say whether a module may have a name: it is bound anywhere in it, or by means that the source does not show."""
+    for node in ast.walk(tree):
+        if isinstance(node, _DEFINITIONS) and node.name in (name, "__getattr__"):
+            return True
+        if isinstance(node, ast.Name) and node.id in (name, "globals", "vars", "setattr", "exec"):
+            return True
+        if isinstance(node, ast.alias) and (node.asname or node.name.partition(".")[0]) in (name, "*"):
+            return True
+    return False
 
 
 Called = Callable[[str, Callable[[], Any]], Any]
@@ -127,12 +176,16 @@ def _module(name: str, folder: SpecFolder) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
-            known = [file.stem for place in ours for file in Path(place).glob("*.py")]
-            hint = did_you_mean(name, known) if known else "there is no Python file beside the eval file"
-            raise SpecError(f"there is no module '{name}'; {hint}") from None
+            raise SpecError(_no_module(name, ours)) from None
         raise SpecError(f"'{name}' cannot be imported: {told(error, folder)}") from None
     except (Exception, SystemExit) as error:  # noqa: BLE001  whatever an author's module does when it is imported
         raise SpecError(f"'{name}' cannot be imported: {told(error, folder)}") from None
+
+
+def _no_module(name: str, places: list[str]) -> str:
+    known = [file.stem for place in places for file in Path(place).glob("*.py")]
+    hint = did_you_mean(name, known) if known else "there is no Python file beside the eval file"
+    return f"there is no module '{name}'; {hint}"
 
 
 def _forget_namesake(name: str, places: list[str]) -> None:

@@ -106,17 +106,19 @@ class CommandEngine(Engine):
         """Refuse a program, a variable or an isolation that is not there."""
         problems = []
         if fact := self.missing():
-            problems.append(Problem(fact, path="config.command"))
+            problems.append(Problem(fact, path="config.command", severity="warning"))
         for path in self.readable:
             try:
                 self.folder.find(path)
             except ValueError as error:
                 problems.append(Problem(str(error), path="config.readable"))
         for name in (name for name in self.pass_environment if name not in os.environ):
-            problems.append(Problem(f"'{name}' is not set in the environment", path="config.pass_environment"))
+            fact = f"'{name}' is not set in the environment"
+            problems.append(Problem(fact, path="config.pass_environment", severity="warning"))
         if self.isolation not in available_isolation():
             known = ", ".join(available_isolation())
-            problems.append(Problem(f"'{self.isolation}' is not available here; {known} is", path="config.isolation"))
+            fact = f"'{self.isolation}' is not available here; {known} is"
+            problems.append(Problem(fact, path="config.isolation", severity="warning"))
         if problems:
             raise SpecError(problems)
 

@@ -106,7 +106,8 @@ class OpenaiEngine(Engine):
         problems = []
         named = self.api_key_env or ("" if self.base_url else "OPENAI_API_KEY")
         if named and not os.environ.get(named):
-            problems.append(Problem(f"'{named}' is not set in the environment", path="config.api_key_env"))
+            fact = f"'{named}' is not set in the environment"
+            problems.append(Problem(fact, path="config.api_key_env", severity="warning"))
         if self.inject_skill_body and self.skill_folder is None:
             problems.append(Problem("there is no skill to inject", path="config.inject_skill_body"))
         for tool in self.tools:

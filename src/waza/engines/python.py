@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from pydantic import field_validator
 
 from waza.engines._base import Engine, Room
-from waza.engines._function import Called, find_function, is_async, told, with_context, with_history
+from waza.engines._function import Called, absent_function, find_function, is_async, told, with_context, with_history
 from waza.engines._start import crash_reason
 from waza.engines._turns import converse
-from waza.errors import EngineError, TraceError
+from waza.errors import EngineError, Problem, TraceError
 from waza.model import Crash, Task, Trace, Trial
 from waza.recording._calls import recorded_before
 from waza.recording._failures import is_infrastructure
@@ -92,6 +92,13 @@ class PythonEngine(Engine):
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Import the agent; refuse one that is not there or takes other arguments."""
         self.loaded  # noqa: B018  importing it is the point
+
+    def refusals(self, tasks: Sequence[Task] = (), *, imports: bool = True) -> list[Problem]:
+        """Return why the agent cannot be called; without `imports`, what its source shows without being run."""
+        if imports:
+            return super().refusals(tasks)
+        fact = absent_function(self.agent, self.folder)
+        return [Problem(fact, path="config.agent")] if fact else []
 
     def needs_room(self, trial: Trial) -> bool:
         """Say whether the function is told of its workspace; if not, it cannot leave anything there."""

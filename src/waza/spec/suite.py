@@ -17,13 +17,13 @@ from waza.engines._base import ENGINES, Engine
 from waza.engines._base import WRAPPER as ENGINE_WRAPPER
 from waza.engines._function import not_imported
 from waza.engines._skills import find_skills, parts_of
-from waza.errors import Problem, SpecError, UsageError
+from waza.errors import Problem, SpecError, UsageError, did_you_mean
 from waza.graders._base import Grader
 from waza.judges._base import Judge
 from waza.model import JSON, Task
 from waza.results.graded_by import FILES
 from waza.sandbox.folders import SpecFolder
-from waza.spec.judges import chosen_judge, judge_settings, jurors_of, models_asked, own_judge, settings_place
+from waza.spec.judges import build_judge, judge_settings, jurors_of, models_asked, own_judge, settings_place
 from waza.spec.local_code import NOT_CHECKED, came_from, local_files
 from waza.spec.mocks import refused
 from waza.spec.places import Place, keys_of, problems_of
@@ -98,19 +98,45 @@ class EvalSpec:
         """
         if not self.asking:
             return None
-        settings = judge_settings(self.project, self.config)
         for juror in jurors_of(self.asking):
             if juror.judge is not None:
                 juror.judge.ready()
+        judge = self._built_judge(model)
+        judge.ready()
+        return judge.model_copy(update={"cache": cache})
+
+    def _built_judge(self, model: str) -> Judge:
+        """Return the judge that the settings describe; raise SpecError when there are none or they are wrong."""
+        settings = judge_settings(self.project, self.config)
         if not settings and not model and (own := own_judge(self.asking)):
-            return own.model_copy(update={"cache": cache})
+            return own
         if not settings and not model:
             raise SpecError(self.place.problem(f"{NO_JUDGE}; `waza list judges` names the kinds"))
         place = settings_place(self.project, self.config, self.place, self.folder)
-        judge = chosen_judge(settings, place, self.folder, model=model, cache=cache)
+        judge, problems = build_judge(settings | ({"model": model} if model else {}), place, self.folder)
+        if judge is None or problems:
+            raise SpecError(problems)
         if judge.needs_model and not judge.model and any(not model for model in models_asked(self.asking)):
             raise SpecError(place.problem("the judge has no model; name one in judge.model, or with --judge-model"))
         return judge
+
+    def judge_problems(self, model: str = "") -> list[Problem]:
+        """Return what keeps the suite's judge from being asked; what is only so on this machine is a warning."""
+        if not self.asking:
+            return []
+        try:
+            judges = [self._built_judge(model)]
+        except SpecError as error:
+            is_unset = not judge_settings(self.project, self.config)
+            return [problem._replace(severity="warning") if is_unset else problem for problem in error.problems]
+        judges += [juror.judge for juror in jurors_of(self.asking) if juror.judge is not None]
+        problems: list[Problem] = []
+        for judge in judges:
+            try:
+                judge.ready()
+            except SpecError as error:
+                problems += [self.place.warning(problem.message) for problem in error.problems]
+        return list(dict.fromkeys(problems))
 
     @property
     def skill_folder(self) -> Path | None:
@@ -130,18 +156,43 @@ class EvalSpec:
             known = ", ".join(ENGINES.names())
             raise UsageError(f"no engine: name one with --engine or config.executor; known: {known}")
         engine = self._built(chosen)
-        asking = {task.id: self.graders[task.id] for task in self.tasks}
-        unfit = list(refused(chosen, engine, self.tasks, self.place))
-        unfit += self.triggers.refused(chosen) if self.triggers else []
-        if unfit := unfit + list(session_problems(chosen, asking, self.place, is_run=True)):
-            raise SpecError(unfit)
-        if only_look and self.not_checked(engine):
-            return engine
-        try:
-            engine.ready(self.tasks)
-        except SpecError as error:
-            raise SpecError([self._placed(problem) for problem in error.problems]) from None
+        imports = not (only_look and self.not_checked(engine))
+        if unfit := self._unfit(chosen, engine, imports=imports):
+            raise SpecError([problem._replace(severity="error") for problem in unfit])
         return engine
+
+    def _unfit(self, name: str, engine: Engine, *, imports: bool) -> list[Problem]:
+        """Return why an engine cannot run this suite; what is only so on this machine is a warning."""
+        asking = {task.id: self.graders[task.id] for task in self.tasks}
+        problems = list(refused(name, engine, self.tasks, self.place))
+        problems += self.triggers.refused(name) if self.triggers else []
+        problems += session_problems(name, asking, self.place, is_run=True)
+        return problems + [self._placed(problem) for problem in engine.refusals(self.tasks, imports=imports)]
+
+    def engine_problems(self, name: str | None = None, *, imports: bool = True) -> tuple[Engine | None, list[Problem]]:
+        """Return the engine, None where there is none to be had, and what keeps it from running this suite.
+
+        Without `imports` no code of the project is run. Raises UsageError for a `name` that is no engine.
+        """
+        chosen = name or self.config.executor or self.project.defaults.engine
+        here = self.place.at("config", "executor")
+        if not chosen:
+            return None, [here.problem("no engine is named; `waza run` needs config.executor or --engine", "note")]
+        if not ENGINES.knows(chosen):
+            fact = f"unknown engine '{chosen}'; {did_you_mean(chosen, ENGINES.names())}"
+            if name:
+                raise UsageError(fact)
+            return None, [here.problem(fact)]
+        try:
+            engine = self._built(chosen)
+        except SpecError as error:
+            return None, error.problems
+        problems = self._unfit(chosen, engine, imports=imports)
+        if engine.program and (fact := engine.missing()):
+            problems.append(here.problem(fact, "note"))
+        if fact := engine.missing_credentials(self.tasks):
+            problems.append(here.problem(fact, "note"))
+        return engine, problems
 
     def missing(self) -> list[Problem]:
         """Return what to say of an agent's program that is not on this machine: a warning if the suite names it."""

@@ -30,9 +30,7 @@ def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None, *, all
     What a partial run lacks is undecided, and so is the first gate, which names it; with `allow_partial` only what was
     run counts.
     """
-    gaps = gaps_of(run)
-    if against is not None:
-        gaps += [gap._replace(fact=f"of the baseline, {gap.fact}") for gap in gaps_of(against[0])]
+    gaps, before = gaps_of(run), gaps_of(against[0]) if against is not None else []
     if allow_partial:
         run, against = ran_alone(run), (without(against[0], run), ran_alone(against[1])) if against else None
     else:
@@ -41,6 +39,8 @@ def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None, *, all
     found = [*_thresholds(run, tasks, summarize(run), needs), *_golden(tasks, needs)]
     found += list(gates_against(*against, needs)) if against is not None else []
     partial = [Gate(name="whole suite", status="error", reason=gap.fact, tasks=gap.tasks) for gap in gaps]
+    # What the baseline lacks is not compared, like a new task; which is told, and no gate.
+    found += [Gate(name="whole baseline", status="passed", reason=gap.fact, tasks=gap.tasks) for gap in before]
     return [*partial, *found] if found and not allow_partial else found
 
 

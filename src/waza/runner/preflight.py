@@ -1,0 +1,86 @@
+"""Everything for which a run is refused before its first trial: one list, which `run` raises and `check` reports.
+
+Add a refusal here, in `EvalSpec.engine_problems` or in an engine's `ready`, and both commands have it. The severity is
+how `check` takes a problem; `run` refuses errors and warnings alike.
+
+    error      the suite is wrong: a folder of skills that is not there, mocks that the engine cannot use
+    warning    the suite may be right, but cannot run here: a variable that is not set, a program that is not there
+    note       the run may work all the same: a vendor's program or credential that was not found, no engine named yet
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from waza.engines._base import Engine
+from waza.errors import Problem, SpecError, UsageError
+from waza.runner.baseline_arms import with_baseline
+from waza.runner.order import Order, auto_for, runs_folder
+from waza.runner.purse import refuse_untold
+from waza.spec.suite import EvalSpec
+
+
+def refusals(
+    spec: EvalSpec,
+    *,
+    engine: str | None = None,
+    judge_model: str = "",
+    has_max_cost: bool = False,
+    skips_graders: bool = False,
+    imports: bool = True,
+    is_run: bool = False,
+) -> list[Problem]:
+    """Return every reason not to start a run of the suite; without `imports` no code of the project is run for it."""
+    built, problems = spec.engine_problems(engine, imports=imports)
+    problems = [*problems, *([] if skips_graders else spec.judge_problems(judge_model)), *_trials(spec)]
+    problems += [] if is_run else _folder(spec)  # a run finds that out by writing
+    if built is not None:
+        problems += [*(_cost(spec, built) if has_max_cost else ()), *_control_arm(spec, engine)]
+    return list(dict.fromkeys(problems))
+
+
+def refuse(spec: EvalSpec, *, engine: str | None = None, **how: bool | str) -> list[Problem]:
+    """Raise SpecError where a run of the suite cannot start; return what to say before its first trial."""
+    found = refusals(spec, engine=engine, is_run=True, **how)  # type: ignore[arg-type]
+    if wrong := [problem._replace(severity="error") for problem in found if problem.severity != "note"]:
+        raise SpecError(wrong)
+    return found
+
+
+def _trials(spec: EvalSpec) -> Iterator[Problem]:
+    try:
+        auto_for(spec)
+    except SpecError as error:
+        yield from error.problems
+
+
+def _cost(spec: EvalSpec, engine: Engine) -> Iterator[Problem]:
+    try:
+        refuse_untold(engine)
+    except UsageError as error:
+        yield spec.place.at("config", "executor").problem(str(error))
+
+
+def _folder(spec: EvalSpec) -> Iterator[Problem]:
+    """Yield a warning where no run could be stored."""
+    folder = runs_folder(spec)
+    there = next(path for path in (folder, *folder.parents, Path("/")) if path.exists())
+    if not there.is_dir():
+        yield spec.place.warning(f"no run can be stored in {folder}: {there} is not a folder")
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield spec.place.warning(f"no run can be stored in {folder}: {there} cannot be written to")
+
+
+def _control_arm(spec: EvalSpec, engine: str | None) -> Iterator[Problem]:
+    """Yield a note where `baseline: true` asks for a control arm that there will not be."""
+    if not spec.baseline or not spec.skill or not spec.tasks:
+        return
+    chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
+    try:
+        with_baseline(Order(spec=spec, engine=chosen, auto=auto_for(spec)))
+    except UsageError as error:
+        yield spec.place.at("baseline").problem(f"there will be no control arm: {error}", "note")
+    except SpecError:
+        return  # reported with the number of trials
