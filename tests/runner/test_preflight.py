@@ -6,6 +6,7 @@ import pytest
 
 from waza.cli import run_command
 from waza.engines._base import ENGINES
+from waza.runner.preflight import refusals
 from waza.spec.load import load_spec
 
 TEXT = {"type": "text", "name": "greets", "contains": ["hello"]}
@@ -164,7 +165,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     (tmp_path / ".waza.yaml").touch()
     (tmp_path / "empty").mkdir()
-    (tmp_path / "agent.py").write_text("raise SystemExit('run by check')\ndef answer(prompt): return prompt\n")
+    (tmp_path / "agent.py").write_text("def answer(prompt): return prompt\n")
     (tmp_path / "broken.py").write_text("def answer(:\n")
 
     def write(config, more):
@@ -189,7 +190,10 @@ def test_check_says_what_run_refuses(project, capsys, name):
     folder = project(config, more)
     checked = said(capsys, "check", folder)
     if name.startswith("python"):
-        (folder / "agent.py").write_text("def answer(prompt): return prompt\n")  # a run imports it, a check must not
+        (folder / "agent.py").write_text("raise SystemExit('imported')\ndef answer(prompt): return prompt\n")
+        [problem] = refusals(load_spec(folder), imports=False)  # as in a folder that is not trusted
+        assert fact in problem.message
+        (folder / "agent.py").write_text("def answer(prompt): return prompt\n")
     refused = said(capsys, "run", folder)
     assert (refused[0], fact in refused[1]) == (2, True), refused
     assert not (folder / "runs").exists()
