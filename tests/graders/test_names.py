@@ -98,7 +98,7 @@ def test_a_forbidden_glob_names_what_it_covers_and_seen_as_says_it():
         ("builtin:*", ["bash", "builtin:view"], ["mcp:x", "custom:x"]),
         ("mcp:*", ["mcp:github", "MCP:x"], ["bash", "custom:x"]),
         ("mcp:git*", ["mcp:github_list", "github_list"], ["bash"]),
-        ("*", ["bash", "mcp:x"], []),
+        ("b*", ["bash", "runCommand"], ["mcp:b"]),
         ("ba.*", [], ["bash"]),
         (" Ba?h ", ["bash"], ["batch"]),
     ],
