@@ -279,6 +279,7 @@ def test_no_pattern_of_an_author_or_agent_reaches_pythons_re():
 def test_graders_look_at_the_workspace_only_through_its_safe_door():
     """No grader opens a path itself, except files of the spec in the helpers that read them."""
     spec_readers = {"_skill.py", "_snapshots.py", "_programs.py", "json_schema.py", "llm_comparison.py"}
+    spec_readers |= {"script.py"}  # its launcher opens the script itself, in the process that runs it
     for file in (SOURCE / "graders").glob("*.py"):
         text = file.read_text()
         words = ("open(", ".read_text(", ".read_bytes(", "os.path", "shutil", "subprocess", "Path(trace")

@@ -130,13 +130,13 @@ class _GoldenFiles:
 
     def kind(self, path: str) -> Literal["file", "absent"]:
         """Say whether a file stands at a path."""
-        return "file" if path in self._texts else "absent"
+        return "file" if inner_path(path) in self._texts else "absent"
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes; raise OSError if there is none."""
-        if path not in self._texts:
+        if (inner := inner_path(path)) not in self._texts:
             raise FileNotFoundError(f"no file '{path}'")
-        return self._texts[path]
+        return self._texts[inner]
 
     def paths(self) -> Iterator[str]:
         """Yield every path, sorted."""
