@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: setup check test campaign agents docs bench judge-model demo clean
+.PHONY: setup check test campaign sabotage agents docs bench judge-model demo clean
 
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,9 +21,15 @@ check: setup
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
-# The same tests at full size: kill loops, fuzzing, races. Takes many minutes.
+# The safety tests at full size, with figures in campaign/; TRUST.md quotes them. One part: `make campaign PART=kills`
+# (kills faults cuts traces escapes agents specs judges secrets statistics sabotage); an hour's sample: `SIZE=sample`.
+SIZE ?= full
 campaign: setup
-	WAZA_CAMPAIGN=full $(BIN)/python -m pytest -m "campaign or sampled" --timeout=3600
+	$(BIN)/python tests/campaign.py $(PART) --size $(SIZE)
+
+# Puts deliberate one-line faults into a copy of the safety code, one at a time: a named test must notice each.
+sabotage: setup
+	$(BIN)/python tests/sabotage.py --jobs 2
 
 # Every agent program that is installed, end to end against a scripted model on loopback.
 agents: setup

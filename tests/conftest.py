@@ -1,4 +1,4 @@
-"""What several tests share: campaigns run at CI size unless WAZA_CAMPAIGN=full."""
+"""What several tests share: campaigns run at CI size unless WAZA_CAMPAIGN is `full` or `sample`."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ settings.load_profile("any machine")  # a slow moment of the machine is not a fa
 
 
 def pytest_collection_modifyitems(config, items):
-    if os.environ.get("WAZA_CAMPAIGN") == "full" or "campaign" in (config.option.markexpr or ""):
+    if os.environ.get("WAZA_CAMPAIGN") in ("full", "sample") or "campaign" in (config.option.markexpr or ""):
         return
     for item in items:
         left_out = item.get_closest_marker("sampled") and crc32(item.nodeid.encode()) % 3

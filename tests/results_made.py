@@ -101,5 +101,5 @@ class BufferedJournal:
     def open(cls, path):
         return cls(path)
 
-    def append(self, record):
-        self.file.write(frame(write_record(record)))
+    def append(self, *records):
+        self.file.write(b"".join(frame(write_record(record)) for record in records))

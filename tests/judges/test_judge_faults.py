@@ -23,6 +23,7 @@ from model_server import (
     silent,
 )
 
+from campaign import count
 from waza import Trace
 from waza.graders.llm import LlmGrader
 from waza.graders.prompt import PromptGrader
@@ -63,6 +64,13 @@ class Way:
         given = {"model": "judge-1", "retries": 2, "max_wait_seconds": 0.01, "timeouts": PATIENT} | settings
         judge = self.cls(base_url=server.url + self.vendor.path, stream=self.stream, **given)
         return (grader or PromptGrader(prompt="Is it polite?")).grade(Trace(input="hi", output="hello"), judge=judge)
+
+
+def no_verdict(grade):
+    """Count a fault, and say whether it came to an error rather than to a verdict."""
+    count("judge faults")
+    count("verdicts from a fault", (grade.status, grade.score) != ("error", 0.0))
+    return (grade.status, grade.score) == ("error", 0.0)
 
 
 @pytest.fixture(params=WAYS)
@@ -124,7 +132,7 @@ def test_what_passes_is_asked_again(way, fault):
 def test_what_does_not_pass_is_an_error_after_all_attempts(way, fault):
     with serving(fault(way)) as server:
         grade = way.grade(server, retries=1)
-    assert (grade.status, grade.score, len(server.requests)) == ("error", 0.0, 2)
+    assert no_verdict(grade) and len(server.requests) == 2
     assert "could not answer" in grade.feedback and "2 attempts" in grade.feedback
 
 
@@ -173,7 +181,7 @@ FINAL = {
 def test_what_asking_again_cannot_mend_is_an_error(way, fault):
     with serving(fault(way)) as server:
         grade = way.grade(server)
-    assert (grade.status, grade.score) == ("error", 0.0), grade.feedback
+    assert no_verdict(grade), grade.feedback
     assert grade.details["judge"]["type"] == way.cls.type_name()
 
 
@@ -207,7 +215,7 @@ NO_VERDICT = {
 def test_what_is_no_verdict_is_an_error_after_one_reminder(way, fault):
     with serving(fault(way)) as server:
         grade = way.grade(server)
-    assert (grade.status, grade.score) == ("error", 0.0), grade.feedback
+    assert no_verdict(grade), grade.feedback
     assert len(server.requests) <= 2
 
 
@@ -264,7 +272,7 @@ SCORES = {
 def test_a_score_that_is_not_on_the_scale_is_no_score(way, score):
     with serving(way.says(("set_waza_grade_score", f'{{"score": {score}}}'))) as server:
         grade = way.grade(server, LlmGrader(prompt="How polite?"))
-    assert (grade.status, grade.score) == ("error", 0.0)
+    assert no_verdict(grade)
 
 
 def test_scores_that_do_not_agree_are_no_score(way):
@@ -303,7 +311,7 @@ def test_a_broken_stream_is_never_a_verdict(vendor, name):
     parts, passes = broken_streams(vendor)[name]
     with serving(pieces(parts)) as server:
         grade = way.grade(server, timeouts=QUICK, retries=0)
-    assert (grade.status, grade.score) == ("error", 0.0)
+    assert no_verdict(grade)
     with serving(pieces(parts), right(way)) as server:
         grade = way.grade(server, timeouts=QUICK, retries=4)
     assert grade.status == ("passed" if passes else "error"), grade.feedback
@@ -365,7 +373,7 @@ def test_a_chat_completion_of_another_shape_is_no_verdict(name, number):
     body = json.loads(json.dumps({"id": "x", "model": "judge-1", **WRONG_TYPES[number]}).replace("DELTA", key))
     with serving(pieces([event(body), event("[DONE]")]) if way.stream else http(200, body)) as server:
         grade = way.grade(server)
-    assert (grade.status, grade.score) == ("error", 0.0), grade.feedback
+    assert no_verdict(grade), grade.feedback
 
 
 WRONG_BLOCKS = [
@@ -393,7 +401,7 @@ def test_a_message_of_another_shape_is_no_verdict(name, number):
     ]
     with serving(pieces(events) if way.stream else http(200, message)) as server:
         grade = way.grade(server)
-    assert (grade.status, grade.score) == ("error", 0.0), grade.feedback
+    assert no_verdict(grade), grade.feedback
 
 
 def test_nobody_there_is_an_error(way):

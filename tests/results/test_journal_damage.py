@@ -6,6 +6,7 @@ from io import BytesIO
 import msgspec
 import pytest
 
+from campaign import count
 from results_made import a_result
 from waza.errors import StoreError
 from waza.model import Result
@@ -52,6 +53,9 @@ def wrong_reads_of_cuts(read, content, records=RECORDS):
         found = read(content[:cut])
         whole = max(0, sum(end <= cut for end in ends) - 1)
         wrong += found not in (records[:whole], records[: whole + 1])
+    if read is journal_reader:
+        count("cuts", len(content) + 1)
+        count("files misread", wrong)
     return wrong
 
 
@@ -63,6 +67,9 @@ def wrong_reads_of_flips(read, content, places, records=RECORDS):
         flipped[place] ^= 1 << bit
         found = read(bytes(flipped))
         wrong += any(record not in records for record in found) or len(found) < len(records) - 1
+    if read is journal_reader:
+        count("bits flipped", len(places))
+        count("files misread", wrong)
     return wrong
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign import count
 from results_made import FailingDisk, a_result, a_run
 from waza.errors import StoreError
 from waza.model import Result
@@ -42,6 +43,7 @@ def run_until_done(parent, disk):
             errors.append(str(error))
             if path:
                 kept = [result.task_id for result in read_run(path).results]
+                count("acknowledged results lost", len(set(acknowledged) - set(kept)))
                 assert kept == acknowledged, "an acknowledged result was lost, or one that failed was kept"
     raise AssertionError(f"the run never ended: {errors}")
 
@@ -57,6 +59,7 @@ def test_a_fault_at_each_call_of_a_run_loses_nothing(quick_folder, call, code, s
         disk = FailingDisk({call}, nth, code, short)
         path, acknowledged, errors = run_until_done(quick_folder / f"runs{nth}", disk)
         fired = disk.fired
+        count("faults injected", fired)
         assert acknowledged == TASKS
         assert [result.task_id for result in read_run(path).results] == TASKS
         assert read_run(path).complete
@@ -148,6 +151,7 @@ def test_a_fault_while_a_damaged_journal_is_set_aside_loses_nothing(quick_folder
         with contextlib.suppress(StoreError):
             Journal.open(path, disk).close()
         fired = disk.fired
+        count("faults injected", fired)
         Journal.open(path).close()
         results = [record for record in read_journal(path)[0] if isinstance(record, Result)]
         assert [result.task_id for result in results] == [task for task in TASKS if task != "task 7"]

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import waza
+from campaign import count, size
 from waza.errors import SpecError
 from waza.model import Task
 from waza.results.stats.paired import Tally
@@ -27,7 +28,7 @@ def ran(random, rates, auto):
     return counts
 
 
-@pytest.mark.parametrize("seeds", [60, pytest.param(2_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("seeds", [60, pytest.param(size(2_000, 300, 2_000), marks=pytest.mark.campaign)])
 @pytest.mark.parametrize(
     "auto", [Auto(most=20, share=0.5), Auto(most=20, share=0.5, budget=150), Auto(most=10, share=1.0)], ids=str
 )
@@ -40,6 +41,7 @@ def test_no_difference_between_two_runs_on_auto_is_seldom_called_one(seeds, auto
         pairs = zip(before.tolist(), after.tolist(), strict=True)
         tallies = [Tally(one[0], sum(one), other[0], sum(other)) for one, other in pairs]
         said += verdict_on_passing(tallies).word in ("better", "worse")
+    count("simulated comparisons", seeds)
     assert said / seeds <= 0.05 + 3 * (0.05 * 0.95 / seeds) ** 0.5
 
 

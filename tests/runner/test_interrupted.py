@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
+from campaign import count, size
+
 ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
 
 
@@ -118,6 +119,9 @@ def kill_campaign(folder, kills, seed):
         process.communicate(timeout=100)
         done += process.returncode == -signal.SIGKILL
         now = results_of(folder)
+        count("kill -9", process.returncode == -signal.SIGKILL)
+        count("acknowledged results lost", len(acknowledged - set(now)))
+        count("results written twice", len(now) - len(set(now)))
         assert acknowledged <= set(now), f"lost: {acknowledged - set(now)}"
         assert len(now) == len(set(now)), "a result was written twice"
         acknowledged = set(now)
@@ -137,24 +141,24 @@ AGENT = """
 
 @pytest.mark.timeout(900)
 def test_kill_9_at_random_moments_loses_nothing_and_repeats_only_what_was_in_flight(suite, tmp_path):
-    count, kills = (300, 50) if FULL else (40, 4)
+    tasks, kills = size(40, 100, 300), size(4, 15, 50)
     folder = suite(
         "config: {executor: python, agent: 'ledger_agent:answer'}\n"
         "graders: [{type: text, config: {contains: ['yes']}}]\n"
-        "tasks:\n" + "".join(f"  - {{id: t{n:03}, prompt: t{n:03}}}\n" for n in range(count)),
+        "tasks:\n" + "".join(f"  - {{id: t{n:03}, prompt: t{n:03}}}\n" for n in range(tasks)),
         ledger_agent__py=AGENT,
     )
     ENVIRONMENT["LEDGER"] = str(folder / "ledger")
-    done, executed = kill_campaign(folder, kills, seed=count)
+    done, executed = kill_campaign(folder, kills, seed=tasks)
     assert done == kills, "the run was over before it was killed often enough"
-    assert set(executed) == {f"t{n:03}" for n in range(count)}
-    assert len(executed) - count <= 4 * done, "more than the trials in flight were run again"
+    assert set(executed) == {f"t{n:03}" for n in range(tasks)}
+    assert len(executed) - tasks <= 4 * done, "more than the trials in flight were run again"
     interrupted = json.loads(next((folder / "runs").glob("*/results.json")).read_text())
     calm = start(folder)
     calm.communicate(timeout=200)
     straight = json.loads(sorted((folder / "runs").glob("*/results.json"))[-1].read_text())
     assert normal(interrupted) == normal(straight)
-    assert interrupted["summary"]["succeeded"] == count
+    assert interrupted["summary"]["succeeded"] == tasks
 
 
 def test_agents_die_with_waza(suite, tmp_path):

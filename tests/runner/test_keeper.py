@@ -30,6 +30,26 @@ def test_a_result_is_told_as_it_was_kept_and_only_then():
     assert [result.trace.output for result in told] == ["kept"]
 
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_result_is_on_disk_before_it_is_reported_whatever_the_number_of_workers(width):
+    happened = []
+
+    def store(*results):
+        happened.extend(("stored", result.task_id) for result in results)
+        return results
+
+    async def scenario():
+        keeper = Keeper(store, lambda result: happened.append(("reported", result.task_id)), width=width)
+        for task in "ab":
+            await keeper.keep(a_result(task))
+        await keeper.close()
+
+    asyncio.run(scenario())
+    for task in "ab":
+        assert happened.index(("stored", task)) < happened.index(("reported", task))
+    assert len(happened) == 4
+
+
 def test_results_that_wait_at_the_same_time_share_one_write():
     batches, gate = [], threading.Event()
 

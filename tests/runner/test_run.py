@@ -9,6 +9,7 @@ import pytest
 
 import waza
 from waza.cli import run_command
+from waza.results.journal import read_journal
 from waza.results.summary import summarize
 from waza.runner.order import order_for, runs_folder
 from waza.runner.run import Listeners, conduct
@@ -144,15 +145,17 @@ def test_trials_run_at_once_under_one_limit_and_start_in_order(suite, function):
     assert agent.MOST == 3
 
 
-def test_each_result_is_stored_before_anyone_hears_of_it(suite):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_result_is_stored_before_anyone_hears_of_it(suite, workers):
     folder = suite(GRADERS + "config: {executor: mock}\ntasks: [{id: a, prompt: x}, {id: b, prompt: x}]")
     stored = []
 
     def listen(result):
         [journal] = runs_folder(load_spec(folder)).glob("*/journal.jsonl")
-        stored.append(result.task_id in journal.read_text())
+        on_disk = [record.task_id for record in read_journal(journal)[0] if isinstance(record, waza.Result)]
+        stored.append(result.task_id in on_disk)
 
-    waza.run(folder, on_result=listen)
+    waza.run(folder, on_result=listen, workers=workers)
     assert stored == [True, True]
 
 
@@ -173,6 +176,31 @@ def test_files_of_the_agent_are_graded_from_a_copy_and_can_be_graded_again(suite
 
     [again] = [regrade(item, spec) for item in from_run(Path(run.folder), spec)]
     assert again.status == "passed"
+
+
+def test_what_changes_the_workspace_after_the_agent_changes_no_grade(suite):
+    folder = suite(
+        """
+        config: {executor: python, agent: "writer:answer"}
+        graders:
+          - {type: program, name: tampers, config: {command: sh, args: [tamper.sh]}}
+          - {type: file, name: kept, config: {must_exist: [made.txt], must_not_exist: [planted.txt]}}
+        tasks: [{id: a, prompt: x}]
+        """,
+        writer__py="""
+        import pathlib
+        def answer(prompt, context):
+            work = context.workspace
+            (work / "made.txt").write_text("made")
+            pathlib.Path(__file__).with_name("where").write_text(str(work))
+            return "done"
+        """,
+        tamper__sh="""
+        cd "$(cat where)" && test -e made.txt && rm made.txt && touch planted.txt
+        """,
+    )
+    [result] = waza.run(folder).results
+    assert [(grade.name, grade.status) for grade in result.grades] == [("tampers", "passed"), ("kept", "passed")]
 
 
 def test_hooks_run_around_the_run_and_each_task(suite):

@@ -13,6 +13,7 @@ import pytest
 from canaries import SECRET, Canaries
 from python_expressions import accepted, by_cpython, differences, expressions
 
+from campaign import count
 from waza.sandbox.assertions import check_assertion, evaluate
 from waza.sandbox.expressions import BUILT_IN_NAMES, CONTEXT_NAMES, MAX_CHARS
 
@@ -60,10 +61,13 @@ def test_the_canaries_see_a_touched_socket(canaries):
 
 @linux
 def test_no_escape_reaches_a_file_a_variable_a_process_or_a_socket(canaries):
-    for source in (*canaries.payloads(), *HOSTILE["escape"], *ESCAPES):
-        ended = outcome_or_refusal(source)
-        assert ended is None or not ended.ok or source in HARMLESS, source
-    assert canaries.reached() == []
+    attempts = [*canaries.payloads(), *HOSTILE["escape"], *ESCAPES]
+    ends = [outcome_or_refusal(source) for source in attempts]
+    held = [s for s, ended in zip(attempts, ends, strict=True) if ended and ended.ok and s not in HARMLESS]
+    reached = canaries.reached()
+    count("escape attempts", len(attempts))
+    count("contacts with anything outside", len(held) + len(reached))
+    assert (held, reached) == ([], [])
 
 
 BOMBS = [
@@ -166,7 +170,10 @@ for attempt in {attempts!r}:
     except OSError:
         os.write(1, b".")
 """
-    assert run_script(script).stdout == "." * len(attempts)
+    said = run_script(script).stdout
+    count("escape attempts", len(attempts))
+    count("contacts with anything outside", len(attempts) - said.count("."))
+    assert said == "." * len(attempts)
 
 
 def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():

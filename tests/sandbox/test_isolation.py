@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign import count
 from waza.sandbox import landlock
 from waza.sandbox.process import available_isolation, base_environment, run_program
 
@@ -55,6 +56,12 @@ def python(kind, script, *argv, **options):
     return run(kind, sys.executable, "-I", "-c", textwrap.dedent(script), *argv, **options)
 
 
+def attempted(held):
+    """Count one attempt to reach what is outside, and whether it got there."""
+    count("escape attempts")
+    count("contacts with anything outside", not held)
+
+
 def test_without_isolation_everything_is_in_reach(workspace, listener):
     assert run("none", "cat", "../secret.txt", workspace=workspace).stdout.text == "secret"
     assert python("none", CONNECT, listener, workspace=workspace).stdout.text == "connected\n"
@@ -76,8 +83,11 @@ def test_what_lies_outside_is_out_of_reach(kind, workspace, tmp_path):
     (workspace / "link").symlink_to(tmp_path / "secret.txt")
     for path in ("../secret.txt", tmp_path / "secret.txt", "link", f"/proc/self/root{tmp_path}/secret.txt"):
         done = run(kind, "cat", path, workspace=workspace)
+        attempted(done.stdout.text == "")
         assert (done.exit_code, done.stdout.text) == (1, "")
     run(kind, "sh", "-c", "echo x > ../planted.txt; echo x > ../secret.txt; rm ../secret.txt", workspace=workspace)
+    attempted((tmp_path / "secret.txt").exists() and (tmp_path / "secret.txt").read_text() == "secret")
+    attempted(not (tmp_path / "planted.txt").exists())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.txt", "workspace"]
     assert (tmp_path / "secret.txt").read_text() == "secret"
 
@@ -134,6 +144,7 @@ def test_what_holds_a_program_is_recorded(kind, workspace):
 )
 def test_the_network_is_closed_unless_asked_for(kind, workspace, listener):
     closed = python(kind, CONNECT, listener, workspace=workspace)
+    attempted("connected" not in closed.stdout.text)
     assert closed.exit_code == 1
     assert "Error" in closed.stderr.text
     assert python(kind, CONNECT, listener, workspace=workspace, network=True).stdout.text == "connected\n"

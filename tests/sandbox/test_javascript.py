@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from canaries import SECRET, Canaries, gone
 
+from campaign import count
 from waza.sandbox.child import NoAnswer
 from waza.sandbox.constant_forms import constant_javascript
 from waza.sandbox.javascript import CHILD, check_assertion, evaluate
@@ -196,9 +197,11 @@ def test_no_escape_reaches_a_file_a_variable_a_process_or_a_socket(tmp_path, mon
     evaluate(["1 == 1"], {})
     canaries = Canaries(tmp_path)
     blanks = {"file": json.dumps(str(canaries.file)), "secret": json.dumps(SECRET), "port": canaries.port}
-    for source in ESCAPES:
-        assert outcome(source.format(**blanks)).ok is False, source
-    assert canaries.reached() == []
+    held = [source for source in ESCAPES if outcome(source.format(**blanks)).ok is not False]
+    reached = canaries.reached()
+    count("escape attempts", len(ESCAPES))
+    count("contacts with anything outside", len(held) + len(reached))
+    assert (held, reached) == ([], [])
 
 
 def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():

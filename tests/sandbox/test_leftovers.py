@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign import count, size
 from waza.sandbox.descendants import children_listed, children_scanned
 from waza.sandbox.process import Limits, base_environment, run_process, run_program
 
@@ -70,7 +71,9 @@ def lair(tmp_path):
     folder.mkdir()
     lair = Lair(folder)
     yield lair
+    survivors = len(lair.pids())
     lair.clean_up()
+    count("surviving processes", survivors)
 
 
 def all_pids():
@@ -119,6 +122,7 @@ def test_the_usual_way_leaves_survivors_and_they_are_seen(lair):
     agent.wait()
     assert lair.alive() == DAEMONS - {"plain"}
     assert len(lair.pids()) >= 3
+    lair.clean_up()
 
 
 def test_nothing_is_left_when_time_runs_out(lair):
@@ -211,14 +215,16 @@ def test_nothing_is_left_when_waza_itself_is_killed(lair, number):
 
 
 @pytest.mark.campaign
-def test_nothing_is_left_of_two_hundred_hostile_agents(lair):
+def test_nothing_is_left_of_a_thousand_hostile_agents(lair):
+    agents = size(200, 200, 1_000)
     script = f"{lair.comet} exec bash {HOSTILE}/evil_agent.sh {lair.folder}"
     with ThreadPoolExecutor(10) as pool:
         watched = pool.submit(lair.wait_for, {*DAEMONS, "comet"})
-        timeouts = [0.2 + 0.005 * number for number in range(200)]
+        timeouts = [0.2 + 0.005 * (number % 200) for number in range(agents)]
         runs = pool.map(lambda limit: run_program(["sh", "-c", script], cwd="/", env=ENV, timeout_s=limit), timeouts)
         assert all(done.timed_out and not done.error for done in runs)
         watched.result()
+    count("hostile agents", agents)
     assert lair.alive() == set()
     assert lair.pids() == []
 
@@ -231,6 +237,7 @@ def test_nothing_is_left_when_waza_is_killed_at_any_moment(lair):
         time.sleep(0.025 * number)
         parent.kill()
         parent.wait()
+        count("kill -9 of waza beside a hostile agent")
     wait_until(lambda: not lair.pids())
     assert lair.alive() == set()
 

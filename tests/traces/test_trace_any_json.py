@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trace_recordings import DATA, FILES, FOLDER
 
+from campaign import count, size
 from waza.errors import TraceError
 from waza.model import Trace
 from waza.traces._json import decode
@@ -16,7 +17,7 @@ from waza.traces._reader import readers
 
 SAMPLES = sorted([*(FOLDER / file for file in FILES), *(DATA / "traces").glob("*.json*")])
 QUICK = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-LONG = settings(deadline=None, max_examples=20_000, suppress_health_check=list(HealthCheck))
+LONG = settings(deadline=None, max_examples=size(20_000, 2_000, 20_000), suppress_health_check=list(HealthCheck))
 
 
 def items_of(path):
@@ -141,6 +142,8 @@ def changed_recordings(draw):
 
 def no_reader_breaks(items):
     notes = is_read_or_refused(lines(items))
+    count("recordings with other values")
+    count("readers that broke", len([note for note in notes if "could not be read" in note]))
     assert not [note for note in notes if "could not be read" in note]
 
 

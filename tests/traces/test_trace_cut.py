@@ -6,6 +6,7 @@ import random
 import pytest
 from trace_recordings import FILES, FOLDER
 
+from campaign import count
 from waza.errors import TraceError
 from waza.model import Trace
 from waza.traces._read import read_found
@@ -42,6 +43,7 @@ def says_what_is_missing(found, file):
 def assert_honest(text, file, before):
     """Check what is read out of a cut recording; return its settled calls."""
     found, refusal = found_in(text)
+    count("cuts of recorded traces")
     if refusal is not None:
         assert refusal.startswith("standard input: ") and "\n" not in refusal
         assert before == [], "what was read of less is refused with more"
@@ -64,11 +66,11 @@ def test_cut_after_every_line(file):
         calls = now
 
 
-def cut_at_random_bytes(file, count):
+def cut_at_random_bytes(file, tries):
     text = (FOLDER / file).read_bytes()
     chosen = random.Random(file)
     calls = []
-    for end in sorted(chosen.randrange(len(text) - 1) for _ in range(count)):
+    for end in sorted(chosen.randrange(len(text) - 1) for _ in range(tries)):
         now = assert_honest(text[:end], file, calls)
         assert all(call in now for call in calls)
         calls = now
@@ -101,10 +103,10 @@ def spoilt(text, chosen):
     return text[:place] + chosen.choice(GARBAGE) + text[place + chosen.choice((0, 1, 20)) :]
 
 
-def spoil(file, count):
+def spoil(file, tries):
     text = (FOLDER / file).read_bytes()
     chosen = random.Random(file)
-    for _ in range(count):
+    for _ in range(tries):
         found, refusal = found_in(spoilt(text, chosen))
         assert found or refusal
         for each in found:

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
+from campaign import count, size
 from waza.results.stats.paired import Tally
 from waza.results.stats.verdicts import verdict_on_passing, verdict_on_scores
 
-seeds_of_both_sizes = pytest.mark.parametrize("seeds", [80, pytest.param(2_000, marks=pytest.mark.campaign)])
+seeds_of_both_sizes = pytest.mark.parametrize(
+    "seeds", [80, pytest.param(size(2_000, 500, 2_000), marks=pytest.mark.campaign)]
+)
 
 
 def limit(seeds):
@@ -25,6 +28,7 @@ def two_runs(seed, tasks, trials, drop=0.0, redrawn=False):
 
 def share_of(words, seeds, tasks, trials, **how):
     said = [verdict_on_passing(two_runs(seed, tasks, trials, **how)).word for seed in range(seeds)]
+    count("simulated comparisons", seeds)
     return sum(word in words for word in said) / len(said)
 
 
