@@ -202,6 +202,9 @@ def test_list_graders_engines_tasks_and_runs(waza):
     assert "mock" in waza("list", "engines").stdout
     assert "says_hello" in waza("list", "tasks").stdout
     assert "1 of 2" in waza("list", "runs").stdout
+    isolation = [json.loads(line) for line in waza("list", "isolation", "--json").stdout.splitlines()]
+    assert {row["none"] for row in isolation} <= {"open", "cannot be determined"}
+    assert {row["promise"] for row in isolation} >= {"network", "unix_sockets", "write", "attributes", "read"}
     assert json.loads(waza("list", "tasks", "--json").stdout.split("\n")[0])["task"] == "good"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from campaign import count
-from waza.sandbox import landlock
+from waza.sandbox import isolation_probes, landlock, mounts, seccomp
 from waza.sandbox.process import available_isolation, base_environment, run_program
 
 HERE = available_isolation()
@@ -221,3 +221,95 @@ def test_a_signal_in_a_bwrap_container_is_told_apart_from_the_code_that_bwrap_ma
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
     ends = ["None 11 False False", "139 None False False", "None 9 True False", "127 None False False"]
     assert done.stdout.splitlines() == ends
+
+
+def test_every_probe_gets_through_without_isolation():
+    """Or a probe that is stopped elsewhere would show nothing."""
+    through = isolation_probes.probe("none")
+    unsupported = set() if hasattr(os, "setxattr") else {"setxattr", "ptrace", "environ", "unix_abstract"}
+    assert [name for name in through if not through[name] and name not in unsupported] == []
+    assert set(through) == set(isolation_probes.PROBES)
+
+
+@fenced
+def test_no_probe_gets_through_an_isolation_but_those_that_are_reported(kind):
+    through = [name for name, is_through in isolation_probes.probe(kind).items() if is_through]
+    if kind == "bwrap" or (mounts.is_available() and seccomp.is_available() and landlock.abi() >= 6):
+        assert through == []
+    assert {isolation_probes.PROBES[name][0] for name in through} == set(isolation_probes.gaps(kind))
+    with_network = [name for name, is_through in isolation_probes.probe(kind, network=True).items() if is_through]
+    assert set(with_network) - set(through) == {"tcp", "udp"}
+    assert isolation_probes.gaps(kind, network=True) == isolation_probes.gaps(kind)
+
+
+LESS = """
+import ctypes
+from waza.engines.command import CommandEngine
+from waza.errors import SpecError
+from waza.graders.program import ProgramGrader
+from waza.sandbox import seccomp
+from waza.sandbox.isolation_probes import probe, table
+assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0
+seccomp.restrict(network=True, unix_sockets=True)
+print([name for name, is_through in probe("landlock").items() if is_through])
+print({row["landlock"] for row in table() if row["promise"] == "attributes"})
+agent = {"command": ["true"], "isolation": "landlock"}
+try:
+    CommandEngine(**agent).ready()
+except SpecError as error:
+    print(error)
+CommandEngine(**agent, isolation_gaps=["attributes"]).ready()
+print(ProgramGrader(command="true", isolation="landlock").unready())
+print(repr(ProgramGrader(command="true", isolation="landlock", isolation_gaps=["attributes"]).unready()))
+"""
+
+
+@needs_landlock(6)
+@pytest.mark.skipif(not seccomp.is_available(), reason="no seccomp filters for this machine")
+def test_what_a_machine_cannot_hold_is_refused_with_a_way_to_accept_it():
+    """On a machine that lets nobody mount: this process, once its own calls that mount are refused."""
+    done = subprocess.run([sys.executable, "-c", LESS], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    through, rows, refusal, *graders = done.stdout.splitlines()
+    assert through == "['chmod', 'chown', 'utime', 'setxattr', 'chmod_visible']"
+    assert rows == "{'open'}"
+    assert "isolation 'landlock' cannot hold attributes on this machine" in refusal
+    assert refusal.endswith("`isolation_gaps: [attributes]` accepts that")
+    assert graders == [refusal[refusal.index("isolation 'landlock'") :], "''"]
+
+
+@pytest.mark.skipif("landlock" not in HERE or not mounts.is_available(), reason="nobody may mount here")
+def test_ordinary_work_inside_is_not_in_the_way_and_its_limits_cannot_be_lifted(workspace, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "data").write_text("data")
+    (tmp_path / "alias").symlink_to("real")
+    script = """
+    import ctypes, errno, os, socket, sys
+    os.chmod("given.txt", 0o640), os.utime("given.txt", (1, 1)), os.chown("given.txt", os.getuid(), os.getgid())
+    server = socket.socket(socket.AF_UNIX); server.bind("own.sock"); server.listen()
+    socket.socket(socket.AF_UNIX).connect("own.sock"); socket.socketpair()
+    print(open(sys.argv[1] + "/data").read(), os.path.exists(sys.argv[2]))
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    def refused(*words):
+        ctypes.set_errno(0)
+        return syscall(*words) == -1 and ctypes.get_errno() in (errno.EPERM, errno.EACCES)
+    keyctl, mount, x32_socket = (250, 165, 0x40000000 + 41) if os.uname().machine == "x86_64" else (219, 40, 2**30)
+    print(refused(425, 8, ctypes.create_string_buffer(120)), refused(keyctl, 0, -4, 1), refused(x32_socket, 2, 1, 0),
+        refused(mount, b"none", b"/usr", b"", 4096 | 32, None), refused(442, -100, b"/usr", 0, bytes(32), 32))
+    families = []
+    for family in range(64):
+        try:
+            socket.socket(family, socket.SOCK_DGRAM).close()
+        except PermissionError:
+            continue
+        except OSError:
+            pass
+        families.append(family)
+    print(families)
+    """
+    options = {"workspace": workspace, "readable": [tmp_path / "alias"]}
+    done = python("landlock", script, tmp_path / "alias", tmp_path / "secret.txt", **options)
+    assert done.stderr.text == ""
+    first, second, families = done.stdout.text.splitlines()
+    assert (first, second) == ("data False", "True True True True True")
+    assert families == ("[1]" if landlock.abi() >= 6 else "[]")

@@ -1,4 +1,4 @@
-"""`waza list`: runs, graders, engines, judges, reports, tasks."""
+"""`waza list`: runs, graders, engines, judges, reports, tasks, isolation."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from waza.results.store import StoredRun
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def command(kind: str, path: Path | None, as_json: bool) -> int:
-    """List graders, engines, judges, reports, the tasks of a suite, or stored runs.
+    """List graders, engines, judges, reports, the tasks of a suite, stored runs, or what isolation holds here.
 
-    KIND is graders (default), engines, judges, reports, tasks or runs. PATH is the suite or project folder for tasks
+    KIND is graders (default), engines, judges, reports, tasks, runs or isolation, which tries on this machine what a
+    program gets through to. PATH is the suite or project folder for tasks
     and runs.
     """
     if kind not in _LISTINGS:
@@ -81,6 +82,12 @@ def _reports(_: Path) -> list[dict[str, object]]:
 
 def _first_line(cls: type) -> str:
     return (cls.__doc__ or "").strip().split("\n")[0]
+
+
+def _isolation(_: Path) -> list[dict[str, object]]:
+    from waza.sandbox.isolation_probes import table
+
+    return [dict(row) for row in table()]
 
 
 def _tasks(path: Path) -> list[dict[str, object]]:
@@ -152,6 +159,7 @@ def _run_row(stored: StoredRun) -> dict[str, object]:
 
 _LISTINGS: dict[str, Callable[[Path], list[dict[str, object]]]] = {
     "graders": _graders,
+    "isolation": _isolation,
     "engines": _engines,
     "judges": _judges,
     "reports": _reports,

@@ -18,7 +18,8 @@ from waza.engines._stdout import OutputFormat, read_turn
 from waza.engines._turns import converse
 from waza.errors import EngineError, Problem, SpecError, nearest
 from waza.model import Task, Trace, Trial
-from waza.sandbox.process import Finished, Limits, available_isolation, base_environment, run_process
+from waza.sandbox.isolation_probes import Promise, unkept
+from waza.sandbox.process import Finished, Limits, base_environment, run_process
 
 _PLACEHOLDERS = ("prompt", "model", "workspace", "eval_dir")
 _SKILLS = "skills"
@@ -65,6 +66,10 @@ class CommandEngine(Engine):
     isolation: Literal["none", "landlock", "bwrap"] = "none"
     """What holds the agent. `landlock` and `bwrap` show it the system's folders, the workspace, its home and
     `readable`, let it write only to the workspace and its home, and close the network."""
+    isolation_gaps: list[Promise] = []
+    """What `isolation` may leave open where this machine cannot hold it: `network`, `unix_sockets`, `write`,
+    `attributes`, `read`, `processes`. A gap that is not named here is refused before the run; `waza list isolation`
+    shows them."""
     network: bool = False
     """Let an isolated agent use the network."""
     readable: list[str] = []
@@ -115,9 +120,7 @@ class CommandEngine(Engine):
         for name in (name for name in self.pass_environment if name not in os.environ):
             fact = f"'{name}' is not set in the environment"
             problems.append(Problem(fact, path="config.pass_environment", severity="warning"))
-        if self.isolation not in available_isolation():
-            known = ", ".join(available_isolation())
-            fact = f"'{self.isolation}' is not available here; {known} is"
+        if fact := unkept(self.isolation, self.network, self.isolation_gaps):
             problems.append(Problem(fact, path="config.isolation", severity="warning"))
         if problems:
             raise SpecError(problems)

@@ -92,6 +92,10 @@ class Grader(Options):
         """Return the YAML `type:`, which is the class's name in another dress: ToolCallsGrader is `tool_calls`."""
         return _type_name(cls.__name__)
 
+    def unready(self) -> str:
+        """Return why this grader could not grade on this machine; empty if it can. Asked before a run starts."""
+        return ""
+
     def checks(self, trace: Trace) -> Iterable[Check]:
         """Yield one check per claim this grader makes about the trace."""
         raise NotImplementedError(f"{type(self).__name__} has no checks")

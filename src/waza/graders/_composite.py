@@ -30,6 +30,10 @@ class CompositeGrader(Grader):
         """Whether any of them waits for another process."""
         return any(grader.waits for grader in self.graders)
 
+    def unready(self) -> str:
+        """Return the first reason why one of them could not grade here."""
+        return next(filter(None, (grader.unready() for grader in self.graders)), "")
+
     def asks(self) -> list[str] | None:
         """Return what those that need a judge ask it by."""
         asked = [hashes for grader in self.graders if (hashes := grader.asks()) is not None]

@@ -17,6 +17,7 @@ from waza.errors import Undecidable
 from waza.model import JSON, Files, Trace
 from waza.sandbox.copies import copy_workspace
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.isolation_probes import Promise, unkept
 from waza.sandbox.process import Finished, base_environment, run_program
 from waza.sandbox.removal import remove
 
@@ -76,12 +77,15 @@ def run_over(
     stdin: Callable[[str], bytes],
     timeout_s: float,
     isolation: Isolation,
+    isolation_gaps: list[Promise],
     import_from: Path | None = None,
 ) -> Ran:
     """Run a program over a trace and return how it went; `stdin` is given the workspace's folder, empty without one.
 
-    Raises Undecidable when the workspace cannot be copied or the isolation cannot be had.
+    Raises Undecidable when the workspace cannot be copied or the isolation does not hold here.
     """
+    if why := unkept(isolation, False, isolation_gaps):
+        raise Undecidable(why)
     with ExitStack() as until_end:
         workspace, left_out = _copied(trace.files, until_end)
         extra = {"WAZA_WORKSPACE_DIR": workspace, **_CAREFUL}

@@ -14,6 +14,7 @@ from waza.graders._fields import Text
 from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
 from waza.model import JSON, Check, GradeStatus, Trace
 from waza.options import ZeroMeans
+from waza.sandbox.isolation_probes import Promise, unkept
 
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|bash|sh|zsh|dash|node|ruby|perl|pwsh", re.ASCII)
 _IMPORT_HINT = "Python does not import from the folder it is started in; say so if it should: PYTHONPATH=. python …"
@@ -50,6 +51,8 @@ class ProgramGrader(Grader):
     """How many seconds it may take; 0 means the default."""
     isolation: Isolation = "none"
     """What holds the program; all but `none` close the network and let it write only to its workspace."""
+    isolation_gaps: list[Promise] = []
+    """What `isolation` may leave open where this machine cannot hold it; `waza list isolation` shows that."""
 
     _argv: list[str] = PrivateAttr()
     _pinned: list[PinnedFile] = PrivateAttr(default_factory=list)
@@ -88,6 +91,10 @@ class ProgramGrader(Grader):
         self._pinned.append(pin(path))
         return path
 
+    def unready(self) -> str:
+        """Return what the isolation does not hold on this machine."""
+        return unkept(self.isolation, False, self.isolation_gaps)
+
     def reads(self) -> dict[str, str]:
         """Return the program or the script of an interpreter, where it is a file of the project."""
         named = [word for word, path in zip([self.command, *self.args], self._argv, strict=True) if word != path]
@@ -103,6 +110,7 @@ class ProgramGrader(Grader):
             stdin=lambda workspace: trace.output.encode("utf-8", "replace"),
             timeout_s=self.timeout,
             isolation=self.isolation,
+            isolation_gaps=self.isolation_gaps,
             import_from=self._import_from,
         )
         check = self._check(ran)

@@ -16,6 +16,7 @@ from waza.graders._fields import Text
 from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
 from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
 from waza.options import ZeroMeans
+from waza.sandbox.isolation_probes import Promise, unkept
 from waza.sandbox.strict_json import parse_json
 
 _RAISED = 126
@@ -79,6 +80,8 @@ class ScriptGrader(Grader):
     """How many seconds it may take; 0 means the default."""
     isolation: Isolation = "none"
     """What holds the script; all but `none` close the network and let it write only to its workspace."""
+    isolation_gaps: list[Promise] = []
+    """What `isolation` may leave open where this machine cannot hold it; `waza list isolation` shows that."""
 
     _pinned: PinnedFile = PrivateAttr()
 
@@ -86,6 +89,10 @@ class ScriptGrader(Grader):
     def _find_script(self) -> Self:
         self._pinned = pin(self.folder.find(self.script))
         return self
+
+    def unready(self) -> str:
+        """Return what the isolation does not hold on this machine."""
+        return unkept(self.isolation, False, self.isolation_gaps)
 
     def reads(self) -> dict[str, str]:
         """Return the script."""
@@ -102,6 +109,7 @@ class ScriptGrader(Grader):
             stdin=lambda workspace: _written(_context(trace, workspace)),
             timeout_s=self.timeout,
             isolation=self.isolation,
+            isolation_gaps=self.isolation_gaps,
             import_from=path.parent,
         )
         if not trouble(ran.finished) and ran.finished.exit_code:

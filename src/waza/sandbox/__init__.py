@@ -11,7 +11,8 @@ Where to look:
     room          the folder of one trial         (tree, removal: walking and removing without following links)
     snapshot      keep a folder by its content    (objects: the store)
     process       start a program, end it whole   (attend, beside, workers, supervisor, worker, descendants, wire,
-                                                   capture, environment, isolation, landlock: its parts)
+                                                   capture, environment, isolation, landlock, mounts: its parts)
+    isolation_probes    what each isolation holds on this machine
     folders       paths written in a spec
     child         a child that can be killed      (child_program: what runs in it)
     texts         texts every engine can take

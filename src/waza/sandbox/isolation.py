@@ -2,6 +2,7 @@
 
 Behind a fence or in a container a program sees the system's folders, the Python that runs waza, the folder it starts
 in and what `readable` and `writable` name; it may change only what `writable` names, and the network is closed.
+`isolation_probes` finds out how much of that a machine can hold.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from waza.sandbox import landlock
+from waza.sandbox import landlock, mounts, seccomp, wire
 
 KINDS = ("none", "landlock", "bwrap")
 _SYSTEM = (
@@ -64,7 +65,7 @@ class Plan(NamedTuple):
     """How a program is started so that it is held as asked."""
 
     argv: list[str]
-    fence: tuple[list[bytes], list[bytes], bool] | None
+    fence: wire.Fence | None
     applied: str
     """What holds it, for the record."""
     mark: str = ""
@@ -73,7 +74,7 @@ class Plan(NamedTuple):
 
 def available_isolation() -> tuple[str, ...]:
     """Return the kinds of isolation that work on this machine."""
-    return tuple(kind for kind in KINDS if not _missing(kind))
+    return tuple(kind for kind in KINDS if not missing(kind))
 
 
 def plan(
@@ -82,8 +83,8 @@ def plan(
     """Return how to start `argv`, whose first word is a path; raise ValueError for what cannot be had here."""
     if kind not in KINDS:
         raise ValueError(f"isolation '{kind}' is unknown; known: {', '.join(KINDS)}")
-    if missing := _missing(kind):
-        raise ValueError(f"isolation '{kind}' is not available: {missing}; here: {', '.join(available_isolation())}")
+    if why := missing(kind):
+        raise ValueError(f"isolation '{kind}' is not available: {why}; here: {', '.join(available_isolation())}")
     if kind == "none":
         return Plan(list(argv), None, "none")
     program = (argv[0], os.path.realpath(argv[0]))
@@ -92,8 +93,17 @@ def plan(
         mark = f"waza: ended by signal {secrets.token_hex(8)}:"
         words = _bwrap([sys.executable, "-I", "-S", "-c", _INNER, mark, *argv], cwd, visible, writable, network)
         return Plan(words, None, "bwrap" if network else "bwrap: no network", mark)
-    fence = ([*map(os.fsencode, (*visible, "/proc"))], [*map(os.fsencode, (*_DEVICES, *writable))], network)
-    return Plan(list(argv), fence, landlock.describe(network))
+    fence = wire.Fence(
+        readable=[*map(os.fsencode, (*visible, sys.executable, "/proc"))],
+        writable=[*map(os.fsencode, writable)],
+        devices=[*map(os.fsencode, _DEVICES)],
+        network=network,
+        own_mounts=mounts.is_available(),
+    )
+    parts = [landlock.describe(network)]
+    parts += ["own mounts"] if fence.own_mounts else []
+    parts += ["seccomp"] if seccomp.is_available() else []
+    return Plan(list(argv), fence, "; ".join(parts))
 
 
 def _bwrap(argv: Sequence[str], cwd: str, visible: Sequence[str], writable: Sequence[str], network: bool) -> list[str]:
@@ -114,7 +124,7 @@ def _bwrap_path() -> str | None:
     return shutil.which("bwrap")
 
 
-def _missing(kind: str) -> str:
+def missing(kind: str) -> str:
     """Return why a kind of isolation cannot be had here; nothing when it can."""
     if kind == "landlock" and not landlock.abi():
         return "this kernel has no Landlock"

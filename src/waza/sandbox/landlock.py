@@ -1,7 +1,8 @@
 """A fence around this process that the Linux kernel holds: Landlock, by system call, without packages.
 
 Inside the fence files are invisible unless allowed, TCP is closed and processes outside cannot be signalled or read,
-as far as the kernel knows how (`abi`). Not covered: sockets with a path, UDP, and what stands in /proc for everyone.
+as far as the kernel knows how (`abi`). Not covered: sockets with a path, UDP (see `seccomp`), chmod, chown and times of
+files (see `mounts`), and what is in /proc for everyone.
 Only the standard library: the supervisor starts without packages.
 """
 

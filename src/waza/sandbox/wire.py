@@ -24,6 +24,18 @@ _PID = struct.Struct("=q")
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
+class Fence(NamedTuple):
+    """What a program isolated by Landlock may reach."""
+
+    readable: list[bytes]
+    writable: list[bytes]
+    devices: list[bytes]
+    """Files it may write to, but not change in any other way."""
+    network: bool
+    own_mounts: bool
+    """Whether it also gets a file system of its own with nothing else in it."""
+
+
 class Job(NamedTuple):
     """A program to run."""
 
@@ -34,8 +46,8 @@ class Job(NamedTuple):
     timeout_s: float
     processes: int
     """How many processes it may have at once; 0 is no limit."""
-    fence: tuple[list[bytes], list[bytes], bool] | None
-    """Landlock: readable paths, writable paths, whether the network is open."""
+    fence: Fence | None
+    """What Landlock lets it reach."""
 
 
 class Report(NamedTuple):
@@ -84,7 +96,8 @@ def receive_pid(line: socket.socket) -> int:
 
 def send_job(line: socket.socket, job: Job, streams: Sequence[int]) -> None:
     """Hand a job to a worker, with standard output, standard error and perhaps standard input."""
-    body = marshal.dumps(tuple(job))
+    # marshal takes plain tuples, and not their subclasses.
+    body = marshal.dumps((*job[:-1], job.fence and tuple(job.fence)))
     message = _LENGTH.pack(len(body)) + body
     sent = socket.send_fds(line, [message], streams)
     if sent < len(message):
@@ -103,7 +116,8 @@ def receive_job(line: socket.socket) -> tuple[Job, list[int]] | None:
         if not chunk:
             return None
         body += chunk
-    return Job(*marshal.loads(body)), fds
+    job = Job(*marshal.loads(body))
+    return job._replace(fence=job.fence and Fence(*job.fence)), fds
 
 
 def send_report(line: socket.socket, report: Report) -> None:

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, NoReturn
 
-from waza.sandbox import landlock, wire
+from waza.sandbox import landlock, mounts, seccomp, wire
 from waza.sandbox.descendants import descendants, living, send_group, sweep
 
 GRACE_S = 1.0
@@ -41,6 +41,8 @@ _TO_DEFAULT = (
     signal.SIGTERM,
 )
 """Signals that Python or whoever started waza may ignore, which programs would inherit."""
+_ISOLATION = b"isolation"
+"""What an error of the isolation names in place of a file."""
 Wake = Literal["done", "time", "cancel", "lost", "crowd"]
 
 
@@ -187,7 +189,7 @@ class Run:
 def start(job: wire.Job, streams: list[int]) -> int:
     """Start the program in a session of its own, without a terminal; return its process id."""
     if job.fence is not None:
-        return _start_fenced(job, streams, landlock.build(*job.fence))
+        return _start_fenced(job, job.fence, streams, _built(job.fence))
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for fd, number in zip(streams, (1, 2, 0), strict=False)]
     return os.posix_spawn(
         job.path,
@@ -200,12 +202,16 @@ def start(job: wire.Job, streams: list[int]) -> int:
     )
 
 
-def _start_fenced(job: wire.Job, streams: list[int], fence: int) -> int:
+def _built(asked: wire.Fence) -> int:
+    return landlock.build(asked.readable, (*asked.devices, *asked.writable), asked.network)
+
+
+def _start_fenced(job: wire.Job, asked: wire.Fence, streams: list[int], fence: int) -> int:
     """Start the program behind a Landlock fence, which only the new process itself can put up."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
-        _become(job, streams, fence, writing)
+        _become(job, asked, streams, fence, writing)
     os.close(fence)
     os.close(writing)
     with open(reading, "rb") as pipe:
@@ -216,14 +222,15 @@ def _start_fenced(job: wire.Job, streams: list[int], fence: int) -> int:
     return pid
 
 
-def _become(job: wire.Job, streams: list[int], fence: int, writing: int) -> NoReturn:
+def _become(job: wire.Job, asked: wire.Fence, streams: list[int], fence: int, writing: int) -> NoReturn:
     try:
         os.setsid()
         for fd, number in zip(streams, (1, 2, 0), strict=False):
             os.dup2(fd, number)
         for number in _TO_DEFAULT:
             signal.signal(number, signal.SIG_DFL)
-        landlock.enter(fence)
+        _confine(asked, fence)
+        os.chdir(job.cwd)
         os.execve(job.path, job.argv, job.env)
     except OSError as error:
         os.write(writing, b"%d %s" % (error.errno or 0, error.filename or b""))
@@ -231,9 +238,28 @@ def _become(job: wire.Job, streams: list[int], fence: int, writing: int) -> NoRe
         os._exit(127)
 
 
+def _confine(asked: wire.Fence, fence: int) -> None:
+    """Give up everything that was not asked for; in this order, since each step takes away what the one before needs.
+
+    Without mounts of its own, or where Landlock does not know abstract sockets, a program would reach the Unix sockets
+    of everybody: then it gets none but socket pairs.
+    """
+    try:
+        if asked.own_mounts:
+            mounts.enter((*asked.readable, *asked.devices), asked.writable)
+        landlock.enter(fence)
+        if seccomp.is_available():
+            seccomp.restrict(network=asked.network, unix_sockets=asked.own_mounts and landlock.abi() >= 6)
+    except OSError as error:
+        error.filename = _ISOLATION
+        raise
+
+
 def explain(error: OSError, job: wire.Job) -> str:
     """Return why a program could not be started."""
     path = os.fsdecode(job.path)[:500]
+    if error.filename == _ISOLATION:
+        return f"the isolation could not be set up: {error.strerror}; `waza list isolation` shows what works here"
     if error.filename == job.cwd and error.filename != job.path:
         return f"the folder '{os.fsdecode(job.cwd)[:500]}' to start in: {error.strerror}"
     if error.errno == errno.ENOENT and os.path.exists(job.path):

@@ -167,6 +167,8 @@ class EvalSpec:
         problems = list(refused(name, engine, self.tasks, self.place))
         problems += self.triggers.refused(name) if self.triggers else []
         problems += session_problems(name, asking, self.place, is_run=True)
+        graders = {id(grader): grader for each in asking.values() for grader in each}.values()
+        problems += [self.place.warning(f"grader '{one.name}': {fact}") for one in graders if (fact := one.unready())]
         return problems + [self._placed(problem) for problem in engine.refusals(self.tasks, imports=imports)]
 
     def engine_problems(self, name: str | None = None, *, imports: bool = True) -> tuple[Engine | None, list[Problem]]:
