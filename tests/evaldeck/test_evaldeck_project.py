@@ -57,7 +57,7 @@ def test_a_project_is_checked_and_run(waza, project):
     assert [grade["status"] for grade in task["runs"][0]["grades"]] == ["passed"] * 3
     (folder / "above").mkdir()
     (folder / "above" / "evaldeck.yml").write_text((folder / "evaldeck.yaml").read_text())
-    assert "above/evaldeck.yml: 1 mistake" in waza("check", folder / "above").stdout
+    assert "above/evaldeck.yml: 2 mistakes" in waza("check", folder / "above").stdout
 
 
 def test_a_run_of_a_project_is_resumed_by_its_folder(waza, project):

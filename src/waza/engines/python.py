@@ -96,7 +96,7 @@ class PythonEngine(Engine):
     def refusals(self, tasks: Sequence[Task] = (), *, imports: bool = True) -> list[Problem]:
         """Return why the agent cannot be called; without `imports`, what its source shows without being run."""
         if imports:
-            return super().refusals(tasks)
+            return [problem._replace(path=problem.path or "config.agent") for problem in super().refusals(tasks)]
         fact = absent_function(self.agent, self.folder)
         return [Problem(fact, path="config.agent")] if fact else []
 
