@@ -7,6 +7,7 @@ from waza.model import Check, Grade, Result, Run, ToolEvent, Trace, Usage
 from waza.results.disk import Disk
 from waza.results.frames import frame
 from waza.results.records import write_record
+from waza.results.signing import Chain, make_key
 
 
 def a_grade(score=1.0, status=None, name="greets", weight=1.0, kind="text", checks=None):
@@ -34,6 +35,16 @@ def a_run(results=(), tasks=None, config=None, **more):
         spec |= {"config": config}
     more = {"id": "", "name": "suite", "started_at": "2026-01-02T03:04:05Z", "engine": "mock"} | more
     return Run(spec=spec, results=[*results], **more)
+
+
+def append_signed(path, *payloads):
+    """Append records to a journal as a version of waza with the user's key would, and return what it holds then."""
+    chain, key = Chain(), make_key()
+    for line in path.read_bytes().splitlines():
+        chain.accept(line[9:], key)
+    with path.open("ab") as file:
+        file.write(b"".join(frame(chain.sign(payload, key)) for payload in payloads))
+    return path.read_bytes()
 
 
 class FailingDisk(Disk):

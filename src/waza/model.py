@@ -506,3 +506,5 @@ class Run(Struct, frozen=True, kw_only=True):
     """What came of the prompts of `trigger_tests.yaml`; `results.trigger_answers` says what each was for."""
     complete: bool = True
     folder: str = ""
+    integrity: str = ""
+    """Of a stored run: "unverified" or "altered", a colon and a sentence, where its records are not all its own."""

@@ -67,9 +67,11 @@ def command(run: str, against: str | None, **options: Any) -> int:
         raise UsageError("nothing to check: name a threshold such as --min-pass-rate 0.9, or a baseline with --against")
     form = "json" if options["as_json"] else options["form"]
     gaps = gaps_of(opened)
+    if opened.integrity:
+        remark(opened.integrity, "yellow")
     for gap in gaps if options["allow_partial"] else ():
         remark(f"partial run: {gap.fact}", "yellow")
-    _show(folder.name, found, gaps, form)
+    _show(folder.name, found, gaps, form, opened.integrity)
     return exit_code(found)
 
 
@@ -127,12 +129,13 @@ def _by_tag(option: str, given: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
-def _show(run: str, found: list[Gate], gaps: list[Gap], form: str) -> None:
+def _show(run: str, found: list[Gate], gaps: list[Gap], form: str, integrity: str) -> None:
     if form == "json":
         from waza.results.plain import plain
 
         told = {"run": run, "exit_code": exit_code(found), "gates": [plain(gate) for gate in found]}
         told["missing"] = [gap._asdict() for gap in gaps]
+        told |= {"integrity": integrity} if integrity else {}
         emit(json.dumps(told, indent=2, ensure_ascii=False))
     elif form == "markdown":
         emit(markdown_document(_document(run, found)), nl=False)

@@ -133,6 +133,7 @@ def _runs(path: Path) -> list[dict[str, object]]:
 
 def _run_row(stored: StoredRun) -> dict[str, object]:
     from waza.reports._text import score, seconds
+    from waza.results.signing import word_of
 
     run, summary = stored.run, stored.summary
     if summary is None:
@@ -146,6 +147,7 @@ def _run_row(stored: StoredRun) -> dict[str, object]:
             "time": "",
         }
     state = "" if stored.is_complete else " (not complete)"
+    state += f" ({word_of(run.integrity)})" if run.integrity else ""
     return {
         "run": run.id,
         "suite": run.name,

@@ -27,7 +27,8 @@ from waza.model import Run
 from waza.reports._text import plural
 from waza.reports.table import models_table
 from waza.results._remote_store import is_url
-from waza.results.store import find_run, read_run
+from waza.results.folder import read_run_json
+from waza.results.store import find_run
 from waza.runner.auto import most_trials
 from waza.runner.canaries import planned_canaries
 from waza.runner.order import Order, auto_for, judge_for, order_for, runs_folder, stored_form
@@ -213,7 +214,15 @@ def one_model(
         given={key: value for key, value in _given(engine, model, options).items() if value},
     )
     order = _resumed(order, model, options)
-    order = baseline_of(order, options)
+    try:
+        return _conducted(order, model, store, options)
+    finally:
+        if order.resume:
+            order.resume.kept.close()
+
+
+def _conducted(order: Order, model: str | None, store: str | None, options: dict[str, Any]) -> tuple[int, Run]:
+    order, spec = baseline_of(order, options), order.spec
     planned = {(trial.task.id, trial.number) for trial in order.planned()}
     asked = len(list(order.asked()))
     total = most_trials(len(order.spec.tasks), order.auto) + asked if order.auto else len(planned)
@@ -304,7 +313,7 @@ def _resumed(order: Order, model: str | None, options: dict[str, Any]) -> Order:
     if folder is None:
         remark("no run of this suite yet; starting one")
         return order
-    order = _as_stored(order, read_run(folder))
+    order = _as_stored(order, read_run_json(folder))
     found = resume(
         folder,
         stored_form(replace(order, spec=order.whole or order.spec)),
@@ -312,6 +321,8 @@ def _resumed(order: Order, model: str | None, options: dict[str, Any]) -> Order:
         rerun_errors=options["rerun_errors"],
         skip_graders=options["skip_graders"],
     )
+    if found.run.integrity:
+        remark(f"run {found.run.id} is {found.run.integrity}", "yellow")
     if found.removed:
         remark(f"no longer in the suite, left out of the report: {', '.join(found.removed)}", "yellow")
     return replace(order, resume=found)

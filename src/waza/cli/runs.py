@@ -18,6 +18,7 @@ from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.reports._document import Grid, Theirs, Words, print_document
 from waza.reports._text import plural, score, seconds
 from waza.results.kept import export_runs, started, tag_run, tags_of, to_prune
+from waza.results.signing import word_of
 from waza.results.store import StoredRun, newest_first
 
 
@@ -203,7 +204,9 @@ def _cells(stored: StoredRun) -> tuple[Words, ...]:
         row["suite"] or stored.problem,
         row["engine"],
         row["model"],
-        passed + ("" if row["complete"] or not passed else " (not complete)"),
+        passed
+        + ("" if row["complete"] or not passed else " (not complete)")
+        + (f" ({word_of(stored.run.integrity)})" if stored.run.integrity else ""),
         score(row["score"]) if passed else "",
         "" if cost is None else f"${cost:.4f}",
         "" if duration is None else seconds(duration),
@@ -229,5 +232,6 @@ def as_data(stored: StoredRun) -> dict[str, Any]:
         "cost_usd": usage.cost_usd if usage else None,
         "duration_ms": summary.duration_ms if summary else None,
         "tags": tags_of(stored.folder),
+        **({"integrity": run.integrity} if run.integrity else {}),
         **({"problem": stored.problem} if stored.problem else {}),
     }

@@ -60,8 +60,10 @@ def command(
             written.tell()
         return EXIT_PASSED if written.is_whole else EXIT_UNDECIDED
     stored, warnings = read_run_and_warnings(folder)
+    is_table = task is None and not as_json and files is None
     for warning in warnings:
-        remark(warning, "yellow")
+        if not is_table or warning != stored.integrity:  # the table has it among the suite's warnings
+            remark(warning, "yellow")
     if trial and not task:
         raise UsageError("--trial needs --task")
     results = _chosen(stored, task, trial)

@@ -48,6 +48,7 @@ def _warnings(before: Opened, after: Opened) -> list[str]:
         for one in (before, after)
         if not one.listed.is_complete
     ]
+    told += [f"run {one.listed.key} is {one.run.integrity}" for one in (before, after) if one.run.integrity]
     otherwise = [
         pair.before.id
         for pair in paired(before.run, after.run).pairs

@@ -13,6 +13,7 @@ from msgspec.inspect import multi_type_info
 from waza import __version__
 from waza.dashboard.listed import Listed, SeenMark
 from waza.results.outcomes import Outcome
+from waza.results.signing import Chain
 
 _TABLES = """
 CREATE TABLE runs (
@@ -20,7 +21,8 @@ CREATE TABLE runs (
   suite TEXT, engine TEXT, model TEXT, tags TEXT, started REAL, place REAL, verdict TEXT,
   is_live INTEGER, is_complete INTEGER,
   tasks INTEGER, passed INTEGER, rate REAL, score REAL, cost REAL, tokens INTEGER, duration_ms REAL,
-  made_from TEXT NOT NULL DEFAULT '', read_to INTEGER NOT NULL DEFAULT 0, damaged INTEGER NOT NULL DEFAULT 0
+  made_from TEXT NOT NULL DEFAULT '', read_to INTEGER NOT NULL DEFAULT 0, damaged INTEGER NOT NULL DEFAULT 0,
+  chain BLOB, run_json TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX by_suite ON runs (suite, model, started);
 CREATE TABLE results (
@@ -65,5 +67,5 @@ def _connected(name: str) -> sqlite3.Connection:
 @cache
 def _version() -> int:
     """Return a number that changes with the tables and with the shape of every record in them."""
-    shapes = multi_type_info([Listed, Outcome, SeenMark])
+    shapes = multi_type_info([Listed, Outcome, SeenMark, Chain])
     return crc32(f"{__version__} {_TABLES} {shapes}".encode()) >> 1 or 1

@@ -35,10 +35,12 @@ from waza.dashboard.listed import (
 from waza.dashboard.tail import read_on
 from waza.errors import StoreError
 from waza.model import Run
-from waza.results.folder import JOURNAL, RUN
+from waza.results.folder import JOURNAL, RUN, read_run_and_hash
 from waza.results.outcomes import Outcome, outcome_of, shown_names
 from waza.results.plain import whole_text
+from waza.results.records import Header
 from waza.results.seen import SeenResult
+from waza.results.signing import Chain
 from waza.results.store import in_order, trigger_order
 from waza.results.stored import Found, StoredResults
 
@@ -53,6 +55,7 @@ _BATCH = 500
 _ABOUT = msgspec.json.Decoder(Listed)
 _OUTCOME = msgspec.msgpack.Decoder(Outcome)
 _MARKS = msgspec.msgpack.Decoder(list[SeenMark])
+_CHAIN = msgspec.msgpack.Decoder(Chain)
 _PACK = msgspec.msgpack.Encoder()
 
 
@@ -125,7 +128,12 @@ class Index:
         journal = listed.path / JOURNAL
         triggers = [latest.pop(key) for key in trigger_order(run, latest)]
         results = [latest[key] for key in in_order(run, latest)[0]]
-        return replace(run, results=StoredResults(journal, results), triggers=StoredResults(journal, triggers))
+        return replace(
+            run,
+            results=StoredResults(journal, results),
+            triggers=StoredResults(journal, triggers),
+            integrity=self._integrity(listed.key, listed.path),
+        )
 
     def marks(self, key: str, tasks: Sequence[str]) -> list[TrialMarks]:
         """Return the grades of every trial of some tasks."""
@@ -136,6 +144,14 @@ class Index:
     def damaged(self, key: str) -> int:
         """Return how many places of a run's journal could not be read."""
         return int(next(iter(self._rows("SELECT damaged FROM runs WHERE key = ?", (key,))), (0,))[0])
+
+    def _integrity(self, key: str, folder: Path) -> str:
+        """Return what readers of a run whose results were read cannot rely on."""
+        found = self._rows("SELECT chain, run_json FROM runs WHERE key = ?", (key,))
+        if not found or not found[0][0]:
+            return ""
+        chain, fitting = _CHAIN.decode(found[0][0]), found[0][1].split()
+        return chain.integrity(is_run_changed=bool(fitting) and read_run_and_hash(folder)[1] not in fitting)
 
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
         with self._turn:
@@ -181,33 +197,46 @@ class Index:
         fits: dict[str, str] = run.spec.get("fingerprints") or {}
         with self._reading:
             made_from = f"{file_stamp(folder / RUN)} {inode_of(journal)}"
-            found = self._rows("SELECT id, made_from, read_to FROM runs WHERE key = ?", (key,))
+            found = self._rows("SELECT id, made_from, read_to, chain FROM runs WHERE key = ?", (key,))
             if not found:
                 raise StoreError(f"{folder}: was removed")
-            row, before, read_to = found[0]
+            row, before, read_to, followed = found[0]
+            chain = _CHAIN.decode(followed) if followed else Chain()
             if before != made_from or read_to > size_of(journal):
-                read_to = 0
+                read_to, chain = 0, Chain()
                 with self._changing() as db:
                     db.execute("DELETE FROM results WHERE run = ?", (row,))
-                    db.execute("UPDATE runs SET made_from = ?, read_to = 0, damaged = 0 WHERE id = ?", (made_from, row))
+                    fresh = "made_from = ?, read_to = 0, damaged = 0, chain = NULL, run_json = ''"
+                    db.execute(f"UPDATE runs SET {fresh} WHERE id = ?", (made_from, row))
             if read_to >= size_of(journal):
                 return
             batch: list[tuple[object, ...]] = []
-            damaged = 0
-            for entry in read_on(journal, read_to):
+            damaged, fitting = 0, list[str]()
+            ignored = chain.foreign + chain.misplaced
+            for entry in read_on(journal, read_to, chain):
                 read_to = entry.end
-                damaged += entry.record is None
+                damaged += entry.record is None and ignored == chain.foreign + chain.misplaced
+                ignored = chain.foreign + chain.misplaced
+                if isinstance(entry.record, Header) and entry.record.run_json:
+                    fitting = entry.record.run_json
                 if isinstance(result := entry.record, SeenResult) and _fits(result, fits):
                     batch.append(_packed(row, entry.offset, entry.length, result))
                 if len(batch) >= _BATCH:
-                    self._keep(row, batch, read_to, damaged)
+                    self._keep(row, batch, read_to, damaged, chain, fitting)
                     batch, damaged = [], 0
-            self._keep(row, batch, read_to, damaged)
+            self._keep(row, batch, read_to, damaged, chain, fitting)
 
-    def _keep(self, row: int, batch: list[tuple[object, ...]], read_to: int, damaged: int) -> None:
+    def _keep(
+        self, row: int, batch: list[tuple[object, ...]], read_to: int, damaged: int, chain: Chain, fitting: list[str]
+    ) -> None:
         with self._changing() as db:
             db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", batch)
-            db.execute("UPDATE runs SET read_to = ?, damaged = damaged + ? WHERE id = ?", (read_to, damaged, row))
+            db.execute(
+                "UPDATE runs SET read_to = ?, damaged = damaged + ?, chain = ? WHERE id = ?",
+                (read_to, damaged, _PACK.encode(chain), row),
+            )
+            if fitting:
+                db.execute("UPDATE runs SET run_json = ? WHERE id = ?", (" ".join(fitting), row))
 
 
 def _fits(result: SeenResult, fits: dict[str, str]) -> bool:

@@ -47,6 +47,8 @@ class Listed(Struct, frozen=True, kw_only=True):
     planned: int | None = None
     tags: list[str] = field(default_factory=list)
     problem: str = ""
+    integrity: str = ""
+    """What readers cannot rely on, as `Run.integrity` says it."""
     summary: Summary | None = None
 
     @property
@@ -118,13 +120,14 @@ def _odd(folder: Path) -> str:
 def _read(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
     folder = known.path
     run = read_run_json(folder)
-    end = read_end(folder / JOURNAL)
+    ended = read_end(folder / JOURNAL)
+    end, integrity = ended or (None, "")
     # A writer holds the lock before it changes the file, so asking after a change disturbs nobody.
     is_live = not (end and end.complete) and bool(size_of(folder / JOURNAL)) and is_going_on(folder)
     done = None
     if end is None or is_live or end.summary.times != "agent":
         filled = fill(known, run)
-        summary = summarize(filled)
+        summary, integrity = summarize(filled), filled.integrity
         done = len(filled.results) + len(filled.triggers) if end is None or is_live else None
     else:
         summary = end.summary
@@ -142,6 +145,7 @@ def _read(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
         is_complete=bool(end and end.complete and not is_live),
         done=done,
         planned=_planned(run),
+        integrity=whole_text(integrity),
         summary=summary,
     )
 

@@ -20,6 +20,7 @@ from waza.results.folder import JOURNAL, read_run_json
 from waza.results.outcomes import outcome_of
 from waza.results.records import End, Note
 from waza.results.seen import SeenResult
+from waza.results.signing import Chain
 
 POLL_S = 0.2
 LOOK_S = 1.0
@@ -37,12 +38,13 @@ class Follower:
         self.planned = listed.planned
         self.at = 0
         self._told_to = told_to
+        self._chain = Chain()
         self._fits: dict[str, str] = read_run_json(folder).spec.get("fingerprints") or {}
         self._status: dict[tuple[str, int], str] = {}
 
     def read(self) -> list[str]:
         """Return what is new as events, ready to be sent."""
-        events = [event for entry in read_on(self.journal, self.at) if (event := self._heard(entry))]
+        events = [event for entry in read_on(self.journal, self.at, self._chain) if (event := self._heard(entry))]
         return events[-_MOST_AT_ONCE:]
 
     def counts(self) -> JSON:

@@ -10,6 +10,7 @@ import secrets
 import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
@@ -51,8 +52,8 @@ class RunFolder:
         try:
             path = _new_folder(Path(parent), run.id, disk)
             run = replace(run, id=path.name, folder=str(path), results=[], complete=False)
-            _write_run(path, run, disk)
-            return cls(path, run, Journal.open(path / JOURNAL, disk), disk)
+            digest = _write_run(path, run, disk)
+            return cls(path, run, Journal.open(path / JOURNAL, disk, run_json=digest), disk)
         except BaseException as error:
             if path != Path(parent):
                 shutil.rmtree(path, ignore_errors=True)
@@ -69,8 +70,8 @@ class RunFolder:
         Raises StoreError when another process holds it or it cannot be written.
         """
         path = Path(path)
-        run = read_run_json(path)
-        return cls(path, run, Journal.open(path / JOURNAL, disk), disk)
+        run, digest = read_run_and_hash(path)
+        return cls(path, run, Journal.open(path / JOURNAL, disk, run_json=digest), disk)
 
     @property
     def artifacts(self) -> Path:
@@ -91,9 +92,15 @@ class RunFolder:
         self.append(End(run=self.run, summary=summary, complete=complete, reason=reason))
 
     def respec(self, run: Run) -> None:
-        """Replace what the run was made from, where a resume runs changed tasks again."""
+        """Replace what the run was made from, where a resume runs changed tasks again.
+
+        The journal names the new file before it is there, so that an end in between leaves one that fits.
+        """
         self.run = replace(run, id=self.path.name, folder=str(self.path), results=[], complete=False)
+        new = hash_of(_encoded(self.run))
+        self.journal.bind(read_run_and_hash(self.path)[1], new)
         _write_run(self.path, self.run, self._disk)
+        self.journal.bind(new)
 
     def write(self, name: str, chunks: Iterable[bytes]) -> Path:
         """Write a derived file such as `results.json`, whole or not at all, and return its path."""
@@ -113,10 +120,16 @@ class RunFolder:
 
 def read_run_json(folder: Path) -> Run:
     """Return the run without its results. Raises StoreError when the folder holds none."""
+    return read_run_and_hash(folder)[0]
+
+
+def read_run_and_hash(folder: Path) -> tuple[Run, str]:
+    """Return the run without its results, and the hash of the file. Raises StoreError when the folder holds none."""
     path = folder / RUN
     try:
         with open_regular(path) as file:
-            run = _DECODER.decode(file.read())
+            content = file.read()
+        run = _DECODER.decode(content)
         refuse_odd(run.spec)
     except FileNotFoundError:
         raise StoreError(f"{folder}: is not a run folder: it has no {RUN}") from None
@@ -124,11 +137,23 @@ def read_run_json(folder: Path) -> Run:
         raise StoreError(f"{path}: cannot be read: {why(error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"{path}: is damaged: {error}; the results in {JOURNAL} are another file") from None
-    return replace(run, folder=str(folder), results=[], complete=False)
+    return replace(run, folder=str(folder), results=[], complete=False, integrity=""), hash_of(content)
 
 
-def _write_run(folder: Path, run: Run, disk: Disk) -> None:
-    write_atomically(folder / RUN, encode(replace(run, folder="")) + b"\n", disk)
+def _encoded(run: Run) -> bytes:
+    return encode(replace(run, folder="", integrity="")) + b"\n"
+
+
+def _write_run(folder: Path, run: Run, disk: Disk) -> str:
+    """Write `run.json` and return its hash."""
+    content = _encoded(run)
+    write_atomically(folder / RUN, content, disk)
+    return hash_of(content)
+
+
+def hash_of(content: bytes) -> str:
+    """Return the hash by which a journal names its `run.json`."""
+    return sha256(content).hexdigest()[:32]
 
 
 def _new_folder(parent: Path, run_id: str, disk: Disk) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from waza import __version__
@@ -11,9 +11,10 @@ from waza.errors import StoreError, TraceError
 from waza.model import JSON, Grade, Result, Run, Trace
 from waza.results.plain import encode_shallow
 from waza.results.seen import SeenResult
+from waza.results.signing import HEADER
 from waza.results.summary import Summary
 
-VERSION = 1
+VERSION = 2
 """Raised when older readers would misread the file; a new kind of record or a new field does not raise it."""
 
 
@@ -25,6 +26,8 @@ class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="kind"):
     pid: int = 0
     host: str = ""
     opened_at: str = ""
+    run_json: list[str] = field(default_factory=list)
+    """The hashes that `run.json` may have from here on: two while it is being replaced."""
 
 
 class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="kind"):
@@ -60,7 +63,6 @@ Record = Header | Result | Note | End
 _DECODER = msgspec.json.Decoder(Header | _Stored | Note | End)
 _SEEN = msgspec.json.Decoder(Header | _StoredSeen | Note | End)
 _VERSION = msgspec.json.Decoder(_Version)
-_HEADER = b'{"kind":"header"'
 _RESULT = b'{"kind":"result"'
 
 
@@ -69,7 +71,7 @@ def write_record(record: Record) -> bytes:
     if isinstance(record, Result):
         return encode_shallow(_Stored(_storable(record)))
     if isinstance(record, End):
-        record = replace(record, run=replace(record.run, spec={}, results=[]))
+        record = replace(record, run=replace(record.run, spec={}, results=[], integrity=""))
     return encode_shallow(record)
 
 
@@ -78,7 +80,7 @@ def read_record(payload: bytes) -> Record | None:
 
     Raises StoreError when a newer version wrote the journal.
     """
-    if payload.startswith(_HEADER):
+    if payload.startswith(HEADER):
         refuse_newer(payload)
     try:
         record = _DECODER.decode(payload)
@@ -89,7 +91,7 @@ def read_record(payload: bytes) -> Record | None:
 
 def read_seen(payload: bytes) -> Header | SeenResult | Note | End | None:
     """Return what `read_record` returns, of a result only what summaries look at."""
-    if payload.startswith(_HEADER):
+    if payload.startswith(HEADER):
         refuse_newer(payload)
     try:
         record = _SEEN.decode(payload)
@@ -105,7 +107,7 @@ def is_result(payload: bytes) -> bool:
 
 def refuse_newer(payload: bytes) -> None:
     """Raise StoreError when the payload is the header of a journal this version cannot read."""
-    if not payload.startswith(_HEADER):
+    if not payload.startswith(HEADER):
         return
     try:
         version = _VERSION.decode(payload).version
@@ -113,6 +115,12 @@ def refuse_newer(payload: bytes) -> None:
         return
     if version > VERSION:
         raise StoreError(f"written by a newer waza (journal version {version}, this one reads {VERSION}); update waza")
+
+
+def run_hashes(payload: bytes) -> list[str]:
+    """Return the hashes of `run.json` that a header names; nothing for other records."""
+    record = read_record(payload) if payload.startswith(HEADER) else None
+    return record.run_json if isinstance(record, Header) else []
 
 
 def _storable(result: Result) -> Result:

@@ -287,12 +287,13 @@ def _from_end(folder: Path, end: bytes) -> StoredRun | None:
         journal = Path(temp) / JOURNAL
         journal.write_bytes(end)
         try:
-            found = read_end(journal)
+            ended = read_end(journal, is_tail=True)
         except StoreError as error:
             return _problem(folder, str(error).removeprefix(f"{journal}: "))
-    if found is None:
+    if ended is None:
         return None
-    run = changed(found.run, folder=str(folder), complete=found.complete)
+    found = ended.end
+    run = changed(found.run, folder=str(folder), complete=found.complete, integrity=ended.integrity)
     return StoredRun(folder=str(folder), run=run, summary=found.summary, is_complete=found.complete)
 
 

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from waza.errors import StoreError, UsageError, did_you_mean
 from waza.model import Result, Run
 from waza.results.disk import probe, write_atomically
-from waza.results.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, new_run_id, read_run_json
+from waza.results.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, new_run_id, read_run_and_hash, read_run_json
 from waza.results.frames import Piece
-from waza.results.journal import End, read_end, scan_journal
+from waza.results.journal import End, Header, read_end, scan_journal
 from waza.results.memory import rare_collections
 from waza.results.outcomes import outcome_of
 from waza.results.records import read_record, read_seen
 from waza.results.seen import SeenResult
+from waza.results.signing import Chain
 from waza.results.start_order import in_start_order
 from waza.results.stored import Found, StoredResults
 from waza.results.summary import Summary, summarize
@@ -66,9 +67,11 @@ def read_run(folder: str | Path) -> Run:
 def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
     """Return a stored run, and what a person should know: records cut or damaged, results of tasks since removed.
 
+    What somebody else wrote into the journal does not count: `Run.integrity` says so, as do the warnings.
     Results stand in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
     """
     run, results, triggers, warnings = _read(Path(folder), read_record, Result, lambda _, result: result)
+    warnings += [run.integrity] if run.integrity else []
     return replace(run, results=results, triggers=triggers), warnings
 
 
@@ -96,26 +99,32 @@ def _read(
     folder: Path, read: Callable[[bytes], object], kind: type[R], entry: Callable[[Piece, R], T]
 ) -> tuple[Run, list[T], list[T], list[str]]:
     """Return a run without results, an entry for each of them, one for each of its trigger tests', and warnings."""
-    run = read_run_json(folder)
+    run, digest = read_run_and_hash(folder)
     if not (folder / JOURNAL).exists():
         return run, [], [], [f"{folder}: has no {JOURNAL}: the run ended before it began"]
     warnings: list[str] = []
     fits: dict[str, str] = run.spec.get("fingerprints") or {}
     latest: dict[tuple[str, int], T] = {}
     is_complete = False
-    for piece, record in scan_journal(folder / JOURNAL, warnings, read):
+    chain, fitting = Chain(), list[str]()
+    for piece, record in scan_journal(folder / JOURNAL, warnings, read, chain):
         if isinstance(record, kind):
             is_complete = False
             if record.fingerprint in ("", fits.get(record.task_id, record.fingerprint)):
                 latest[record.task_id, record.trial] = entry(piece, record)
         elif isinstance(record, End):
             is_complete = record.complete
+        elif isinstance(record, Header):
+            fitting = record.run_json or fitting
+    is_changed = bool(fitting) and digest not in fitting
     asked = trigger_order(run, latest)
     triggers = [latest.pop(key) for key in asked]
     keys, removed = in_order(run, latest)
     if removed:
         warnings.append(f"{folder}: results of {removed} trials of tasks that are not in the spec are left out")
-    return replace(run, complete=is_complete), [latest[key] for key in keys], triggers, warnings
+    is_complete = is_complete and chain.is_whole and not is_changed
+    run = replace(run, complete=is_complete, integrity=chain.integrity(is_run_changed=is_changed))
+    return run, [latest[key] for key in keys], triggers, warnings
 
 
 def trigger_order(run: Run, keys: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -139,9 +148,10 @@ def summary_of(folder: str | Path) -> StoredRun:
     """Return a run as a listing shows it, from the journal's last records where it has ended; never raises."""
     folder = Path(folder)
     try:
-        end = read_end(folder / JOURNAL) if (folder / RUN).is_file() else None
-        if end is not None and end.summary.times == "agent":
-            run = replace(end.run, folder=str(folder), complete=end.complete)
+        ended = read_end(folder / JOURNAL) if (folder / RUN).is_file() else None
+        if ended is not None and ended.end.summary.times == "agent":
+            end = ended.end
+            run = replace(end.run, folder=str(folder), complete=end.complete, integrity=ended.integrity)
             return StoredRun(folder=str(folder), run=run, summary=end.summary, is_complete=end.complete)
         run = open_run(folder)
         short = replace(run, spec={}, results=[], triggers=[])

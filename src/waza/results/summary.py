@@ -114,7 +114,7 @@ def summarize(
         groups=_groups(run, tasks),
         metrics=metrics,
         metrics_score=metrics_score,
-        warnings=warnings + _shared_names(outcomes),
+        warnings=[*warnings, *_shared_names(outcomes), *([run.integrity] if run.integrity else [])],
         triggers=triggers,
         grader_duration_ms=_recorded([outcome.grader_duration_ms for outcome in everything]),
         judge_duration_ms=_recorded([outcome.judge_duration_ms for outcome in everything]),

@@ -43,7 +43,7 @@ from waza.runner.order import Order, redactor_for
 from waza.runner.plan import concurrency
 from waza.runner.purse import Purse, purse_for
 from waza.runner.reviewing import as_stored
-from waza.runner.run import folder_for, leave_rooms, until_done_or_stopped
+from waza.runner.run import folder_for, journal_reports, leave_rooms, until_done_or_stopped
 from waza.runner.suite import Listeners, end_suite, paced, with_hooks
 from waza.runner.trial import Setting
 from waza.runner.waiting import wait_for
@@ -86,6 +86,8 @@ def conduct_baseline(
         control = control_order(order, folder, rerun_changed=rerun_changed, rerun_errors=rerun_errors)
         outputs |= outputs_of(control)
         other = stack.enter_context(control_folder(control, redactor))
+        for kept in (folder, other):
+            stack.enter_context(journal_reports(kept, listeners.on_remark))
         settings = (
             _setting(control, other, redactor, heard)._replace(vet=partial(why_not_without, skill=skill)),
             _setting(order, folder, redactor, heard)._replace(

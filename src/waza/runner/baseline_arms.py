@@ -77,7 +77,7 @@ def control_trials(order: Order) -> tuple[int, int]:
     """Return how many trials the control arm has, and how many of them have a result already."""
     spec = control_spec(order.spec, _engine(order))
     planned = {(task.id, number + 1) for task in spec.tasks for number in range(order.trials)}
-    stored = order.resume.folder / CONTROL if order.resume else None
+    stored = order.resume.kept.path / CONTROL if order.resume else None
     if stored is None or not (stored / RUN).is_file():
         return len(planned), 0
     made = {(outcome.task_id, outcome.trial) for outcome in outcomes_of(open_run(stored).results)}

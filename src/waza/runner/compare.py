@@ -57,6 +57,7 @@ def open_both(before: Path, after: Path, how: How, *, with_triggers: bool = Fals
             raise UsageError(f"{fact}; their trigger tests are compared by `waza gate {other.id} --against {one.id}`")
         raise UsageError(f"{fact}; `waza show` lists their tasks")
     warnings = [f"run {run.id} is not complete: trials are missing" for run in (one, other) if not run.complete]
+    warnings += [f"run {run.id} is {run.integrity}" for run in (one, other) if run.integrity]
     if unsaid := [run.id for run in (one, other) if "graders" not in run.spec]:
         warnings.append(
             f"{' and '.join(unsaid)}: a results.json does not say by which graders; they are taken as equal"

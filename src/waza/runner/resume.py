@@ -16,7 +16,7 @@ from waza.errors import UsageError, WazaError
 from waza.model import JSON, Run
 from waza.results.folder import read_run_json
 from waza.results.graded_by import FILES, without_files
-from waza.results.store import read_run, run_folders
+from waza.results.store import RunFolder, read_run, run_folders
 from waza.results.trigger_answers import prompts_of
 from waza.runner.controls import Controls
 from waza.spec.suite import encoded, fingerprint
@@ -47,9 +47,9 @@ _READERS = {"name", "description", "tags", "golden"}
 
 
 class Resumed(NamedTuple):
-    """A stored run to go on with."""
+    """A stored run to go on with; its journal is locked until `kept` is closed."""
 
-    folder: Path
+    kept: RunFolder
     run: Run
     done: frozenset[tuple[str, int]]
     """Trials that are not run again."""
@@ -62,9 +62,21 @@ def resume(
 ) -> Resumed:
     """Return what is left to do of the run in `folder` for the suite as it is in `new`.
 
-    Raises UsageError when it is another suite's run, or lists what changed when old results would not fit any more.
+    The folder is locked before it is read: of two that go on with a run, the second would not see what the first does.
+    Raises StoreError when somebody goes on with it already, UsageError when it is another suite's run, or lists what
+    changed when old results would not fit any more.
     """
-    old = read_run(folder)
+    kept = RunFolder.open(folder)
+    try:
+        how = {"rerun_changed": rerun_changed, "rerun_errors": rerun_errors, "skip_graders": skip_graders}
+        return _left_of(kept, new, **how)
+    except BaseException:
+        kept.close()
+        raise
+
+
+def _left_of(kept: RunFolder, new: Run, *, rerun_changed: bool, rerun_errors: bool, skip_graders: bool) -> Resumed:
+    old = read_run(kept.path)
     if old.spec.get("file") != new.spec["file"] or "graded_from" in old.spec:
         raise UsageError(f"run {old.id} is not a run of this suite; `waza list runs` shows which there are")
     changed = dict(changes(old.spec, new.spec))
@@ -75,19 +87,19 @@ def resume(
             f"run {old.id} was made from another suite: {listed}{more} changed since. "
             f"Run the changed tasks again with --rerun-changed, or start a new run without --resume"
         )
-    kept = {task["id"] for task in _tasks(new.spec)}
+    known = {task["id"] for task in _tasks(new.spec)}
     graders = new.spec.get("graders") or {}
     answers = [] if _controls(old).failed else old.triggers
     done = frozenset(
         (result.task_id, result.trial)
         for result in chain(old.results, answers)
-        if result.task_id in kept
+        if result.task_id in known
         and result.task_id not in changed
         and not (rerun_errors and result.trace.status == "error")
         and (result.status != "skipped" or skip_graders or graders.get(result.task_id) == [])
     )
-    removed = sorted({task["id"] for task in _tasks(old.spec)} - kept)
-    return Resumed(folder, old, done, removed)
+    removed = sorted({task["id"] for task in _tasks(old.spec)} - known)
+    return Resumed(kept, old, done, removed)
 
 
 def _controls(run: Run) -> Controls:

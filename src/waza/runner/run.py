@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -80,7 +81,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
     redactor, warnings = redactor_for(spec)
     for warning in warnings:
         listeners.on_remark(warning)
-    with folder_for(order, redactor) as folder:
+    with folder_for(order, redactor) as folder, journal_reports(folder, listeners.on_remark):
         done = order.resume.done if order.resume else frozenset()
         setting = Setting(
             engine=engine,
@@ -154,6 +155,20 @@ def _auto(order: Order) -> AutoTrials | None:
     return trials
 
 
+@contextmanager
+def journal_reports(folder: RunFolder, on_remark: Callable[[str], None]) -> Iterator[None]:
+    """Report what opening the journal found, and afterwards what happened to it while the run went on."""
+    found = folder.journal.warnings
+    for warning in found:
+        on_remark(warning)
+    before = len(found)
+    try:
+        yield
+    finally:
+        for warning in found[before:]:
+            on_remark(warning)
+
+
 def leave_rooms(setting: Setting, on_remark: Callable[[str], None]) -> None:
     """Remove the folder of rooms, or say where it is if workspaces are to be kept."""
     if setting.rooms is None:
@@ -171,7 +186,7 @@ def folder_for(order: Order, redactor: Redactor) -> RunFolder:
         new.spec.update(redactor.tree(about_judges(order.spec, order.judge)))
         return RunFolder.create(order.runs or runs_folder(order.spec), new)
     new.spec.update({key: value for key, value in order.resume.run.spec.items() if key in (KEY, CARDS)})
-    folder = RunFolder.open(order.resume.folder)
+    folder = order.resume.kept
     if order.resume.run.spec != new.spec:
         folder.respec(changed(order.resume.run, spec=new.spec, fingerprint=new.fingerprint))
     return folder

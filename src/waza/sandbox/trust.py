@@ -14,7 +14,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
 from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ import msgspec
 
 from waza.errors import StoreError, UsageError
 from waza.results.plain import whole_text
+from waza.results.signing import config_folder
 
 FILE = "trust.json"
 VERSION = 1
@@ -53,22 +53,6 @@ class Changes(NamedTuple):
     changed: list[str]
     added: list[str]
     removed: list[str]
-
-
-@cache
-def config_folder() -> Path:
-    """Return the folder of the user's configuration of waza.
-
-    It is decided once in a process: what reads a project's `.env` later on (litellm does) cannot move it. A relative
-    XDG_CONFIG_HOME is ignored, as its specification says; it would lead into the project.
-    """
-    named = os.environ.get("APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME", "")
-    if named and Path(named).is_absolute():
-        return Path(named) / "waza"
-    try:
-        return Path.home() / ".config" / "waza"
-    except RuntimeError:
-        raise StoreError("you have no home folder, so no folder is trusted; set XDG_CONFIG_HOME") from None
 
 
 def trust_file() -> Path:

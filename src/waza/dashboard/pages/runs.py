@@ -26,6 +26,7 @@ from waza.dashboard.parts import (
 from waza.dashboard.registry import Ask, View
 from waza.dashboard.store import PAGE, SORTS, Store, SuiteLine, Wanted, rate_of
 from waza.reports._text import percent, plural, score, seconds
+from waza.results.signing import word_of
 
 PATH = "/"
 NAV = "Runs"
@@ -172,6 +173,7 @@ def _numbers(run: Listed) -> Iterator[Element]:
     share: Node = [f"{percent(found.success_rate)} (", interval(found.success_rate_ci), ")"]
     share = share if found.total_tests > 1 else ""
     told = "" if run.is_complete or run.is_live else "not complete"
+    told = ", ".join(word for word in (told, word_of(run.integrity)) if word)
     passed = f"{found.succeeded} of {found.total_tests}"
     if not found.total_tests and found.triggers is not None:
         passed, share = f"{plural(found.triggers.prompts, 'prompt')}", f"{percent(rate_of(found))} right"

@@ -31,7 +31,7 @@ def gaps_of(run: Run) -> list[Gap]:
     """Return what the run lacks of its suite; nothing where it is whole."""
     found = [*_not_selected(run), *_without_result(run)]
     if not run.complete and not found:
-        found.append(Gap("the run did not come to its end"))
+        found.append(Gap(run.integrity or "the run did not come to its end"))
     return found
 
 
