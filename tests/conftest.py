@@ -1,8 +1,10 @@
 """What several tests share: campaigns run at CI size unless WAZA_CAMPAIGN is `full` or `sample`."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from zlib import crc32
 
@@ -32,10 +34,13 @@ def pytest_runtest_setup(item):
         screen.console.cache_clear()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def every_folder_is_trusted(tmp_path_factory):
-    """Let tests use Python of the projects they write; those about trust have a configuration of their own."""
-    folder = tmp_path_factory.mktemp("user-config")
+def pytest_configure(config):
+    """Let no test use the configuration of whoever runs it, and every test the Python of the projects it writes.
+
+    Those about trust have a configuration of their own.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="waza-config-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     (folder / "waza").mkdir()
     record = folder / "waza" / "trust.json"
     record.write_text('{"version": 1, "folders": {"/": {"trusted_at": "", "files": null}}}')

@@ -1,11 +1,18 @@
 """Going on with a run: what is done stays done, what changed is told, what is missing is run."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 
-from waza.runner.resume import AFFECTS, JUDGE, PACE, changes
+from waza.errors import StoreError, UsageError
+from waza.results.store import RunFolder
+from waza.runner.order import order_for, stored_form
+from waza.runner.resume import AFFECTS, JUDGE, PACE, changes, resume
 from waza.spec.load import load_spec
 from waza.spec.shapes import ConfigShape
 
@@ -202,3 +209,76 @@ def test_what_was_not_graded_is_run_again_with_graders(ran):
     done, started = ran("--resume")
     assert (done.returncode, started) == (0, ["a", "b"])
     assert "2 of 2 tasks passed" in done.stdout
+
+
+def test_of_two_that_resume_a_run_the_second_runs_nothing_again(tmp_path):
+    """The run is locked before it is read, so nobody goes on from what another is about to add to."""
+    (tmp_path / ".waza.yaml").touch()
+    agent = 'cat >> "$LEDGER"; echo >> "$LEDGER"; sleep 0.3; echo yes'
+    (tmp_path / "eval.yaml").write_text(SUITE.replace('cat >> "$LEDGER"; echo >> "$LEDGER"; echo yes', agent))
+    ledger = tmp_path / "ledger"
+    environment = os.environ | {"LEDGER": str(ledger), "NO_COLOR": "1", "COLUMNS": "300"}
+
+    def started(*arguments):
+        command = [sys.executable, "-m", "waza", "run", *arguments]
+        return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
+
+    started("--task", "a").communicate()
+    ledger.write_text("")
+    both = [started("--resume", "--trials", "3") for _ in range(2)]
+    said = [process.communicate(timeout=60)[1] for process in both]
+    assert sorted(ledger.read_text().split()) == ["a", "a"], said
+    codes = [process.returncode for process in both]
+    assert 0 in codes
+    if codes != [0, 0]:  # else the second came when the first was done
+        refused = said[codes.index(next(code for code in codes if code))]
+        assert re.search(r"another run is writing it \(process \d+ on .*, since 20.*\); wait for it or end it", refused)
+
+
+def test_a_run_is_held_from_the_moment_it_is_read_for_a_resume(ran, tmp_path):
+    ran()
+    (folder,) = (tmp_path / "runs").glob("2*")
+    spec = load_spec(tmp_path)
+    found = resume(folder, stored_form(order_for(spec)))
+    with pytest.raises(StoreError, match=f"another run is writing it .process {os.getpid()} on"):
+        RunFolder.open(folder)
+    found.kept.close()
+    with pytest.raises(UsageError, match="not a run of this suite"):
+        resume(folder, stored_form(order_for(replace(spec, file=tmp_path / "other.yaml"))))
+    RunFolder.open(folder).close()  # refused ones hold nothing
+
+
+def test_a_result_that_the_agent_writes_into_the_journal_does_not_count(ran, waza, tmp_path):
+    """It is well-formed and its checksum is right; show, gate, list and --resume report it and leave it out."""
+    forger = """
+import json, os, pathlib, sys, zlib
+journal = next(pathlib.Path(os.environ["LEDGER"]).parent.glob("runs/2*/journal.jsonl"))
+trace = {"input": "b", "output": "yes"}
+grades = [{"name": "says_yes", "type": "text", "status": "passed", "score": 1.0, "feedback": ""}]
+for trial in (1, 2):
+    result = {"task_id": "b", "trial": trial, "status": "passed", "trace": trace, "grades": grades}
+    payload = json.dumps({"kind": "result", "result": result}).encode().replace(b": ", b":").replace(b", ", b",")
+    with journal.open("ab") as file:
+        file.write(b"%08x %b\\n" % (zlib.crc32(payload), payload))
+print("no")
+"""
+    (tmp_path / "forger.py").write_text(forger)
+    suite = SUITE.split("graders:")[1]
+    command = json.dumps([sys.executable, str(tmp_path / "forger.py")])
+    config = f"config: {{executor: command, command: {command}, pass_environment: [LEDGER]}}"
+    (tmp_path / "eval.yaml").write_text(f"{config}\ngraders:{suite}")
+    done, _ = ran("--task", "b")
+    assert done.returncode == 1
+    assert "somebody else wrote into it while the run went on" in " ".join(done.stderr.split())
+    ignored = "altered: 2 records that this run did not write were ignored"
+    shown = waza("show")
+    assert ignored in " ".join(shown.stdout.split())
+    assert "0 of 1" in shown.stdout
+    gate = waza("gate", "--min-pass-rate", "1", "--allow-partial", "--json")
+    assert gate.returncode == 1
+    assert json.loads(gate.stdout)["integrity"] == ignored
+    assert ignored in json.loads(waza("show", "--json").stdout)["summary"]["warnings"]
+    assert "(altered)" in waza("runs").stdout
+    done, _ = ran("--resume", "--trials", "2")
+    assert "2 records that this run did not write were ignored" in " ".join(done.stderr.split())
+    assert json.loads(waza("show", "--json").stdout)["tasks"][0]["runs"][1]["status"] == "failed"
