@@ -46,6 +46,7 @@ def pytest_configure(config):
     record.write_text('{"version": 1, "folders": {"/": {"trusted_at": "", "files": null}}}')
     record.chmod(0o600)
     os.environ["XDG_CONFIG_HOME"] = str(folder)
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
 
 
 @pytest.fixture

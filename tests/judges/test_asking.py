@@ -43,6 +43,27 @@ def test_a_verdict_is_paid_for_once(tmp_path):
     assert again.details["judge"]["tokens"] == {"input": 120, "output": 17}
 
 
+def test_an_entry_of_the_cache_that_somebody_else_wrote_is_not_believed(tmp_path):
+    """A project, or an agent, cannot bring the verdict along: an entry counts only with the user's signature on it."""
+    other = PromptGrader(prompt="Is it short?")
+    with serving(GOOD, BAD, BAD, BAD) as server:
+        graded(judge_at(server, tmp_path))
+        (good,) = tmp_path.rglob("*.json")
+        assert graded(judge_at(server, tmp_path), other).status == "failed"
+        (bad,) = (file for file in tmp_path.rglob("*.json") if file != good)
+        forged = [
+            good.read_bytes(),  # moved from another question
+            bad.read_bytes().replace(b"grade_fail", b"grade_pass"),
+            bad.read_bytes().partition(b"\n")[2],  # as it was before there were signatures
+        ]
+        for number, content in enumerate(forged):
+            bad.write_bytes(content)
+            grade = graded(judge_at(server, tmp_path), other)
+            assert (grade.status, len(server.requests)) == ("failed", 3 + number)
+            assert grade.details["judge"]["cache_entry_refused"] is True
+        assert graded(judge_at(server, tmp_path), other).details["judge"]["cached"] is True, "it was written anew"
+
+
 def test_the_same_question_at_the_same_time_is_asked_once(tmp_path):
     grader = PromptGrader(prompt="Is it polite?")
 

@@ -12,6 +12,7 @@ import pytest
 from model_server import FAIL, PASS, Connection, ModelServer, OpenAI, Said, http, serving
 
 from waza.cli import run_command
+from waza.results.signing import cache_folder
 from waza.results.store import read_run
 from waza.results.summary import summarize
 
@@ -100,11 +101,21 @@ def test_what_was_judged_before_is_not_paid_for_again(waza, suite):
     with serving(GOOD) as server:
         folder = suite(judge=told(server))
         first = waza("run", str(folder))
-        waza("run", str(folder))
+        assert "from cache" not in first.stdout
+        second = waza("run", str(folder))
         waza("grade", the_run(first))
         assert len(server.requests) == 3
+        assert "3 verdicts of 3 from cache; --no-judge-cache asks again" in second.stdout
+        results = folder / "runs" / the_run(second) / "results.json"
+        assert json.loads(results.read_text())["summary"]["verdicts_from_cache"] == 3
+        assert not [path for path in folder.rglob("*") if "cache" in path.name], "nothing is kept in the project"
+        for entry in (cache_folder() / "verdicts").rglob("*.json"):
+            entry.write_bytes(entry.read_bytes().replace(b"grade_pass", b"grade_fail"))
+        third = waza("run", str(folder))
+        assert (third.returncode, len(server.requests)) == (0, 6)
+        assert "3 entries of the judge cache not signed with your key and ignored" in third.stdout
         waza("grade", the_run(first), "--no-judge-cache")
-        assert len(server.requests) == 6
+        assert len(server.requests) == 9
 
 
 def slow(to: Connection) -> None:

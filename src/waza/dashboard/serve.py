@@ -24,6 +24,7 @@ from waza.dashboard.guard import Session
 from waza.dashboard.index import Index
 from waza.dashboard.store import Store
 from waza.errors import UsageError
+from waza.results.signing import cache_folder
 
 HOST = "127.0.0.1"
 PORT = 8731
@@ -154,9 +155,8 @@ def dashboard(
 
 def index_file(start: Path) -> Path:
     """Return where the index of a folder is kept: among the person's caches, never beside the runs."""
-    caches = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
     name = hashlib.sha256(os.fsencode(start.resolve())).hexdigest()[:16]
-    return Path(caches) / "waza" / f"index-{name}.sqlite"
+    return cache_folder() / f"index-{name}.sqlite"
 
 
 def _bound(port: int | None) -> socket.socket:

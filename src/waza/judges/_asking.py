@@ -61,11 +61,15 @@ async def answer(judge: Any, question: Question, kind: Kind[R]) -> Answer[R]:
         return asking.answered(*await asking.ask())
     key = _key(judge, question, kind, asking.model)
     async with _alone(key):
-        if (kept := recall(folder, key)) and (verdict := _read(kind, kept)) is not None:
+        kept, is_refused = recall(folder, key)
+        if kept is not None and (verdict := _read(kind, kept)) is not None:
             return asking.answered(verdict, kept, 0, cached=True)
         verdict, reply, reminders = await asking.ask()
         remember(folder, key, reply)
-        return asking.answered(verdict, reply, reminders)
+        answered = asking.answered(verdict, reply, reminders)
+        if is_refused:
+            answered.judge["cache_entry_refused"] = True
+        return answered
 
 
 def _alone(key: str) -> asyncio.Lock:

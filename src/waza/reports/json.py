@@ -16,6 +16,7 @@ from waza.reports._base import Report
 from waza.reports._before import Before
 from waza.reports._faults import by_task
 from waza.reports._impact import task_impacts
+from waza.reports._judging import cache_use
 from waza.reports._trigger_json import trigger_tree
 from waza.results.gathered import GatheredResults
 from waza.results.mock_calls import command_invocations
@@ -92,7 +93,11 @@ def _about(run: Run, summary: Summary, statistics: RunStatistics) -> tuple[dict[
         "eval_name": run.name,
         "timestamp": run.started_at,
         "config": _config(run),
-        "summary": _summary(summary) | _statistics(summary, statistics) | _tool_metrics(run) | _pairwise(run),
+        "summary": _summary(summary)
+        | _statistics(summary, statistics)
+        | _tool_metrics(run)
+        | _pairwise(run)
+        | _cached(run),
         "metrics": {metric.name: _metric(metric) for metric in summary.metrics},
     }, {
         "complete": run.complete,
@@ -115,6 +120,13 @@ def _config(run: Run) -> dict[str, JSON]:
         "engine_type": run.engine,
         "timeout_sec": _whole(config.get("timeout_seconds") or 0),
     } | {key: config[key] for key in optional if config.get(key)}
+
+
+def _cached(run: Run) -> dict[str, JSON]:
+    """Return how many verdicts came from the judge cache, and how many of its entries were refused, where any did."""
+    found = cache_use(run)
+    told = {"verdicts_from_cache": found.cached, "cache_entries_refused": found.refused}
+    return {name: count for name, count in told.items() if count}
 
 
 def _pairwise(run: Run) -> dict[str, JSON]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Container, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +14,7 @@ from waza.errors import StoreError
 from waza.results._remote_store import Object, Store, is_plain
 from waza.results.disk import why, write_atomically
 from waza.results.folder import JOURNAL
+from waza.results.signing import cache_folder
 from waza.results.store import StoredRun
 
 LISTING = "listing.json"
@@ -31,8 +31,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 def cache_of(url: str) -> Path:
     """Return where copies of the runs below an address are kept."""
-    caches = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
-    return Path(caches) / "waza" / "runs" / hashlib.sha256(url.encode()).hexdigest()[:16]
+    return cache_folder() / "runs" / hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
 def take(store: Store, wanted: Mapping[str, Object], cache: Path) -> None:

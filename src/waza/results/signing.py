@@ -67,6 +67,20 @@ def config_folder() -> Path:
         raise StoreError("you have no home folder, so there is no configuration; set XDG_CONFIG_HOME") from None
 
 
+def cache_folder() -> Path:
+    """Return the folder of what waza keeps for the user and can make again; never one inside a project.
+
+    Raises StoreError where the user has no home folder.
+    """
+    named = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or ""
+    if named and Path(named).is_absolute():
+        return Path(named) / "waza"
+    try:
+        return Path.home() / ".cache" / "waza"
+    except RuntimeError:
+        raise StoreError("you have no home folder, so there is no cache; set XDG_CACHE_HOME") from None
+
+
 def word_of(integrity: str) -> str:
     """Return the word that a sentence on a run's integrity begins with; nothing where there is none."""
     return integrity.partition(":")[0]

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -14,18 +15,19 @@ from typing import Any, Literal
 from msgspec import to_builtins
 
 from waza import __version__
-from waza.errors import SpecError, UsageError
+from waza.errors import SpecError, StoreError, UsageError
 from waza.judges._base import Judge
 from waza.model import JSON, Run, Trial
 from waza.results._remote_store import is_url
 from waza.results.redact import Redactor, secrets_in
+from waza.results.signing import cache_folder
 from waza.results.stats.partial import NOT_SELECTED
 from waza.results.stored_spec import MOST_TRIALS
 from waza.runner.auto import Auto, share_of
 from waza.runner.controls import Controls
 from waza.runner.plan import fewest_trials, plan
 from waza.runner.resume import Resumed, fingerprints
-from waza.spec.judges import CACHE, judge_as_data, judge_settings, jurors_of
+from waza.spec.judges import judge_as_data, judge_settings, jurors_of
 from waza.spec.suite import EvalSpec, fingerprint
 
 
@@ -139,8 +141,16 @@ def auto_for(spec: EvalSpec, trials: int | Literal["auto"] | None = None) -> Aut
 
 
 def judge_for(spec: EvalSpec, model: str | None = None, *, cache: bool = True) -> Judge | None:
-    """Return the judge of a suite, its verdicts kept beside the suite's runs; None where no grader needs one."""
-    return spec.judge(model=model or "", cache=runs_folder(spec) / CACHE if cache else None)
+    """Return the judge of a suite, its verdicts kept among the user's caches; None where no grader needs one."""
+    return spec.judge(model=model or "", cache=_verdicts_of(spec) if cache else None)
+
+
+def _verdicts_of(spec: EvalSpec) -> Path | None:
+    """Return where verdicts on a suite are kept: out of the repository, which may come from anybody."""
+    try:
+        return cache_folder() / "verdicts" / sha256(os.fsencode(runs_folder(spec).resolve())).hexdigest()[:16]
+    except StoreError:
+        return None
 
 
 def runs_folder(spec: EvalSpec) -> Path:

@@ -22,7 +22,6 @@ from waza.spec.places import Place, problems_of, unmarked, what
 from waza.spec.project import FILE, shown
 from waza.spec.shapes import ConfigShape, ProjectShape
 
-CACHE = ".judge-cache"
 """The folder of kept verdicts, beside a suite's run folders."""
 
 
