@@ -136,6 +136,15 @@ def test_a_grader_that_breaks_would_be_seen(tmp_path):
     assert "the grader broke" in Broken().grade(waza.Trace(input="", output=""), workspace=tmp_path).feedback
 
 
+def test_a_grader_that_checks_nothing_decides_nothing():
+    class Empty(waza.Grader):
+        def checks(self, trace):
+            return []
+
+    grade = Empty().grade(waza.Trace(input="", output=""))
+    assert (grade.status, grade.score, grade.feedback) == ("error", 0.0, "the grader checked nothing")
+
+
 def pattern_places(schema, definitions, path=""):
     """Every place of a schema that takes a pattern."""
     if "$ref" in schema:

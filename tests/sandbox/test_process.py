@@ -79,6 +79,7 @@ def test_a_program_out_of_time_is_ended_and_what_it_printed_is_kept():
     done = sh("echo begun; sleep 60", timeout_s=0.3)
     assert (done.timed_out, done.stdout.text, done.ok) == (True, "begun\n", False)
     assert "time limit" in done.trouble
+    assert 300 <= done.duration_ms < 8_000
 
 
 def test_a_program_that_cleans_up_when_asked_to_end_gets_to_do_it():
