@@ -14,6 +14,7 @@ What lives here is what every room may raise; nothing here imports from above.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -180,3 +181,31 @@ def _edit_distance(one: str, other: str, limit: int) -> int:
                 cost = min(cost, two_before[j - 2] + 1)
             row.append(cost)
     return row[-1]
+
+
+_OUT_OF = {errno.ENOMEM: "memory", errno.EMFILE: "open files", errno.ENFILE: "open files", errno.EAGAIN: "processes"}
+_LIMITS = {
+    "memory": "there is not enough memory; raise `ulimit -v`, or use fewer workers",
+    "open files": "too many files are open at once; raise `ulimit -n`, or use fewer workers",
+    "processes": "no further process or thread can be started; raise `ulimit -u`, or use fewer workers",
+}
+
+
+def exhausted(error: BaseException) -> str:
+    """Return a sentence where an error means that the system gives no more memory, files or processes; else nothing."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(exhausted, error.exceptions)), "")
+    text = str(error)
+    if isinstance(error, MemoryError):
+        return _LIMITS["memory"]
+    if isinstance(error, OSError):
+        return _LIMITS.get(_OUT_OF.get(error.errno or 0, ""), "")
+    if isinstance(error, RuntimeError) and "can't start new thread" in text:
+        return _LIMITS["processes"]
+    if isinstance(error, ImportError):  # the dynamic loader's own words, with no number
+        if "failed to map segment" in text or "annot allocate memory" in text:
+            return _LIMITS["memory"]
+        if "Too many open files" in text:
+            return _LIMITS["open files"]
+    cause = error.__cause__ or error.__context__
+    return exhausted(cause) if cause is not None and not isinstance(error, WazaError) else ""

@@ -1,8 +1,10 @@
 """A suite means what its author wrote."""
 
+import gc
 import json
 import re
 import textwrap
+import tracemalloc
 
 import pytest
 
@@ -352,3 +354,23 @@ def test_graders_of_weight_zero_still_count_and_not_all_may_have_it(tmp_path):
     assert [grader.weight for grader in spec.graders["both"]] == [0, 1]
     with pytest.raises(SpecError, match="all graders of task 'one' have weight 0"):
         suite(tmp_path, text.replace("WHICH", "shown"))
+
+
+def test_a_loaded_row_of_a_dataset_keeps_no_more_than_its_task(tmp_path):
+    """The rows themselves, their marks and a list of graders for each would be three times as much."""
+    (tmp_path / "eval.yaml").write_text(
+        "name: s\ntasks_from: tasks.jsonl\ngraders: [{type: text, name: says, config: {contains: [a]}}]\n"
+    )
+    rows = 1000
+    (tmp_path / "tasks.jsonl").write_text("\n".join(f'{{"id": "t{n}", "prompt": "Say {n}"}}' for n in range(rows)))
+    load_spec(tmp_path)  # what is made once is not counted
+    tracemalloc.start()
+    try:
+        spec = load_spec(tmp_path)
+        gc.collect()
+        bytes_a_row = tracemalloc.get_traced_memory()[0] / rows
+    finally:
+        tracemalloc.stop()
+    assert len(spec.tasks) == rows
+    assert spec.places["t41"].line == 42
+    assert bytes_a_row < 1100

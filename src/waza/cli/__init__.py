@@ -11,7 +11,7 @@ import click
 
 from waza import __version__
 from waza.cli._stdout import drop_output, output, save_stdout
-from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNDECIDED, EXIT_USAGE, WazaError
+from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNDECIDED, EXIT_USAGE, WazaError, exhausted
 
 COMMANDS = {
     "init": "Start a project here: a suite that runs at once, offline.",
@@ -38,6 +38,8 @@ COMMANDS = {
     "docs": "Write or check the reference pages.",
     "completion": "Print the completion script for your shell.",
 }
+_FREE_FILES = 24
+"""How many files a command must be able to open beyond those that are open when it starts."""
 
 
 class LazyCommands(click.Group):
@@ -109,6 +111,7 @@ def run_command(arguments: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
+        _need_files()
         outcome: Any = cli.main(args=arguments, prog_name="waza", standalone_mode=False)
         output().flush()
         return outcome if isinstance(outcome, int) else 0
@@ -130,10 +133,37 @@ def run_command(arguments: list[str]) -> int:
         drop_output()
         return 0
     except OSError as error:
+        if reason := exhausted(error):
+            return _ran_out(reason)
         click.echo(f"{error.filename or 'the output'}: {error.strerror or error}", err=True)
         return EXIT_USAGE if error.filename else EXIT_UNDECIDED
     except Exception as error:  # noqa: BLE001  the one place where a bug of ours ends: crash file, exit 4
+        if reason := exhausted(error):
+            return _ran_out(reason)
         return _crashed(error)
+
+
+def _need_files() -> None:
+    """Raise OSError where so few files may be opened that half of them would be taken for files that do not exist."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if most == resource.RLIM_INFINITY or most >= 4 * _FREE_FILES:
+        return
+    opened: list[int] = []
+    try:
+        for _ in range(_FREE_FILES):
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def _ran_out(reason: str) -> int:
+    click.echo(f"{reason}; what was stored is safe, and `waza run --resume` goes on with a run", err=True)
+    return EXIT_UNDECIDED
 
 
 def _safe(error: Exception) -> str:

@@ -130,7 +130,10 @@ def conduct(order: Order, listeners: Listeners) -> Run:
                 todo = chain([first], trials)
                 how: dict[str, Any] = {"workers": order.workers, "read": gathering.add, "controls": controls}
                 working = run_suite(spec, todo, setting, heard, store, **how)
-                wait_for(until_done_or_stopped(working, heard))
+                try:
+                    wait_for(until_done_or_stopped(working, heard))
+                finally:
+                    working.close()  # where there was no event loop to be had it has not begun
                 if purse is not None:
                     purse.close(listeners)
         finally:

@@ -16,7 +16,10 @@ def wait_for(work: Coroutine[Any, Any, Value]) -> Value:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        try:
+            return asyncio.run(work)
+        finally:
+            work.close()  # where there was no event loop to be had it has not begun
     outcome: list[Value] = []
     errors: list[BaseException] = []
     context = contextvars.copy_context()

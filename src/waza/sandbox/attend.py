@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from waza.errors import exhausted
 from waza.sandbox import wire
 from waza.sandbox.capture import Capture, Captured
 from waza.sandbox.workers import CREW, Line
@@ -163,7 +164,7 @@ class Attendance:
         except OSError as error:
             if line:
                 CREW.give_back(line)
-            return Outcome(wire.Report(error=f"no supervisor could be had: {error}"))
+            return Outcome(wire.Report(error=f"no supervisor could be started: {exhausted(error) or error}"))
         try:
             report = self._hand_over(line, streams)
             streams.drain()

@@ -125,6 +125,8 @@ def read_yaml(text: str | bytes, file: str, *, may_be_empty: bool = False) -> An
 
 def mark_of(data: Any, path: Sequence[str | int]) -> Mark:
     """Return where the deepest existing place on `path` stands: a mapping's key, or a list's item."""
+    if isinstance(data, Mark):
+        return data
     place: _Place | None = data._place if isinstance(data, YamlMap | YamlList) else None
     for step in path:
         try:

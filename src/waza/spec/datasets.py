@@ -38,19 +38,17 @@ class Row(NamedTuple):
     place: Place
 
 
-def read_rows(path: Path, shown: str) -> list[Row]:
-    """Return the rows of a CSV or JSONL file; raise SpecError with every mistake in it."""
+def read_rows(path: Path, shown: str) -> Iterator[Row]:
+    """Yield the rows of a CSV or JSONL file; raise SpecError at the first that cannot be read."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(Problem(f"cannot be read: {error}", shown)) from None
     records = _csv(text, shown) if path.suffix.lower() in (".csv", ".tsv") else _jsonl(text, shown)
-    rows = []
     for number, (line, record) in enumerate(records, 1):
         if number > MAX_ROWS:
             raise SpecError(Problem(f"more than {MAX_ROWS} rows; split the file", shown, line, 1))
-        rows.append(_row(record, number, line, shown))
-    return rows
+        yield _row(record, number, line, shown)
 
 
 def _csv(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -83,7 +81,7 @@ def _cell(key: str, cell: str) -> Any:
 
 
 def _jsonl(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
         try:
@@ -93,6 +91,15 @@ def _jsonl(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(record, dict):
             raise SpecError(Problem("each line is a JSON object", shown, number, 1))
         yield number, record
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield what is between line feeds, one after the other: a list of them would take as much memory as the text."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -119,7 +126,8 @@ def _row(record: dict[str, Any], number: int, line: int, shown: str) -> Row:
         else:
             raise SpecError(place.problem(f"unknown column '{key}'{_hint(key)}"))
     tree.setdefault("id", str(tree.get("name") or f"row-{number}"))
-    return Row(_marked(tree, line), values, Place(shown, _marked(tree, line)))
+    marked = _marked(tree, line)
+    return Row(marked, values, Place(shown, marked))
 
 
 def unused_column(row: Row, used: set[str]) -> list[Problem]:

@@ -26,6 +26,10 @@ class Place(NamedTuple):
         """Return the place some steps further in."""
         return self._replace(path=self.path + steps)
 
+    def without_content(self) -> Place:
+        """Return the same line and column, without the file's content, which may be large."""
+        return Place(self.file, mark_of(self.content, self.path))
+
     @property
     def line(self) -> int:
         """The line it stands in."""

@@ -270,7 +270,7 @@ class EvalSpec:
             "config": self.config.model_dump(mode="json", exclude_defaults=False)
             | self.engine_options
             | self._skill_content(),
-            "tasks": [_task_as_data(task) | self._delivered(task) for task in self.tasks],
+            "tasks": [self._task_data(task) for task in self.tasks],
             "graders": self._graders_as_data(),
             "metrics": [metric.model_dump(exclude_none=True) for metric in self.metrics if metric.enabled],
             "hooks": self.hooks.model_dump(exclude_defaults=True),
@@ -285,7 +285,9 @@ class EvalSpec:
         for grader in (grader for each in graders.values() for grader in each):
             if id(grader) not in known:
                 known[id(grader)] = grader_as_data(grader)
-        return {task_id: [known[id(grader)] for grader in each] for task_id, each in graders.items()}
+        lists = {id(each): each for each in graders.values()}
+        written = {key: [known[id(grader)] for grader in each] for key, each in lists.items()}
+        return {task_id: written[id(each)] for task_id, each in graders.items()}
 
     def _places_as_data(self) -> dict[str, JSON]:
         """Return, by task id, the line a task is written in, and its file as seen from the eval file's folder."""
@@ -307,6 +309,10 @@ class EvalSpec:
         if not task.skill_directories and not task.instruction_files:
             return {}
         return self._contents(task.skill_directories or [], task.instruction_files, None)
+
+    def _task_data(self, task: Task) -> dict[str, JSON]:
+        data, delivered = _task_as_data(task), self._delivered(task)
+        return data | delivered if delivered else data
 
     def _contents(self, folders: Iterable[str], files: Iterable[str], also: Path | None) -> dict[str, JSON]:
         try:

@@ -27,6 +27,9 @@ MAX_TASKS = 100_000
 MOCK_FILE = "mock.yaml"
 _CATALOGUE_COLONS = 2
 """In `trigger:SKILL:should-1`, the id of a prompt that only `waza trigger --catalogue` asks."""
+_NONE: list[Any] = []
+_NO_KEYS: dict[str, Any] = {}
+"""What is empty is so in most tasks: they share it, and nobody changes a task."""
 _LATER = {
     "repos": "git worktrees are not supported yet",
     "responder": "an answering user is not supported yet; use follow_up_prompts",
@@ -71,12 +74,12 @@ class Made(NamedTuple):
 def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], dict[str, Place], list[Problem]]:
     """Return every enabled task; by task id its graders, and where it is written; and all problems."""
     problems: list[Problem] = []
-    found = list(_find(suite, problems))
     mocks = read_mocks(suite.folder, problems)
     tasks: dict[str, Task] = {}
     graders: dict[str, list[Grader]] = {}
     places: dict[str, Place] = {}
-    for item in found:
+    shared: list[Grader] = []
+    for item in _find(suite, problems):
         made = _make(item, suite, mocks)
         problems += made.problems
         if made.task is None:
@@ -89,8 +92,11 @@ def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], dict[
                 )
             )
             continue
-        tasks[made.task.id], graders[made.task.id] = made.task, made.graders
-        places[made.task.id] = item.place.at("id")
+        # Most tasks have the suite's graders and no others: one list serves them all.
+        if list(map(id, made.graders)) != list(map(id, shared)):
+            shared = made.graders
+        tasks[made.task.id], graders[made.task.id] = made.task, shared
+        places[made.task.id] = item.place.at("id").without_content()
     if not tasks and suite.needs_tasks and not any(problem.severity == "error" for problem in problems):
         problems.append(suite.place.at("tasks").problem("a suite needs at least one enabled task"))
     return list(tasks.values()), graders, places, problems
@@ -151,21 +157,18 @@ def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
     here = suite.place.at("tasks_from")
     try:
         path = suite.folder.find(suite.shape.tasks_from or "")
-        rows = read_rows(path, shown(path))
-    except ValueError as error:
-        problems.append(here.problem(str(error)))
-        return
+        first, last = suite.shape.range or (1, None)
+        number = 0
+        for number, row in enumerate(read_rows(path, shown(path)), 1):
+            if first <= number and (last is None or number <= last):
+                problems += unused_column(row, names_in(str(row.fields)))
+                yield Found(row.fields, row.place, suite.folder.base, row.values, "")
+        if last is not None and (first > last or last > number):
+            problems.append(suite.place.at("range").problem(f"rows {first} to {last} of {number} are not there"))
     except SpecError as error:
         problems += error.problems
-        return
-    if suite.shape.range:
-        first, last = suite.shape.range
-        if first > last or last > len(rows):
-            problems.append(suite.place.at("range").problem(f"rows {first} to {last} of {len(rows)} are not there"))
-        rows = rows[first - 1 : last]
-    for row in rows:
-        problems += unused_column(row, names_in(str(row.fields)))
-        yield Found(row.fields, row.place, suite.folder.base, row.values, "")
+    except ValueError as error:
+        problems.append(here.problem(str(error)))
 
 
 def read_mocks(folder: SpecFolder, problems: list[Problem]) -> MockFile | None:
@@ -241,18 +244,19 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
         name=shape.name,
         description=shape.description,
         prompt=_filled(prompt, values, found.place, problems),
-        tags=shape.tags,
+        tags=shape.tags or _NONE,
         golden=shape.golden,
         timeout_s=shape.timeout_seconds or suite.config.timeout_seconds,
-        follow_up_prompts=[_filled(text, values, found.place, problems) for text in shape.inputs.follow_up_prompts],
-        files=_files(shape, found, suite, problems),
-        environment=shape.inputs.environment,
-        context=shape.inputs.context,
+        follow_up_prompts=[_filled(text, values, found.place, problems) for text in shape.inputs.follow_up_prompts]
+        or _NONE,
+        files=_files(shape, found, suite, problems) or _NONE,
+        environment=shape.inputs.environment or _NO_KEYS,
+        context=shape.inputs.context or _NO_KEYS,
         workdir=_workdir(shape.inputs.workdir, found.place, problems),
         mock=script.model_dump(mode="json", exclude_unset=True) if script else None,
         mocks=as_data(suite.servers, commands),
         skill_directories=shape.skill_directories,
-        instruction_files=shape.instruction_files,
+        instruction_files=shape.instruction_files or _NONE,
     )
     if not graders and not wrong and not suite.shape.graders:
         problems.append(found.place.problem(f"task '{identity}' has no grader and no expectation: it could not fail"))
