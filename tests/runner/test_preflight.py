@@ -242,3 +242,14 @@ def test_several_reasons_are_told_at_once(project, capsys):
     folder = project({"executor": "openai", "model": "m"}, {"graders": [JUDGED]})
     code, text = said(capsys, "run", folder)
     assert code == 2 and "'OPENAI_API_KEY' is not set" in text and "none is configured" in text
+
+
+def test_check_notes_tasks_without_a_mock_script(waza, tmp_path):
+    suite = {"config": {"executor": "mock"}, "graders": [TEXT]}
+    tasks = [{"id": "a", "prompt": "x", "mock": {"output": "hello"}}, {"id": "b", "prompt": "x"}]
+    (tmp_path / "eval.yaml").write_text(json.dumps(suite | {"tasks": tasks}))
+    done = waza("check")
+    assert done.returncode == 0
+    assert "note: 1 of 2 tasks have no mock script (the first: 'b'); choose an agent with --engine" in done.stdout
+    (tmp_path / "eval.yaml").write_text(json.dumps(suite | {"tasks": tasks[:1]}))
+    assert "mock script" not in waza("check").stdout

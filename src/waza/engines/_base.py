@@ -88,6 +88,10 @@ class Engine(Options):
         refuses it all the same, `check` warns.
         """
 
+    def undecided(self, tasks: Sequence[Task]) -> str:
+        """Return why some of the tasks would end undecided on this engine, as far as the suite shows it."""
+        return ""
+
     def refusals(self, tasks: Sequence[Task] = (), *, imports: bool = True) -> list[Problem]:
         """Return what `ready` refuses; without `imports` no code of the project is run to find it."""
         try:

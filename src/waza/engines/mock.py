@@ -247,6 +247,13 @@ class MockEngine(Engine):
         """Say whether the script writes files."""
         return _writes_files(trial.task.mock or {})
 
+    def undecided(self, tasks: Sequence[Task]) -> str:
+        """Return how many tasks have no script."""
+        missing = [task.id for task in tasks if task.mock is None]
+        if not missing:
+            return ""
+        return f"{len(missing)} of {len(tasks)} tasks have no mock script (the first: '{missing[0]}'); {_NEXT_STEP}"
+
     def may_recover(self, trial: Trial) -> bool:
         """Say whether there is a script at all."""
         return trial.task.mock is not None

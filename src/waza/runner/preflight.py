@@ -36,6 +36,8 @@ def refusals(
     built, problems = spec.engine_problems(engine, imports=imports)
     problems = [*problems, *([] if skips_graders else spec.judge_problems(judge_model)), *_trials(spec)]
     problems += [] if is_run else _folder(spec)  # a run finds that out by writing
+    if built is not None and not is_run and (reason := built.undecided(spec.tasks)):
+        problems.append(spec.place.at("config", "executor").problem(reason, "note"))
     if built is not None:
         problems += [*(_cost(spec, built) if has_max_cost else ()), *_control_arm(spec, engine)]
     return list(dict.fromkeys(problems))
