@@ -445,6 +445,20 @@ FAULTS = [
         "    if not found:\n",
         "judges/test_judge_faults.py::test_scores_that_do_not_agree_are_no_score",
     ),
+    Fault(
+        "a verdict that somebody else put into the cache counts",
+        "judges/_cache.py",
+        "    if signing is None or not compare_digest(signature, _signature(signing, key, content)):\n",
+        "    if signing is None:\n",
+        "judges/test_asking.py::test_an_entry_of_the_cache_that_somebody_else_wrote_is_not_believed",
+    ),
+    Fault(
+        "a run goes on though its cost limit is reached",
+        "runner/purse.py",
+        "        if self.spent >= self.limit:\n",
+        "        if False:\n",
+        "runner/test_resume.py::test_max_cost_stops_cleanly_and_resume_goes_on",
+    ),
     # Passed, failed and undecided are never mixed
     Fault(
         "a grader that breaks fails the agent",

@@ -6,7 +6,7 @@ from io import BytesIO
 import msgspec
 import pytest
 
-from campaign import count
+from campaign import count, size
 from results_made import a_result
 from waza.errors import StoreError
 from waza.model import Result
@@ -103,7 +103,9 @@ def test_no_flip_of_any_bit_and_no_cut_is_misread_in_a_long_journal(tmp_path):
             journal.append(record)
     content = path.read_bytes()
     assert wrong_reads_of_cuts(journal_reader, content, records) == 0
-    assert wrong_reads_of_flips(journal_reader, content, every_bit(content), records) == 0
+    places = every_bit(content)
+    places = random.Random(3).sample(places, min(len(places), size(10**9, 20_000, 10**9)))
+    assert wrong_reads_of_flips(journal_reader, content, places, records) == 0
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60, 200])

@@ -13,7 +13,7 @@ import pytest
 from canaries import SECRET, Canaries
 from python_expressions import accepted, by_cpython, differences, expressions
 
-from campaign import count
+from campaign import count, size
 from waza.sandbox.assertions import check_assertion, evaluate
 from waza.sandbox.expressions import BUILT_IN_NAMES, CONTEXT_NAMES, MAX_CHARS
 
@@ -450,7 +450,7 @@ assert evaluate(["1 == 1"], {})[0].ok
     assert (run.returncode, run.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("count", [400, pytest.param(20_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("count", [400, pytest.param(size(20_000, 2_000, 20_000), marks=pytest.mark.campaign)])
 def test_generated_expressions_come_to_what_cpython_says(count):
     found, counts = differences(expressions(count, seed=count))
     assert found == []

@@ -123,6 +123,7 @@ def test_the_usual_way_leaves_survivors_and_they_are_seen(lair):
     assert lair.alive() == DAEMONS - {"plain"}
     assert len(lair.pids()) >= 3
     lair.clean_up()
+    wait_until(lambda: not lair.pids())
 
 
 def test_nothing_is_left_when_time_runs_out(lair):
