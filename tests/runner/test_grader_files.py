@@ -1,10 +1,12 @@
 """Files that graders name are part of what a result was made from: a changed one is noticed, whatever reads it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+import waza
 from waza.cli import run_command
 from waza.results.stats.pairs import paired
 from waza.results.store import read_run
@@ -105,3 +107,79 @@ def test_a_run_from_before_files_were_noted_is_read_and_says_so_when_resumed(tmp
     assert run_command(["run", str(tmp_path), "-q", "--resume", older.id]) == 2
     said = capsys.readouterr().err.replace("\n", " ")
     assert "a: graders (shape.json: not known what it held then) changed since" in said
+
+
+REACHED = """
+config: {{executor: command, workers: 1, command: [sh, -c, 'cd {folder} && {does}; echo no']}}
+tasks:
+  - {{id: a, prompt: x, inputs: {{files: [{{path: in.txt}}]}}}}
+graders:
+  - type: program
+    name: program
+    config: {{command: {python}, args: [graders/check.py], may_change: [log.txt, "out/*"]}}
+  - {{type: script, name: script, config: {{script: graders/check.py, may_change: [log.txt, out]}}}}
+"""
+CHECK = """
+import json, pathlib, sys
+import helpers
+data = pathlib.Path("data")
+allowed = (data / "allowed.txt").read_text().split() + [file.stem for file in data.glob("*.ok")]
+said = sys.stdin.read()
+pathlib.Path("log.txt").write_text(said)
+passed = helpers.passes("no", allowed)
+print(json.dumps({"score": float(passed), "passed": passed}))
+sys.exit(0 if passed or "workspace_dir" in said else 1)
+"""
+REACHES = {
+    "a module": ("sed -i s/in/or/ graders/helpers.py", "graders/helpers.py"),
+    "a data file": ("echo no >> data/allowed.txt", "data/allowed.txt"),
+    "a file of the same length": ("printf no > data/allowed.txt", "data/allowed.txt"),
+    "a module in the way of another": ("echo 'def dumps(x): return 1' > graders/json.py", "graders/json.py"),
+    "a new data file": ("touch data/no.ok", "data/no.ok"),
+    "a removed file": ("rm data/allowed.txt", "data/allowed.txt"),
+    "a link": ("ln -sf /etc/hostname data/allowed.txt", "data/allowed.txt"),
+    "what it may change": ("touch log.txt; mkdir -p out/deep; touch out/deep/x", ""),
+    "what only looks changed": ("touch data/allowed.txt", ""),
+    "compiled modules": (
+        "python3 -c \"import py_compile, os; open('h.py', 'w').write('def passes(a, b): return True\\n'); "
+        "import importlib.util; target = importlib.util.cache_from_source('graders/helpers.py'); "
+        "py_compile.compile('h.py', target, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH); "
+        "os.remove('h.py')\"",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("reach", REACHES)
+def test_an_agent_that_reaches_what_a_program_grades_by_decides_nothing(tmp_path, reach):
+    """Modules and data beside the script, and everything beside the eval file, are as they were before it started."""
+    does, name = REACHES[reach]
+    for folder in ("graders", "data", "fixtures"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / ".waza.yaml").touch()
+    (tmp_path / "fixtures" / "in.txt").write_text("in")
+    (tmp_path / "data" / "allowed.txt").write_text("ok")
+    (tmp_path / "graders" / "helpers.py").write_text("def passes(word, allowed):\n    return word in allowed\n")
+    (tmp_path / "graders" / "check.py").write_text(CHECK)
+    suite = REACHED.format(folder=tmp_path, does=does.replace("'", "''"), python=Path(sys.executable).name)
+    (tmp_path / "eval.yaml").write_text(suite)
+    run = waza.run(tmp_path, trials=1)
+    grades = run.results[0].grades
+    assert [grade.status for grade in grades] == ["error" if name else "failed"] * 2, [one.feedback for one in grades]
+    if name:
+        assert all(f"changed after the run began: {name}" in grade.feedback for grade in grades)
+
+
+def test_input_files_and_sources_that_an_agent_changed_are_not_used_for_the_next_trial(tmp_path):
+    (tmp_path / ".waza.yaml").touch()
+    (tmp_path / "fixtures").mkdir()
+    (tmp_path / "fixtures" / "in.txt").write_text("the question")
+    agent = f"[sh, -c, 'cat in.txt; echo the answer > {tmp_path}/fixtures/in.txt']"
+    (tmp_path / "eval.yaml").write_text(
+        f"config: {{executor: command, workers: 1, command: {agent}}}\n"
+        "tasks: [{id: a, prompt: x, inputs: {files: [{path: in.txt}]}}]\n"
+        "graders: [{type: text, contains: [the question]}]\n"
+    )
+    first, second = waza.run(tmp_path, trials=2).results
+    assert (first.status, second.status) == ("passed", "error")
+    assert "input files changed after the run began: fixtures/in.txt" in second.reason

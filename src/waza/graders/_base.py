@@ -25,6 +25,7 @@ from waza.model import JSON, Check, Files, Grade, GradeStatus, ToolEvent, Trace
 from waza.options import Options
 from waza.plugins import Folder
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.pinned import PinnedFiles
 from waza.sandbox.workspace import Workspace
 
 GRADERS = Folder("graders", "Grader")
@@ -155,6 +156,9 @@ class Grader(Options):
         A run hands its judge to `alook` of those graders alone that return a list here, which may be empty.
         """
         return None
+
+    def pin(self, files: PinnedFiles) -> None:
+        """Note the files of the project that decide with it, before the first agent of a run starts."""
 
     def reads(self) -> dict[str, str]:
         """Return the files of the project that it reads: by the name the spec gives each, a hash of what it holds.

@@ -10,6 +10,7 @@ from pydantic import Field, SerializeAsAny
 from waza.graders._base import Finding, Grader
 from waza.model import JSON, Check, Grade, GradeStatus, Trace
 from waza.results.tool_use import merged_tool_facts
+from waza.sandbox.pinned import PinnedFiles
 
 
 class CompositeGrader(Grader):
@@ -38,6 +39,11 @@ class CompositeGrader(Grader):
         """Return what those that need a judge ask it by."""
         asked = [hashes for grader in self.graders if (hashes := grader.asks()) is not None]
         return [one for hashes in asked for one in hashes] if asked else None
+
+    def pin(self, files: PinnedFiles) -> None:
+        """Note the files of all of them."""
+        for grader in self.graders:
+            grader.pin(files)
 
     def reads(self) -> dict[str, str]:
         """Return the files that any of them reads."""

@@ -7,17 +7,19 @@ means, is said by the graders.
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from waza.errors import Undecidable
 from waza.model import JSON, Files, Trace
 from waza.sandbox.copies import copy_workspace
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.isolation_probes import Promise, unkept
+from waza.sandbox.pinned import PinnedFiles, differing, unless_allowed
 from waza.sandbox.process import Finished, base_environment, run_program
 from waza.sandbox.removal import remove
 
@@ -26,11 +28,13 @@ Isolation = Literal["none", "landlock", "bwrap"]
 _CAREFUL = {
     "PYTHONSAFEPATH": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONPYCACHEPREFIX": str(Path(os.devnull) / "pycache"),
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
     "GIT_CONFIG_VALUE_0": "explicit",
 }
-"""No imports from the folder Python is started in, and no repository that only looks like one."""
+"""No imports from the folder Python is started in, none compiled by somebody else, and no repository that only looks
+like one."""
 
 
 class PinnedFile(NamedTuple):
@@ -69,6 +73,38 @@ def refuse_changed(pinned: Sequence[PinnedFile]) -> None:
             raise Undecidable(f"{before.path.name} was changed after the spec was loaded; did the agent reach it?")
 
 
+class Watched(NamedTuple):
+    """Folders of the project whose files decide with a program: its own, and the one it is started in."""
+
+    files: PinnedFiles
+    folders: list[Path]
+    may_change: list[str]
+
+    @classmethod
+    def of(cls, files: PinnedFiles, folder: SpecFolder, programs: Sequence[PinnedFile], may_change: list[str]) -> Self:
+        """Return the folders of a program, noted as they are."""
+        folders = list(dict.fromkeys([folder.base, *(program.path.parent for program in programs)]))
+        for one in folders:
+            files.pin(one)
+        return cls(files, folders, may_change)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Raise Undecidable where a file is not as it was before the first agent started, or is changed meanwhile."""
+        before = {folder: self.files.look(folder) for folder in self.folders}
+        self._refuse([name for folder, found in before.items() for name in self.files.changed(folder, found)])
+        yield
+        self._refuse([name for folder, found in before.items() for name in differing(found, self.files.look(folder))])
+
+    def _refuse(self, names: list[str]) -> None:
+        if changed := unless_allowed(list(dict.fromkeys(names)), self.may_change):
+            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            raise Undecidable(
+                f"changed after the run began: {', '.join(changed[:5])}{more}; did the agent reach it? "
+                "What the program or a hook writes itself can be named under `may_change`"
+            )
+
+
 def run_over(
     trace: Trace,
     argv: Sequence[str],
@@ -79,14 +115,16 @@ def run_over(
     isolation: Isolation,
     isolation_gaps: list[Promise],
     import_from: Path | None = None,
+    watched: Watched | None = None,
 ) -> Ran:
     """Run a program over a trace and return how it went; `stdin` is given the workspace's folder, empty without one.
 
-    Raises Undecidable when the workspace cannot be copied or the isolation does not hold here.
+    Raises Undecidable when the workspace cannot be copied, the isolation does not hold here, or what is `watched` was
+    changed.
     """
     if why := unkept(isolation, False, isolation_gaps):
         raise Undecidable(why)
-    with ExitStack() as until_end:
+    with watched.unchanged() if watched else nullcontext(), ExitStack() as until_end:
         workspace, left_out = _copied(trace.files, until_end)
         extra = {"WAZA_WORKSPACE_DIR": workspace, **_CAREFUL}
         if import_from is not None:

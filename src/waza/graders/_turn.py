@@ -11,6 +11,7 @@ from waza.engines._turns import join_turns
 from waza.errors import Undecidable
 from waza.graders._base import Finding, Grader
 from waza.model import JSON, Check, Files, Grade, Trace
+from waza.sandbox.pinned import PinnedFiles
 from waza.sandbox.snapshot import SnapshotFiles
 
 
@@ -39,6 +40,10 @@ class AfterTurnGrader(Grader):
     def asks(self) -> list[str] | None:
         """Return what the grader asks a judge by."""
         return self.grader.asks()
+
+    def pin(self, files: PinnedFiles) -> None:
+        """Note the files of what is checked."""
+        self.grader.pin(files)
 
     def reads(self) -> dict[str, str]:
         """Return the files that the grader reads."""

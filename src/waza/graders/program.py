@@ -11,10 +11,22 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from waza.graders._base import Finding, Grader
 from waza.graders._fields import Text
-from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
+from waza.graders._programs import (
+    Isolation,
+    PinnedFile,
+    Ran,
+    Watched,
+    pin,
+    refuse_changed,
+    run_over,
+    shown,
+    trouble,
+    unusual,
+)
 from waza.model import JSON, Check, GradeStatus, Trace
 from waza.options import ZeroMeans
 from waza.sandbox.isolation_probes import Promise, unkept
+from waza.sandbox.pinned import PinnedFiles
 
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|bash|sh|zsh|dash|node|ruby|perl|pwsh", re.ASCII)
 _IMPORT_HINT = "Python does not import from the folder it is started in; say so if it should: PYTHONPATH=. python …"
@@ -54,7 +66,12 @@ class ProgramGrader(Grader):
     isolation_gaps: list[Promise] = []
     """What `isolation` may leave open where this machine cannot hold it; `waza list isolation` shows that."""
 
+    may_change: list[str] = []
+    """Files beside the eval file or the script, as names or globs, that may change while agents work: what the program
+    or a hook writes itself. A change of any other makes the grade an error."""
+
     _argv: list[str] = PrivateAttr()
+    _watched: Watched | None = PrivateAttr(default=None)
     _pinned: list[PinnedFile] = PrivateAttr(default_factory=list)
     _import_from: Path | None = PrivateAttr(default=None)
 
@@ -95,6 +112,10 @@ class ProgramGrader(Grader):
         """Return what the isolation does not hold on this machine."""
         return unkept(self.isolation, False, self.isolation_gaps)
 
+    def pin(self, files: PinnedFiles) -> None:
+        """Note the folder of the program and the one it is started in."""
+        self._watched = Watched.of(files, self.folder, self._pinned, self.may_change)
+
     def reads(self) -> dict[str, str]:
         """Return the program or the script of an interpreter, where it is a file of the project."""
         named = [word for word, path in zip([self.command, *self.args], self._argv, strict=True) if word != path]
@@ -112,6 +133,7 @@ class ProgramGrader(Grader):
             isolation=self.isolation,
             isolation_gaps=self.isolation_gaps,
             import_from=self._import_from,
+            watched=self._watched,
         )
         check = self._check(ran)
         status: GradeStatus = "passed" if check.ok else "error" if check.ok is None else "failed"

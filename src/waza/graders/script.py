@@ -13,10 +13,22 @@ from pydantic import Field, PrivateAttr, model_validator
 from waza.errors import Undecidable
 from waza.graders._base import Finding, Grader
 from waza.graders._fields import Text
-from waza.graders._programs import Isolation, PinnedFile, Ran, pin, refuse_changed, run_over, shown, trouble, unusual
+from waza.graders._programs import (
+    Isolation,
+    PinnedFile,
+    Ran,
+    Watched,
+    pin,
+    refuse_changed,
+    run_over,
+    shown,
+    trouble,
+    unusual,
+)
 from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
 from waza.options import ZeroMeans
 from waza.sandbox.isolation_probes import Promise, unkept
+from waza.sandbox.pinned import PinnedFiles
 from waza.sandbox.strict_json import parse_json
 
 _RAISED = 126
@@ -83,7 +95,12 @@ class ScriptGrader(Grader):
     isolation_gaps: list[Promise] = []
     """What `isolation` may leave open where this machine cannot hold it; `waza list isolation` shows that."""
 
+    may_change: list[str] = []
+    """Files beside the eval file or the script, as names or globs, that may change while agents work: what the program
+    or a hook writes itself. A change of any other makes the grade an error."""
+
     _pinned: PinnedFile = PrivateAttr()
+    _watched: Watched | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _find_script(self) -> Self:
@@ -93,6 +110,10 @@ class ScriptGrader(Grader):
     def unready(self) -> str:
         """Return what the isolation does not hold on this machine."""
         return unkept(self.isolation, False, self.isolation_gaps)
+
+    def pin(self, files: PinnedFiles) -> None:
+        """Note the script's folder and the one it is started in."""
+        self._watched = Watched.of(files, self.folder, [self._pinned], self.may_change)
 
     def reads(self) -> dict[str, str]:
         """Return the script."""
@@ -111,6 +132,7 @@ class ScriptGrader(Grader):
             isolation=self.isolation,
             isolation_gaps=self.isolation_gaps,
             import_from=path.parent,
+            watched=self._watched,
         )
         if not trouble(ran.finished) and ran.finished.exit_code:
             return self._ended(ran)

@@ -44,9 +44,10 @@ from waza.runner.plan import concurrency
 from waza.runner.purse import Purse, purse_for
 from waza.runner.reviewing import as_stored
 from waza.runner.run import folder_for, journal_reports, leave_rooms, until_done_or_stopped
-from waza.runner.suite import Listeners, end_suite, paced, with_hooks
+from waza.runner.suite import Listeners, end_suite, paced, pin_files, with_hooks
 from waza.runner.trial import Setting
 from waza.runner.waiting import wait_for
+from waza.sandbox.pinned import PinnedFiles
 from waza.sandbox.room import rooms_for
 
 
@@ -88,10 +89,13 @@ def conduct_baseline(
         other = stack.enter_context(control_folder(control, redactor))
         for kept in (folder, other):
             stack.enter_context(journal_reports(kept, listeners.on_remark))
+        pinned = PinnedFiles([folder.path.parent, folder.path])
         settings = (
-            _setting(control, other, redactor, heard)._replace(vet=partial(why_not_without, skill=skill)),
+            _setting(control, other, redactor, heard)._replace(
+                vet=partial(why_not_without, skill=skill), pinned=pinned
+            ),
             _setting(order, folder, redactor, heard)._replace(
-                vet=partial(why_not_with, skill=skill), baselines=outputs
+                vet=partial(why_not_with, skill=skill), baselines=outputs, pinned=pinned
             ),
         )
         try:
@@ -151,6 +155,8 @@ async def _both(
     try:
         for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment):
             listeners.on_remark(remark)
+        for arm in arms:
+            pin_files(spec, arm.setting.pinned)
         for arm in arms:
             await arm.setting.engine.start(width)
         async with asyncio.TaskGroup() as group:

@@ -13,6 +13,7 @@ from waza.graders._judged import SOURCE
 from waza.model import Files, Grade, ResultStatus, Run, Task, Trace
 from waza.sandbox.beside import in_thread
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.pinned import PinnedFiles
 from waza.spec.sources import source_of
 
 
@@ -52,6 +53,8 @@ class Asked(NamedTuple):
     """Where files that the task names as its source stand."""
     session: Any = None
     """The agent itself, where its session can be gone on with."""
+    pinned: PinnedFiles | None = None
+    """Files as they were before the first agent started; a source that was changed since is not shown."""
 
     def by(self, grader: Grader) -> Any:
         """Return whom a grader asks."""
@@ -61,7 +64,9 @@ class Asked(NamedTuple):
         """Return the trace with the task's source context."""
         if self.task is None or SOURCE in trace.extra:
             return trace
-        return replace(trace, extra=trace.extra | {SOURCE: source_of(self.task, self.folder or SpecFolder())})
+        return replace(
+            trace, extra=trace.extra | {SOURCE: source_of(self.task, self.folder or SpecFolder(), self.pinned)}
+        )
 
 
 def grading_times(graders: Sequence[Grader], grades: Sequence[Grade]) -> tuple[float, float]:

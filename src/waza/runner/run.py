@@ -34,6 +34,7 @@ from waza.runner.suite import Listeners, run_suite
 from waza.runner.trial import Setting
 from waza.runner.turns import Turns
 from waza.runner.waiting import wait_for
+from waza.sandbox.pinned import PinnedFiles
 from waza.sandbox.room import remove_rooms, rooms_for
 from waza.spec.load import load_spec
 
@@ -98,6 +99,7 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             judge=order.judge,
             baselines=order.baselines,
             turns=Turns(),
+            pinned=PinnedFiles([folder.path.parent, folder.path]),
         )
         if purse is not None:
             purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace as changed
@@ -18,6 +20,8 @@ from waza.runner.keeper import Keeper, as_it_is
 from waza.runner.pace import pace_for
 from waza.runner.plan import concurrency
 from waza.runner.trial import Setting, failed_trial, run_trial
+from waza.sandbox.pinned import PinnedFiles
+from waza.spec.sources import source_files
 from waza.spec.suite import EvalSpec
 
 
@@ -48,6 +52,27 @@ class Listeners:
     """What went wrong beside the trials: nothing failed, but the run is not all right."""
 
 
+def pin_files(spec: EvalSpec, files: PinnedFiles | None) -> None:
+    """Note the project's files that decide about trials, as they are before the first agent starts.
+
+    While snapshots are being rewritten there are none to rely on.
+    """
+    graders = {id(grader): grader for each in spec.graders.values() for grader in each}.values()
+    if files is None or any(getattr(grader, "update_snapshots", False) for grader in graders):
+        return
+    for grader in graders:
+        grader.pin(files)
+    if spec.hooks.before_task or spec.hooks.after_task:
+        return  # they may write input files
+    for task in spec.tasks:
+        named = [Path(file.source) for file in task.files if file.source]
+        with suppress(ValueError):  # whoever reads it says so
+            named += source_files(task, spec.folder) if task.context.get("source") else []
+        for path in named:
+            inside = path.is_relative_to(spec.folder.base)
+            files.pin(spec.folder.base if inside else path if path.is_dir() else path.parent)
+
+
 async def run_suite(
     spec: EvalSpec,
     trials: Iterator[Trial],
@@ -71,6 +96,7 @@ async def run_suite(
     try:
         for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment):
             listeners.on_remark(remark)
+        pin_files(spec, setting.pinned)
         await setting.engine.start(width)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(keeper.trouble())

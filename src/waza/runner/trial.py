@@ -23,6 +23,7 @@ from waza.runner.grading import Asked, OnCrash, grades_of, grading_times, status
 from waza.runner.pace import AgentPace
 from waza.runner.turns import Turns
 from waza.sandbox.deadlines import deadlines
+from waza.sandbox.pinned import PinnedFiles
 from waza.sandbox.room import NO_ROOM, make_room
 from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, take
 from waza.sandbox.workspace import Workspace
@@ -62,6 +63,8 @@ class Setting(NamedTuple):
     """Tells why a trial that went well does not count: the agent had what it must not have, or lacked what it needs."""
     pace: AgentPace | None = None
     """When agents may start, all of the same vendor together; None means at once."""
+    pinned: PinnedFiles | None = None
+    """Files of the project as they were before the first agent started."""
     turns: Turns | None = None
     """Waited for before grading, so that of many agents that end at once each is followed by the next without delay."""
 
@@ -125,7 +128,9 @@ Attempted = tuple[Trace, list[Grade], dict[str, str]]
 async def _in_room(trial: Trial, graders: list[Grader], setting: Setting) -> Attempted:
     """Return what the agent did in a fresh folder."""
     with ExitStack() as stack:
-        room = stack.enter_context(make_room(trial.task, keep=setting.keep_workspace, parent=setting.rooms))
+        room = stack.enter_context(
+            make_room(trial.task, keep=setting.keep_workspace, parent=setting.rooms, pinned=setting.pinned)
+        )
         checkpoints = Checkpoints(graders, partial(_grade, setting, trial, room))
         for sentence in room.left_out:
             setting.on_remark(f"task '{trial.task.id}': {sentence}")
@@ -189,7 +194,7 @@ async def _grade(
     """Return the grades of a trace."""
     if trace.status == "error" or setting.skip_graders:
         return []
-    asked = Asked(setting.judge, trial.task, setting.engine.folder)
+    asked = Asked(setting.judge, trial.task, setting.engine.folder, pinned=setting.pinned)
     if setting.engine.continues and any(grader.continues for grader in graders):
         from waza.engines._continued import AgentSession, Session  # only runs with such graders pay for it
 

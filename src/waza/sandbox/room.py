@@ -19,6 +19,7 @@ from waza.errors import EngineError
 from waza.model import InputFile, Task, Trace
 from waza.sandbox.environment import base_environment
 from waza.sandbox.folders import inner_path
+from waza.sandbox.pinned import PinnedFiles
 from waza.sandbox.removal import remove
 from waza.sandbox.tree import link_target, make_folder, make_link, open_regular, opened, walk, writing
 from waza.sandbox.workspace import Workspace
@@ -76,11 +77,16 @@ class Room(NamedTuple):
 
 
 @contextmanager
-def make_room(task: Task, *, keep: bool = False, parent: str | Path | None = None) -> Iterator[Room]:
+def make_room(
+    task: Task, *, keep: bool = False, parent: str | Path | None = None, pinned: PinnedFiles | None = None
+) -> Iterator[Room]:
     """Make a room for one trial and remove it at the end, unless it is to be kept.
 
-    Raises EngineError when the task's input files cannot be laid out.
+    Raises EngineError when the task's input files cannot be laid out, or are not as they were `pinned`.
     """
+    for source in [file.source for file in task.files if file.source and pinned]:
+        if pinned and (changed := pinned.changed_below(Path(source))):
+            raise EngineError(f"input files changed after the run began: {', '.join(changed[:5])}")
     try:
         if parent is not None:
             Path(parent).mkdir(0o700, exist_ok=True)  # an agent may have removed it

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from waza.model import Task
 from waza.sandbox.folders import SpecFolder
+from waza.sandbox.pinned import PinnedFiles
 
 _FILE_NAME = re.compile(r"[^\s:*?\"<>|]{1,200}\.(txt|md|markdown|rst|json|jsonl|ya?ml|csv|tsv|html?|xml|log)", re.I)
 
@@ -21,15 +23,28 @@ def source_text(value: Any, folder: SpecFolder) -> str:
     if isinstance(value, list):
         return "\n\n".join(_content(entry, folder) for entry in value)
     text = value if isinstance(value, str) else str(value)
-    return _content(text, folder) if _FILE_NAME.fullmatch(text.strip()) else text
+    return _content(text, folder) if _names_file(text) else text
 
 
-def source_of(task: Task, folder: SpecFolder) -> str:
-    """Return a task's source context; none where its file has gone since the suite was checked."""
+def source_of(task: Task, folder: SpecFolder, pinned: PinnedFiles | None = None) -> str:
+    """Return a task's source context; none where its file has gone or changed since the run began."""
     try:
+        if pinned and any(pinned.changed_below(path) for path in source_files(task, folder)):
+            return ""
         return source_text(task.context.get("source"), folder)
     except ValueError:
         return ""
+
+
+def source_files(task: Task, folder: SpecFolder) -> list[Path]:
+    """Return the files that a task's source context is read from."""
+    value = task.context.get("source")
+    names = value if isinstance(value, list) else [value] if isinstance(value, str) and _names_file(value) else []
+    return [folder.find(name.strip()) for name in names if isinstance(name, str)]
+
+
+def _names_file(text: str) -> bool:
+    return _FILE_NAME.fullmatch(text.strip()) is not None
 
 
 def _content(name: Any, folder: SpecFolder) -> str:

@@ -1,0 +1,180 @@
+"""Files of a project as they were before the first agent started: no agent changes what its trial is decided by.
+
+A folder is followed by each file's size, times, inode and, up to a limit, content. The time of the last change of an
+inode cannot be set by a program, so that a file that was changed and put back is noticed where nobody should write.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+MOST_FILES = 20_000
+"""A folder with more files is not followed."""
+MOST_BYTES = 32 * 1024**2
+"""So much content is hashed; of other files any change of size or times counts."""
+_LEFT_OUT = frozenset(("__pycache__", "node_modules", "site-packages"))
+
+Stamp = tuple[int, ...]
+
+
+class _Noted(NamedTuple):
+    stamp: Stamp
+    digest: bytes | None
+
+
+class PinnedFiles:
+    """Files of some folders, noted once. Not looked into: hidden folders, `__pycache__`, `node_modules`,
+    `site-packages`, virtual environments, and the folders in `without`, where runs are written.
+    """
+
+    def __init__(self, without: Iterable[Path] = ()) -> None:
+        self._without = {path.resolve() for path in without}
+        self._folders: dict[Path, dict[str, _Noted] | None] = {}
+
+    def pin(self, folder: Path) -> bool:
+        """Note the files of a folder as they are, once; say whether they can be followed."""
+        if folder not in self._folders:
+            found = self.look(folder)
+            left = MOST_BYTES
+            noted: dict[str, _Noted] = {}
+            for name, stamp in (found or {}).items():
+                digest = _digest(folder / name, left) if _size(stamp) <= left else None
+                left -= _size(stamp) if digest is not None else 0
+                noted[name] = _Noted(stamp, digest)
+            self._folders[folder] = None if found is None else noted
+        return self._folders[folder] is not None
+
+    def changed(self, folder: Path, now: dict[str, Stamp] | None) -> list[str]:
+        """Return the files of a folder that are not as they were noted; `now` is what `look` finds in it."""
+        noted = self._folders.get(folder)
+        if noted is None:
+            return []
+        if now is None:
+            return [f"more than {MOST_FILES} files"]
+        return [name for name in sorted({*noted, *now}) if not _is_same(folder / name, noted.get(name), now.get(name))]
+
+    def changed_below(self, path: Path) -> list[str]:
+        """Return what is changed of a file, or in a folder, below one that was noted."""
+        for folder, noted in self._folders.items():
+            if noted is None or not path.is_relative_to(folder):
+                continue
+            inside = path.relative_to(folder).as_posix()
+            known = {name: one for name, one in noted.items() if _is_below(name, inside)} if path.is_dir() else {}
+            if inside in noted:
+                known = {inside: noted[inside]}
+            elif not known and not path.is_dir():
+                continue  # in a folder that is not looked into
+            now = {name: stamp for name, stamp in self._found(folder, path) if _is_below(name, inside)}
+            every = sorted({*known, *now})
+            return [name for name in every if not _is_same(folder / name, known.get(name), now.get(name))]
+        return []
+
+    def _found(self, folder: Path, path: Path) -> Iterator[tuple[str, Stamp]]:
+        above = path.relative_to(folder).as_posix()
+        if not path.is_dir():
+            stamp = _stamp(path)
+            yield from [(above, stamp)] if stamp is not None else []
+            return
+        for name, stamp in (self.look(path) or {}).items():
+            yield (name if above == "." else f"{above}/{name}"), stamp
+
+    def look(self, folder: Path) -> dict[str, Stamp] | None:
+        """Return the stamp of each file in a folder by its path there; None where there are too many."""
+        found: dict[str, Stamp] = {}
+        seen: set[tuple[int, int]] = set()
+        waiting = [("", folder)]
+        while waiting:
+            above, place = waiting.pop()
+            for name, path, is_folder in _entries(place, seen):
+                inside = f"{above}{name}"
+                if is_folder:
+                    if not self._is_left_out(name, path):
+                        waiting.append((f"{inside}/", path))
+                elif (stamp := _stamp(path)) is not None:
+                    found[inside] = stamp
+                    if len(found) > MOST_FILES:
+                        return None
+        return found
+
+    def _is_left_out(self, name: str, path: Path) -> bool:
+        if name in _LEFT_OUT or name.startswith(".") or (path / "pyvenv.cfg").exists():
+            return True
+        return path.resolve() in self._without
+
+
+def differing(before: dict[str, Stamp] | None, after: dict[str, Stamp] | None) -> list[str]:
+    """Return the files that were changed between two looks at a folder, though they may hold the same again."""
+    one, other = before or {}, after or {}
+    return [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+
+
+def unless_allowed(names: Sequence[str], may_change: Sequence[str]) -> list[str]:
+    """Return the names that fit none of the globs; a folder's name stands for all that is in it."""
+    wild = {"*": ".*", "?": "."}
+    globs = [
+        re.compile("".join(wild.get(one, re.escape(one)) for one in glob.rstrip("/")) + "(/.*)?") for glob in may_change
+    ]
+    return [name for name in names if not any(glob.fullmatch(name) for glob in globs)]
+
+
+def _entries(place: Path, seen: set[tuple[int, int]]) -> list[tuple[str, Path, bool]]:
+    """Return what a folder holds, with whether it is a folder, links followed; nothing where it was read before."""
+    try:
+        info = place.stat()
+        if (info.st_dev, info.st_ino) in seen:
+            return []
+        seen.add((info.st_dev, info.st_ino))
+        with os.scandir(place) as entries:
+            return [(entry.name, Path(entry.path), entry.is_dir()) for entry in entries]
+    except OSError:
+        return []
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """Return what changes with a file, and with what a link leads to; None where it is gone."""
+    try:
+        info = path.lstat()
+        stamp = _numbers(info)
+        return stamp + _numbers(path.stat()) if stat.S_ISLNK(info.st_mode) else stamp
+    except OSError:
+        return None
+
+
+def _numbers(info: os.stat_result) -> Stamp:
+    return info.st_size, stat.S_IFMT(info.st_mode), info.st_ino, info.st_mtime_ns, info.st_ctime_ns
+
+
+def _size(stamp: Stamp) -> int:
+    return stamp[-5]
+
+
+def _is_same(path: Path, before: _Noted | None, now: Stamp | None) -> bool:
+    if before is None or now is None:
+        return before is None and now is None
+    if before.stamp == now:
+        return True
+    if before.digest is None or _size(before.stamp) != _size(now):
+        return False
+    return _digest(path, _size(now)) == before.digest
+
+
+def _digest(path: Path, most: int) -> bytes | None:
+    """Return the hash of a regular file's content; None where it cannot be read, or has more than `most` bytes."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+        return blake2b(content, digest_size=16).digest() if len(content) <= most else None
+    except OSError:
+        return None
+
+
+def _is_below(name: str, folder: str) -> bool:
+    return folder == "." or name == folder or name.startswith(f"{folder}/")
