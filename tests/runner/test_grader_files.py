@@ -183,3 +183,23 @@ def test_input_files_and_sources_that_an_agent_changed_are_not_used_for_the_next
     first, second = waza.run(tmp_path, trials=2).results
     assert (first.status, second.status) == ("passed", "error")
     assert "input files changed after the run began: fixtures/in.txt" in second.reason
+
+
+def test_what_programs_and_hooks_write_while_no_agent_works_is_theirs(tmp_path):
+    """With one worker it is accepted; among several trials nobody can tell, so it has to be named."""
+    (tmp_path / ".waza.yaml").touch()
+    (tmp_path / "check.sh").write_text("cat seen.txt task.txt; echo x >> seen.txt; grep -q x seen.txt\n")
+    (tmp_path / "seen.txt").write_text("")
+    suite = (
+        "config: {executor: command, workers: %d, parallel: %s, command: [sh, -c, 'sleep 0.2; %s']}\n"
+        "hooks: {before_task: [{command: sh -c 'date +%%N > task.txt'}]}\n"
+        "tasks: [{id: a, prompt: x}]\n"
+        "graders: [{type: program, name: g, config: {command: sh, args: [check.sh]}}]\n"
+    )
+    (tmp_path / "eval.yaml").write_text(suite % (1, "false", ":"))
+    assert [result.status for result in waza.run(tmp_path, trials=3).results] == ["passed"] * 3
+    (tmp_path / "eval.yaml").write_text(suite % (3, "true", ":"))
+    assert "error" in [result.status for result in waza.run(tmp_path, trials=3).results]
+    tampers = f"echo x > {tmp_path}/seen.txt"
+    (tmp_path / "eval.yaml").write_text(suite % (1, "false", tampers))
+    assert [result.status for result in waza.run(tmp_path, trials=2).results] == ["error"] * 2

@@ -183,7 +183,7 @@ def test_what_changes_the_workspace_after_the_agent_changes_no_grade(suite):
         """
         config: {executor: python, agent: "writer:answer"}
         graders:
-          - {type: program, name: tampers, config: {command: sh, args: [tamper.sh]}}
+          - {type: program, name: tampers, config: {command: sh, args: [tamper.sh], may_change: [where]}}
           - {type: file, name: kept, config: {must_exist: [made.txt], must_not_exist: [planted.txt]}}
         tasks: [{id: a, prompt: x}]
         """,

@@ -192,7 +192,7 @@ def test_what_nobody_can_decide_stops_nothing(run):
 def test_a_checkpoint_is_decided_once(run, tmp_path):
     (tmp_path / "count.sh").write_text('#!/bin/sh\necho once >> "$(dirname "$0")/log"\n')
     (tmp_path / "count.sh").chmod(0o755)
-    program = "{type: program, name: counts, config: {command: ./count.sh}}"
+    program = "{type: program, name: counts, config: {command: ./count.sh, may_change: [log]}}"
     result = run(
         STOPS.replace('expected: {output_contains: ["no such words"]}, graders: [says_three]', f"graders: [{program}]")
     )

@@ -93,8 +93,14 @@ class Watched(NamedTuple):
         """Raise Undecidable where a file is not as it was before the first agent started, or is changed meanwhile."""
         before = {folder: self.files.look(folder) for folder in self.folders}
         self._refuse([name for folder, found in before.items() for name in self.files.changed(folder, found)])
+        quiet = self.files.quiet()
         yield
-        self._refuse([name for folder, found in before.items() for name in differing(found, self.files.look(folder))])
+        after = {folder: self.files.look(folder) for folder in self.folders}
+        if quiet is not None and quiet == self.files.quiet():  # no agent was there to do it: the program did
+            for folder in self.folders:
+                self.files.accept(folder, before[folder], after[folder])
+            return
+        self._refuse([name for folder in self.folders for name in differing(before[folder], after[folder])])
 
     def _refuse(self, names: list[str]) -> None:
         if changed := unless_allowed(list(dict.fromkeys(names)), self.may_change):

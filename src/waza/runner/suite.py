@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,13 +168,17 @@ async def with_hooks(spec: EvalSpec, trial: Trial, setting: Setting, listeners: 
         return await run_trial(trial, spec.graders[trial.task.id], setting)
     environment = {"WAZA_TASK_ID": trial.task.id, "WAZA_TRIAL": str(trial.number)}
     try:
-        for remark in await run_hooks(spec.hooks.before_task, spec.folder, environment):
+        with setting.pinned.own_changes() if setting.pinned else nullcontext():
+            remarks = await run_hooks(spec.hooks.before_task, spec.folder, environment)
+        for remark in remarks:
             listeners.on_remark(remark)
         result = await run_trial(trial, spec.graders[trial.task.id], setting)
     except EngineError as error:
         result = failed_trial(trial, setting, str(error))
     try:
-        for remark in await run_hooks(spec.hooks.after_task, spec.folder, environment):
+        with setting.pinned.own_changes() if setting.pinned else nullcontext():
+            remarks = await run_hooks(spec.hooks.after_task, spec.folder, environment)
+        for remark in remarks:
             listeners.on_remark(remark)
     except EngineError as error:
         result = changed(result, status="error", reason=str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
@@ -71,6 +71,11 @@ class Setting(NamedTuple):
 
 async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
     """Return what came of one trial; infrastructure errors are tried again up to `max_attempts` times."""
+    with setting.pinned.trial() if setting.pinned else nullcontext():
+        return await _tried(trial, graders, setting)
+
+
+async def _tried(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
     for attempt in range(1, setting.max_attempts + 1):
         if setting.pace is not None:
             await setting.pace.begin()
@@ -211,8 +216,9 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
     limit, limits = asyncio.timeout(None), deadlines()
     number = limits.set(trial.task.timeout_s * turns + GRACE_S, lambda: limit.reschedule(0))
     try:
-        async with limit:
-            trace = await setting.engine.run(trial, room)
+        with setting.pinned.agent() if setting.pinned else nullcontext():
+            async with limit:
+                trace = await setting.engine.run(trial, room)
     except EngineError as error:
         trace = Trace(input=trial.task.prompt, output="", status="error", error=str(error))
     except Exception as error:  # noqa: BLE001  an engine that breaks must not end the run

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +37,52 @@ class PinnedFiles:
     def __init__(self, without: Iterable[Path] = ()) -> None:
         self._without = {path.resolve() for path in without}
         self._folders: dict[Path, dict[str, _Noted] | None] = {}
+        self._trials = self._agents = self._started = 0
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Count a trial while it goes on."""
+        self._trials, self._started = self._trials + 1, self._started + 1
+        try:
+            yield
+        finally:
+            self._trials -= 1
+
+    @contextmanager
+    def agent(self) -> Iterator[None]:
+        """Count an agent while it works."""
+        self._agents += 1
+        try:
+            yield
+        finally:
+            self._agents -= 1
+
+    @contextmanager
+    def own_changes(self) -> Iterator[None]:
+        """Take what changes meanwhile for the work of programs of the suite, where no agent can have done it."""
+        before = {folder: self.look(folder) for folder, noted in self._folders.items() if noted is not None}
+        quiet = self.quiet()
+        yield
+        if quiet is not None and quiet == self.quiet():
+            for folder, found in before.items():
+                self.accept(folder, found, self.look(folder))
+
+    def quiet(self) -> int | None:
+        """Return a number that changes with each trial; None while an agent works or several trials go on."""
+        return self._started if self._trials <= 1 and not self._agents else None
+
+    def accept(self, folder: Path, before: dict[str, Stamp] | None, after: dict[str, Stamp] | None) -> None:
+        """Note anew what changed between two looks at a folder, unless it was not as noted before already."""
+        noted = self._folders.get(folder)
+        if noted is None or before is None or after is None:
+            return
+        for name in differing(before, after):
+            known = noted.pop(name, None)
+            if (known.stamp if known else None) != before.get(name):
+                noted |= {name: known} if known else {}
+                continue
+            if name in after:
+                noted[name] = _Noted(after[name], _digest(folder / name, MOST_BYTES // 16))
 
     def pin(self, folder: Path) -> bool:
         """Note the files of a folder as they are, once; say whether they can be followed."""
