@@ -18,8 +18,10 @@ from waza.dashboard.index import Index
 from waza.dashboard.markup import render
 from waza.dashboard.registry import Ask, Query, all_pages
 from waza.dashboard.store import Store, Wanted
+from waza.results.frames import frame
 from waza.results.kept import TAGS, tag_run
 from waza.results.outcomes import outcomes_of
+from waza.results.records import write_record
 from waza.results.store import RunFolder, read_run
 from waza.results.summary import summarize
 
@@ -49,6 +51,23 @@ def test_a_run_has_the_numbers_its_journal_has(store, parent):
         assert outcomes_of(opened.run.results) == outcomes_of(read.results)
         assert [result.trace.output for result in opened.run.results] == [r.trace.output for r in read.results]
         assert opened.run.complete and not opened.damaged
+
+
+def test_records_that_somebody_else_wrote_are_reported_and_not_counted(store, parent):
+    """At once, and when the journal is read on from where the index stopped."""
+    (folder,) = a_history(parent, runs=1, tasks=3)
+    before = store.open(listed(store)[0])
+    for _ in range(2):
+        with (folder / "journal.jsonl").open("ab") as file:
+            forged = replace(before.run.results[0], status="failed", grades=[])
+            file.write(frame(write_record(forged)))
+        (one,) = listed(store)
+        opened = store.open(one)
+        assert one.integrity.startswith("altered: ")
+        assert outcomes_of(opened.run.results) == outcomes_of(before.run.results)
+        assert opened.run.integrity in opened.summary.warnings and not opened.damaged
+        assert "did not write" in shown(store, "run", run=one.key)
+        assert "altered" in shown(store, "runs")
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 9)), max_size=12), cut=st.data())
@@ -104,8 +123,6 @@ def as_folder(path):
 
 
 def newer(journal):
-    from waza.results.frames import frame
-
     journal.write_bytes(frame(b'{"kind":"header","version":99}'))
 
 
