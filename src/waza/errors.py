@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from waza.spending import NOTHING, Spending
 
 EXIT_PASSED = 0
 EXIT_FAILED = 1
@@ -80,14 +82,25 @@ class EngineError(WazaError):
 
     exit_code = EXIT_UNDECIDED
 
+    def __init__(self, message: str, *, recorded: Any = None, is_started: bool = True) -> None:
+        super().__init__(message)
+        self.recorded = recorded
+        """The Trace of what the agent did before, or None."""
+        self.is_started = is_started
+        """Whether the agent may have been started, and so may have been billed."""
+
 
 class JudgeError(WazaError):
     """A judge that could not answer; the grade's status is `error`."""
 
     exit_code = EXIT_UNDECIDED
 
-    def __init__(self, message: str, *, is_passing: bool = False, wait_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, is_passing: bool = False, wait_s: float | None = None, spending: Spending = NOTHING
+    ) -> None:
         super().__init__(message)
+        self.spending = spending
+        """What the requests were billed that came to nothing."""
         self.is_passing = is_passing
         """Whether asking again may help."""
         self.wait_s = wait_s

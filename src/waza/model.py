@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
 from waza.errors import TraceError
+from waza.spending import NO_COSTS, Costs, is_amount, sum_amounts
 
 JSON = Any
 """A value made of dict, list, str, int, float, bool and None."""
@@ -70,18 +71,6 @@ def numeric(value: JSON) -> JSON:
     return int(found) if found.lstrip("+-").isdecimal() else float(found)
 
 
-def is_amount(value: float) -> bool:
-    """Say whether a count, a cost or a duration can be true: neither negative nor infinite nor NaN."""
-    return 0 <= value < math.inf
-
-
-def sum_amounts(values: Iterable[Any]) -> Any:
-    """Return the sum; with a part that cannot be true that part instead, so that the sum counts as not recorded."""
-    found = list(values)
-    wrong = [value for value in found if not is_amount(value)]
-    return wrong[0] if wrong else sum(found)
-
-
 _EXTRA = "__extra__"
 """Where fields we do not know are kept; a foreign trace that has such a field itself is read with care."""
 
@@ -123,11 +112,12 @@ class Usage(_Record, frozen=True, kw_only=True, gc=False):
     llm_calls: int | None = None
     cost_usd: float | int | None = None
     invalid_numbers: dict[str, JSON] = {}
-    """Numbers that cannot be true (negative, infinite, NaN), by their names, as they were reported."""
+    """Numbers that cannot be true (negative, above a trillion, NaN), by their names, as they were reported."""
 
     def __post_init__(self) -> None:
         if self.invalid_numbers:
-            kept = {name: told for name, told in self.invalid_numbers.items() if getattr(self, name, None) is None}
+            told = self.invalid_numbers.items()
+            kept = {name: _reported(value) for name, value in told if getattr(self, name, None) is None}
             force_setattr(self, "invalid_numbers", kept)
         for name in USAGE_NUMBERS:
             value = getattr(self, name)
@@ -202,7 +192,7 @@ class Trace(_Record, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not is_amount(value):
                 force_setattr(self, name, None)
-                invalid = invalid | {name: value}
+                invalid = invalid | {name: _reported(value)}
         if invalid:
             self._note_invalid(invalid)
 
@@ -305,7 +295,11 @@ def _with_numbers(tree: dict[str, JSON]) -> dict[str, JSON]:
 
 def _reported(value: JSON) -> JSON:
     """Return a number that cannot be true so that JSON can hold it."""
-    return value if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        # Longer ones fit into no other program's integers, and Python refuses to print the longest.
+        short = abs(value).bit_length() < 64
+        return value if short else f"about {'-' if value < 0 else ''}1e{int(value.bit_length() * math.log10(2))}"
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _whole(value: JSON) -> JSON:
@@ -452,6 +446,16 @@ class Trial(Struct, frozen=True, kw_only=True):
     model: str = ""
 
 
+class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One start of a trial's agent, graded or not, with what it was billed."""
+
+    status: ResultStatus
+    reason: str = ""
+    started_at: str = ""
+    duration_ms: float = 0.0
+    costs: Costs = NO_COSTS
+
+
 class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A trial with what happened and every grade."""
 
@@ -463,6 +467,8 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     """Why the status is what it is, where the grades do not say: `timeout`, an engine's error."""
     attempts: int = 1
+    attempt_log: list[Attempt] = field(default_factory=list)
+    """Every attempt, this result's own last; empty in results of versions that did not write it."""
     started_at: str = ""
     duration_ms: float = 0.0
     """The whole trial: its folder, the agent, the graders. The agent's own time is `trace.duration_ms`."""
@@ -508,3 +514,5 @@ class Run(Struct, frozen=True, kw_only=True):
     folder: str = ""
     integrity: str = ""
     """Of a stored run: "unverified" or "altered", a colon and a sentence, where its records are not all its own."""
+    other_costs: Costs = NO_COSTS
+    """What results were billed that are not among these: replaced by later ones, of removed tasks, of a control arm."""

@@ -223,7 +223,7 @@ def tried(*outcomes, retries=4, max_wait_s=60.0):
 
     async def main():
         pace = Pace(0, 5, clock=time.clock, sleep=time.sleep)
-        return await persist(attempt, pace, retries=retries, max_wait_s=max_wait_s, chance=lambda: 1.0)
+        return (await persist(attempt, pace, retries=retries, max_wait_s=max_wait_s, chance=lambda: 1.0))[0]
 
     try:
         return asyncio.run(main()), time.slept

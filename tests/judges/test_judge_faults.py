@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from email.utils import formatdate
 from time import time
 
@@ -25,10 +26,13 @@ from model_server import (
 
 from campaign import count
 from waza import Trace
+from waza.graders._composite import CompositeGrader
 from waza.graders.llm import LlmGrader
 from waza.graders.prompt import PromptGrader
 from waza.judges.anthropic import AnthropicJudge
 from waza.judges.openai import OpenaiJudge
+from waza.results.costs import judge_spending
+from waza.spending import metering
 
 pytestmark = pytest.mark.sampled
 
@@ -420,3 +424,82 @@ def test_what_is_asked_is_the_question_and_the_tools(way):
     assert "set_waza_grade_pass" in text and "set_waza_grade_fail" in text
     assert asked["temperature"] == 0 and asked["max_tokens"] == 500
     assert asked["tool_choice"] in ("required", {"type": "any"}) and "low" in text
+
+
+PRICES = {"input": 1000.0, "output": 10000.0}
+ONCE = (120 * 1000 + 17 * 10000) / 1e6
+"""What an answer of the server is billed at these prices."""
+
+
+def cut_off(way):
+    """An answer whose stream breaks off at its end; a whole one that says no reason for its end."""
+    if not way.stream:
+        body = way.vendor.whole(Said(PASS))
+        for part in (body, *body.get("choices", ())):
+            part |= {key: None for key in ("finish_reason", "stop_reason") if key in part}
+        return http(200, body)
+    events = [one for one in way.vendor.events(Said(PASS)) if b"[DONE]" not in one and b"message_stop" not in one]
+    return pieces([re.sub(rb'_reason": "\w+"', b'_reason": null', one) for one in events])
+
+
+def with_usage(way, status):
+    """An error that carries what the request was billed all the same."""
+    names = ("prompt_tokens", "completion_tokens") if way.cls is OpenaiJudge else ("input_tokens", "output_tokens")
+    usage = {names[0]: 120, names[1]: 17}
+    return http(status, {"type": "error", "error": {"type": "api_error", "message": "no"}, "usage": usage})
+
+
+BILLED = {
+    "truncated": (lambda way: way.says(PASS, end="length"), 1),
+    "filtered": (lambda way: way.says(PASS, end="filter"), 1),
+    "refused": (lambda way: way.says(refusal="I cannot"), 1),
+    "another model": (lambda way: way.says(PASS, model="other-9"), 1),
+    "no verdict": (lambda way: way.says(text="looks good"), 2),
+    "a tool of its own": (lambda way: way.says(("rm", {})), 2),
+    "cut off": (cut_off, 1),
+    "too long": (lambda way: way.says(text="x" * 1_100_000), 1),
+    "an error with its usage": (lambda way: with_usage(way, 400), 1),
+    "an error with its usage, asked again": (lambda way: with_usage(way, 500), 3),
+}
+
+
+@pytest.mark.parametrize(("answer", "requests"), BILLED.values(), ids=BILLED)
+def test_every_billed_request_counts_whatever_came_of_it(way, answer, requests):
+    """The server reports usage with each of these: it is booked, though there is no verdict."""
+    with serving(answer(way)) as server, metering() as meter:
+        grade = way.grade(server, prices=PRICES)
+    assert (grade.status, len(server.requests)) == ("error", requests), grade.feedback
+    judge = grade.details["judge"]
+    assert judge["tokens"] == {"input": 120 * requests, "output": 17 * requests}, grade.feedback
+    assert judge["cost_usd"] == pytest.approx(ONCE * requests)
+    assert judge["requests"] == requests and "requests_without_cost" not in judge
+    assert meter.spending.cost_usd == pytest.approx(ONCE * requests)
+
+
+def test_requests_before_a_verdict_count_and_an_unknown_cost_does_not_hide_the_known_ones(way):
+    """Three requests for one verdict: one is cut off without its usage, one is billed and no verdict."""
+    begun = way.vendor.events(Said(PASS, usage=False))[:2]
+    lost = pieces([*begun, RESET]) if way.stream else dropped
+    with serving(lost, way.says(text="hm"), way.says(PASS)) as server, metering() as meter:
+        judge = way.grade(server, prices=PRICES).details["judge"]
+    assert len(server.requests) == judge["requests"] == 3
+    assert judge["tokens"] == {"input": 240, "output": 34} and judge["cost_usd"] == pytest.approx(2 * ONCE)
+    assert judge["requests_without_cost"] == meter.spending.without_cost == 1
+    with serving(http(503, b""), http(401, b"{}")) as server:
+        judge = way.grade(server, prices=PRICES).details["judge"]
+    assert (judge["cost_usd"], judge["requests"]) == (0.0, 2), "what the server refused is not billed"
+
+
+def test_a_pair_whose_second_asking_fails_costs_both(way):
+    first = way.says(("set_pairwise_winner", {"reasoning": "r", "winner": "A", "magnitude": "equal"}))
+    trace = Trace(input="hi", output="hello", baseline_output="hey")
+    with serving(first, way.says(end="length")) as server, metering() as meter:
+        judge = way.cls(
+            base_url=server.url + way.vendor.path, stream=way.stream, model="judge-1", prices=PRICES, retries=0
+        )
+        both = CompositeGrader(graders=[PromptGrader(prompt="Better?", mode="pairwise")])
+        grade = both.graders[0].grade(trace, judge=judge)
+        assert judge_spending([grade]) == meter.spending and meter.spending.cost_usd == pytest.approx(2 * ONCE)
+    with serving(first, way.says(end="length")), metering() as meter:
+        both.grade(trace, judge=judge)
+    assert meter.spending.cost_usd == pytest.approx(2 * ONCE), "graders inside others ask judges too"

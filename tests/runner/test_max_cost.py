@@ -1,13 +1,24 @@
 """`--max-cost` is enforced, or it is said that it could not be."""
 
 import json
+from contextlib import closing
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from waza.cli import run_command
+from waza.dashboard.index import Index
 from waza.engines._base import ENGINES
-from waza.model import Grade, Result, Trace, Usage
+from waza.model import Attempt, Grade, Result, Run, Trace, Usage
+from waza.reports.json import JsonReport
+from waza.results.canaries import Canary, canaries_as_data
+from waza.results.folder import read_run_json
+from waza.results.outcomes import outcomes_of
+from waza.results.store import RunFolder, newest_run, open_run, read_run, summary_of
+from waza.results.summary import summarize
 from waza.runner.purse import Purse
+from waza.spending import Costs, spent
 
 GRADERS = "graders: [{type: text, config: {contains: ['yes']}}]\n"
 
@@ -69,26 +80,31 @@ def test_a_mock_costs_nothing(suite, capsys):
     assert ran(capsys, suite(text), "--max-cost", "1") == (0, "")
 
 
+def result_with(*details, cost=0.0, status="success", **given):
+    grades = [Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details=told) for told in details]
+    trace = Trace(input="x", output="y", status=status, usage=Usage(cost_usd=cost))
+    return Result(task_id="t", trial=1, status="passed", trace=trace, grades=grades, **given)
+
+
 def test_a_judge_without_prices_is_told_too():
-    purse = Purse(1.0, is_free=True)
+    purse = Purse(1.0)
     asked = {"type": "openai", "cost_usd": None, "cached": False}
-    for details in ({"judge": asked}, {"judge": asked | {"type": "scripted"}}, {"judge": asked | {"cost_usd": 0.5}}):
-        grade = Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details=details)
-        trace = Trace(input="x", output="y")
-        purse.spend(Result(task_id="t", trial=1, status="passed", trace=trace, grades=[grade]))
+    for judge in (asked, asked | {"type": "scripted"}, asked | {"cost_usd": 0.5}):
+        purse.spend(result_with({"judge": judge}))
     assert (purse.untold, purse.spent) == (1, 0.5)
 
 
-@pytest.mark.parametrize("wrong", [-0.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("wrong", [-0.5, float("nan"), float("inf"), 1e308, 10**400])
 def test_a_cost_that_cannot_be_true_is_not_recorded(wrong):
     judge = {"type": "openai", "cost_usd": wrong, "cached": False}
-    grade = Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details={"judge": judge})
-    cases = [(status, Usage(cost_usd=wrong), []) for status in ("success", "error")]
-    for status, usage, grades in [*cases, ("success", Usage(cost_usd=0.25), [grade])]:
-        purse = Purse(1.0, is_free=True)
-        trace = Trace(input="x", output="y", status=status, usage=usage)
-        assert not purse.spend(Result(task_id="t", trial=1, status="passed", trace=trace, grades=grades))
-        assert purse.spent == (usage.cost_usd or 0.0)
+    for found, known in (
+        (result_with(cost=wrong), 0.0),
+        (result_with(cost=wrong, status="error"), 0.0),
+        (result_with({"judge": judge}, cost=0.25), 0.25),
+    ):
+        purse = Purse(1.0)
+        assert not purse.spend(found)
+        assert purse.spent == known
 
 
 @pytest.mark.parametrize(
@@ -124,10 +140,133 @@ def test_every_agent_says_whether_it_tells_its_costs():
 
 def test_a_juror_whose_cost_is_not_known_is_not_hidden_by_the_sum_of_the_others():
     votes = [{"juror": name, "details": {"judge": {"cost_usd": cost}}} for name, cost in (("x", 0.1), ("y", None))]
-    details = {"jury": {"votes": votes}, "judge": {"type": "jury", "cost_usd": 0.1}}
-    grade = Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details=details)
-    purse = Purse(1.0, is_free=True)
-    assert not purse.spend(
-        Result(task_id="t", trial=1, status="passed", trace=Trace(input="", output=""), grades=[grade])
-    )
+    purse = Purse(1.0)
+    assert not purse.spend(result_with({"jury": {"votes": votes}, "judge": {"type": "jury", "cost_usd": 0.1}}))
     assert (purse.spent, purse.untold) == (0.1, 1)
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "kill -9 $$",
+        "kill -HUP $$",
+        "exit 127",
+        "exit 1",
+        "kill -SEGV $$",
+        "echo '}'",
+        "sleep 9",
+        "head -c 5000000 /dev/zero",
+    ],
+)
+def test_what_an_agent_reported_counts_however_its_trial_ends_and_every_attempt_counts(suite, capsys, ending):
+    """An agent that prints its cost and then breaks: 30 starts may not cost $30 under a limit of $2."""
+    line = '{"output": "yes", "usage": {"cost_usd": 1, "input_tokens": 7, "output_tokens": 2}}'
+    script = f"echo '{line}'; {ending}"
+    config = {"executor": "command", "command": ["sh", "-c", script], "output_format": "jsonl", "max_attempts": 2}
+    config |= {"timeout_seconds": 0.3} if "sleep" in ending else {}
+    tasks = [{"id": f"t{number}", "prompt": "x"} for number in range(5)]
+    folder = suite(json.dumps({"config": config, "tasks": tasks, "graders": [{"type": "text", "contains": ["yes"]}]}))
+    code, said = ran(capsys, folder, "--max-cost", "1.5")
+    assert "$2.0000 spent, the limit is $1.5000" in said and code in (1, 3), said
+    run = open_run(newest_run(folder / "runs"))
+    summary = summarize(run)
+    starts = sum(outcome.attempts for outcome in outcomes_of(run.results))
+    assert (starts, summary.cost_usd, summary.agent_tokens) == (2, 2.0, 18)
+    assert {len(result.attempt_log) == result.attempts for result in run.results} == {True}
+    assert "yes" in run.results[0].trace.output, "a paid answer is kept"
+    told = json.loads((newest_run(folder / "runs") / "results.json").read_text())
+    assert told["summary"]["costs"]["agent"]["cost_usd"] == told["summary"]["costs"]["total_usd"] == 2.0
+    log = [one for task in told["tasks"] for trial in task["runs"] for one in trial["attempt_log"]]
+    assert [one["costs"]["total_usd"] for one in log] == [1.0, 1.0]
+
+
+def test_a_conversation_that_cannot_go_on_costs_what_its_first_prompts_did(suite, capsys):
+    mock = {"turns": [{"output": "yes", "usage": {"cost_usd": 1.0}}, {"error": "gone"}]}
+    task = {"id": "t", "inputs": {"prompt": "x", "follow_up_prompts": ["and?"]}, "mock": mock}
+    other = {"id": "u", "prompt": "x", "mock": {"error": "gone", "usage": {"cost_usd": 1.0}}}
+    text = {"config": {"executor": "mock"}, "tasks": [task, other], "graders": [{"type": "text", "contains": ["yes"]}]}
+    folder = suite(json.dumps(text))
+    code, said = ran(capsys, folder)
+    assert code == 3, said
+    run = open_run(newest_run(folder / "runs"))
+    assert [outcome.costs.total_usd for outcome in outcomes_of(run.results)] == [1.0, 1.0]
+    assert [result.status for result in run.results] == ["error", "error"]
+    assert run.results[0].trace.turns[0].output == "yes"
+
+
+amounts = st.one_of(st.none(), st.floats(0, 1000), st.sampled_from([0.1, 1e-9, 0.30000000000000004]))
+tokens = st.one_of(st.none(), st.integers(0, 10**6))
+askings = st.fixed_dictionaries(
+    {"type": st.sampled_from(["openai", "scripted"]), "cost_usd": amounts, "cached": st.booleans()},
+    optional={"requests": st.integers(1, 5), "requests_without_cost": st.integers(1, 3)},
+)
+spendings = st.builds(spent, amounts, tokens, tokens)
+logs = st.lists(
+    st.builds(Attempt, status=st.just("error"), costs=st.builds(Costs, agent=spendings, judge=spendings)),
+    max_size=3,
+)
+usages = st.none() | st.builds(Usage, cost_usd=amounts, input_tokens=tokens, output_tokens=tokens)
+results = st.lists(
+    st.builds(
+        lambda place, usage, details, log: Result(
+            task_id=f"t{place % 3}",
+            trial=place // 3 + 1,
+            status="passed",
+            trace=Trace(input="x", output="y", usage=usage),
+            grades=[
+                Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details=details),
+            ],
+            attempt_log=log,
+            fingerprint="" if place % 5 else "of an older spec",
+        ),
+        st.integers(0, 8),
+        usages,
+        st.fixed_dictionaries({}, optional={"judge": askings, "judge_swapped": askings}),
+        logs,
+    ),
+    max_size=12,
+)
+canaries = st.lists(
+    st.builds(
+        lambda spending: Canary(
+            rubric="r", rubric_hash="h", golden="g", judge="openai", model="m", expected="pass", said="pass",
+            passes=True, agrees=True, spending=spending,
+        ),
+        spendings,
+    ),
+    max_size=3,
+)  # fmt: skip
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=results, more=results, asked=canaries)
+def test_what_the_limit_counts_is_what_every_summary_shows(tmp_path_factory, first, more, asked):
+    """Over any results: retried, replaced by a resume, of removed tasks, judged by several, with canaries."""
+    parent = tmp_path_factory.mktemp("runs")
+    spec = {"tasks": [{"id": "t0"}, {"id": "t1"}], "fingerprints": {"t0": "f", "t1": "f", "t2": "f"}}
+    spec |= {"canaries": canaries_as_data(asked)}
+    new = Run(id="", name="n", started_at="2026-01-01T00:00:00Z", engine="e", spec=spec)
+    purse = Purse(1.0)
+    with RunFolder.create(parent, new) as folder:
+        purse.spend_on_canaries(folder.run)
+        for result in first:
+            folder.append(result)
+            purse.spend(result)
+        folder.finish(summarize(open_run(folder.path)))
+    assert summary_of(folder.path).summary.costs == purse.costs
+    resumed = Purse(1.0, read_run(folder.path))
+    assert resumed.costs == purse.costs
+    with RunFolder.open(folder.path) as again:
+        for result in more:
+            again.append(result)
+            resumed.spend(result)
+        run = open_run(folder.path)
+        assert summarize(run).costs == resumed.costs == summarize(read_run(folder.path)).costs
+        again.finish(summarize(run))
+    with closing(Index(lambda: [parent])) as index:
+        index.look(now=True)
+        [listed] = index.select()
+        assert listed.summary.costs == resumed.costs
+        assert summarize(index.filled(listed, read_run_json(folder.path))).costs == resumed.costs
+    written = json.loads(JsonReport().text(run))["summary"]["costs"]
+    assert written["total_usd"] == resumed.spent and written["without_cost"] == resumed.costs.without_cost

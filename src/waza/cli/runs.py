@@ -218,7 +218,6 @@ def _cells(stored: StoredRun) -> tuple[Words, ...]:
 def as_data(stored: StoredRun) -> dict[str, Any]:
     """Return a run as JSON-ready data; numbers are None where they are not known."""
     run, summary = stored.run, stored.summary
-    usage = summary.usage if summary else None
     return {
         "run": run.id,
         "suite": run.name,
@@ -229,7 +228,7 @@ def as_data(stored: StoredRun) -> dict[str, Any]:
         "passed": summary.succeeded if summary else None,
         "tasks": summary.total_tests if summary else None,
         "score": summary.weighted_score if summary else None,
-        "cost_usd": usage.cost_usd if usage else None,
+        "cost_usd": summary.cost_usd if summary else None,
         "duration_ms": summary.duration_ms if summary else None,
         "tags": tags_of(stored.folder),
         **({"integrity": run.integrity} if run.integrity else {}),

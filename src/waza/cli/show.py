@@ -20,7 +20,7 @@ from waza.reports.table import TableReport, result_lines
 from waza.results.mock_calls import mock_calls
 from waza.results.outcomes import outcome_of
 from waza.results.store import open_run, read_run_and_warnings
-from waza.sandbox.snapshot import EMPTY, SnapshotFiles, restore
+from waza.sandbox.snapshot import EMPTY, read_manifest, restore
 
 LONG = 2_000
 MOST_FILES = 50
@@ -147,10 +147,24 @@ def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) ->
         say("transcript", "dim")
         for entry in trace.events:
             say("  " + clipped(visible(json.dumps(entry, ensure_ascii=False, default=str)), width))
-    if result.snapshot and (paths := list(SnapshotFiles(Path(run.folder) / "artifacts", result.snapshot).paths())):
-        say("files", "dim")
-        for path in paths[:MOST_FILES]:
-            say(f"  {path}")
-        if len(paths) > MOST_FILES:
-            say(f"  … and {len(paths) - MOST_FILES} more")
+    if result.snapshot:
+        _show_files(Path(run.folder) / "artifacts", result.snapshot)
     say()
+
+
+def _show_files(artifacts: Path, snapshot: str) -> None:
+    """Print what a trial left, and what of it could not be read."""
+    try:
+        manifest = read_manifest(artifacts, snapshot)
+    except OSError as error:
+        say(f"the files it left cannot be read: {error.strerror or error}", "yellow")
+        return
+    shown = [(item.path, item.left_out) for item in manifest.items if item.kind != "folder" or item.left_out]
+    if shown or manifest.left_out:
+        say("files", "dim")
+    for path, why in shown[:MOST_FILES]:
+        say(f"  {visible(path)}" + (f"  (not readable: {why})" if why else ""))
+    if len(shown) > MOST_FILES:
+        say(f"  … and {len(shown) - MOST_FILES} more")
+    if manifest.left_out:
+        say(f"  (not all of it: {manifest.left_out})")

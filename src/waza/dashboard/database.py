@@ -14,6 +14,7 @@ from waza import __version__
 from waza.dashboard.listed import Listed, SeenMark
 from waza.results.outcomes import Outcome
 from waza.results.signing import Chain
+from waza.spending import Costs
 
 _TABLES = """
 CREATE TABLE runs (
@@ -22,7 +23,8 @@ CREATE TABLE runs (
   is_live INTEGER, is_complete INTEGER,
   tasks INTEGER, passed INTEGER, rate REAL, score REAL, cost REAL, tokens INTEGER, duration_ms REAL,
   made_from TEXT NOT NULL DEFAULT '', read_to INTEGER NOT NULL DEFAULT 0, damaged INTEGER NOT NULL DEFAULT 0,
-  chain BLOB, run_json TEXT NOT NULL DEFAULT ''
+  chain BLOB, run_json TEXT NOT NULL DEFAULT '',
+  other_costs BLOB
 );
 CREATE INDEX by_suite ON runs (suite, model, started);
 CREATE TABLE results (
@@ -67,5 +69,5 @@ def _connected(name: str) -> sqlite3.Connection:
 @cache
 def _version() -> int:
     """Return a number that changes with the tables and with the shape of every record in them."""
-    shapes = multi_type_info([Listed, Outcome, SeenMark, Chain])
+    shapes = multi_type_info([Listed, Outcome, SeenMark, Chain, Costs])
     return crc32(f"{__version__} {_TABLES} {shapes}".encode()) >> 1 or 1

@@ -35,14 +35,16 @@ from waza.dashboard.listed import (
 from waza.dashboard.tail import read_on
 from waza.errors import StoreError
 from waza.model import Run
+from waza.results.costs import costs_of
 from waza.results.folder import JOURNAL, RUN, read_run_and_hash
 from waza.results.outcomes import Outcome, outcome_of, shown_names
 from waza.results.plain import whole_text
 from waza.results.records import Header
 from waza.results.seen import SeenResult
 from waza.results.signing import Chain
-from waza.results.store import in_order, trigger_order
+from waza.results.store import control_costs, in_order, trigger_order
 from waza.results.stored import Found, StoredResults
+from waza.spending import NO_COSTS, Costs
 
 __all__ = ["Index", "Listed", "SeenMark", "TrialMarks"]
 
@@ -54,6 +56,7 @@ _BATCH = 500
 
 _ABOUT = msgspec.json.Decoder(Listed)
 _OUTCOME = msgspec.msgpack.Decoder(Outcome)
+_COSTS = msgspec.msgpack.Decoder(Costs)
 _MARKS = msgspec.msgpack.Decoder(list[SeenMark])
 _CHAIN = msgspec.msgpack.Decoder(Chain)
 _PACK = msgspec.msgpack.Encoder()
@@ -127,12 +130,17 @@ class Index:
         latest = {(one.outcome.task_id, one.outcome.trial): one for one in found}
         journal = listed.path / JOURNAL
         triggers = [latest.pop(key) for key in trigger_order(run, latest)]
-        results = [latest[key] for key in in_order(run, latest)[0]]
+        results = [latest.pop(key) for key in in_order(run, latest)[0]]
+        [(costs,)] = self._rows("SELECT other_costs FROM runs WHERE key = ?", (listed.key,)) or [(None,)]
+        other_costs = (_COSTS.decode(costs) if costs else NO_COSTS) + control_costs(listed.path, run)
+        for left in latest.values():  # of tasks that are not in the spec any more
+            other_costs += left.outcome.costs
         return replace(
             run,
             results=StoredResults(journal, results),
             triggers=StoredResults(journal, triggers),
             integrity=self._integrity(listed.key, listed.path),
+            other_costs=other_costs,
         )
 
     def marks(self, key: str, tasks: Sequence[str]) -> list[TrialMarks]:
@@ -170,7 +178,6 @@ class Index:
             db.execute("INSERT OR IGNORE INTO runs (key, folder, stamp) VALUES (?, ?, '')", (key, name))
         listed = listed_run(Listed(key=key, folder=name, stamp=stamp), self.filled)
         summary = listed.summary
-        usage = summary.usage if summary else None
         columns = {
             "stamp": stamp, "about": msgspec.json.encode(listed), "suite": listed.suite, "engine": listed.engine,
             "model": listed.model, "tags": "\x1f".join(["", *listed.tags, ""]), "started": listed.started,
@@ -178,7 +185,7 @@ class Index:
             "verdict": listed.verdict, "is_live": listed.is_live, "is_complete": listed.is_complete,
             "tasks": summary.total_tests if summary else None, "passed": summary.succeeded if summary else None,
             "rate": summary.success_rate if summary else None, "score": summary.weighted_score if summary else None,
-            "cost": usage.cost_usd if usage else None, "tokens": usage.total_tokens if usage else None,
+            "cost": summary.cost_usd if summary else None, "tokens": summary.agent_tokens if summary else None,
             "duration_ms": summary.duration_ms if summary else None,
         }  # fmt: skip
         with self._changing() as db:
@@ -206,12 +213,12 @@ class Index:
                 read_to, chain = 0, Chain()
                 with self._changing() as db:
                     db.execute("DELETE FROM results WHERE run = ?", (row,))
-                    fresh = "made_from = ?, read_to = 0, damaged = 0, chain = NULL, run_json = ''"
+                    fresh = "made_from = ?, read_to = 0, damaged = 0, chain = NULL, run_json = '', other_costs = NULL"
                     db.execute(f"UPDATE runs SET {fresh} WHERE id = ?", (made_from, row))
             if read_to >= size_of(journal):
                 return
             batch: list[tuple[object, ...]] = []
-            damaged, fitting = 0, list[str]()
+            damaged, fitting, other = 0, list[str](), NO_COSTS
             ignored = chain.foreign + chain.misplaced
             for entry in read_on(journal, read_to, chain):
                 read_to = entry.end
@@ -219,21 +226,38 @@ class Index:
                 ignored = chain.foreign + chain.misplaced
                 if isinstance(entry.record, Header) and entry.record.run_json:
                     fitting = entry.record.run_json
-                if isinstance(result := entry.record, SeenResult) and _fits(result, fits):
-                    batch.append(_packed(row, entry.offset, entry.length, result))
+                if isinstance(result := entry.record, SeenResult):
+                    if _fits(result, fits):
+                        batch.append(_packed(row, entry.offset, entry.length, result))
+                    else:
+                        other += costs_of(result)
                 if len(batch) >= _BATCH:
-                    self._keep(row, batch, read_to, damaged, chain, fitting)
-                    batch, damaged = [], 0
-            self._keep(row, batch, read_to, damaged, chain, fitting)
+                    self._keep(row, batch, read_to, damaged, chain, fitting, other)
+                    batch, damaged, other = [], 0, NO_COSTS
+            self._keep(row, batch, read_to, damaged, chain, fitting, other)
 
     def _keep(
-        self, row: int, batch: list[tuple[object, ...]], read_to: int, damaged: int, chain: Chain, fitting: list[str]
+        self,
+        row: int,
+        batch: list[tuple[object, ...]],
+        read_to: int,
+        damaged: int,
+        chain: Chain,
+        fitting: list[str],
+        other: Costs,
     ) -> None:
+        """Write down what was read; what a replaced result was billed is added to `other`, which no result has."""
         with self._changing() as db:
-            db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", batch)
+            for values in batch:
+                found = "SELECT outcome FROM results WHERE run = ? AND task = ? AND trial = ?"
+                for (blob,) in db.execute(found, values[:3]).fetchall():
+                    other += _OUTCOME.decode(blob).costs
+                db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            for (blob,) in db.execute("SELECT other_costs FROM runs WHERE id = ?", (row,)).fetchall():
+                other += _COSTS.decode(blob) if blob else NO_COSTS
             db.execute(
-                "UPDATE runs SET read_to = ?, damaged = damaged + ?, chain = ? WHERE id = ?",
-                (read_to, damaged, _PACK.encode(chain), row),
+                "UPDATE runs SET read_to = ?, damaged = damaged + ?, chain = ?, other_costs = ? WHERE id = ?",
+                (read_to, damaged, _PACK.encode(chain), _PACK.encode(other), row),
             )
             if fitting:
                 db.execute("UPDATE runs SET run_json = ? WHERE id = ?", (" ".join(fitting), row))

@@ -125,7 +125,7 @@ def _read(known: Listed, fill: Callable[[Listed, Run], Run]) -> Listed:
     # A writer holds the lock before it changes the file, so asking after a change disturbs nobody.
     is_live = not (end and end.complete) and bool(size_of(folder / JOURNAL)) and is_going_on(folder)
     done = None
-    if end is None or is_live or end.summary.times != "agent":
+    if end is None or is_live or not end.summary.is_current:
         filled = fill(known, run)
         summary, integrity = summarize(filled), filled.integrity
         done = len(filled.results) + len(filled.triggers) if end is None or is_live else None

@@ -180,7 +180,7 @@ class AgentEngine(Engine):
         """Put one more prompt to a session, in a clean room with a copy of the session and of nothing else."""
         turn = Turn(trial.task.prompt, trial.model, room, before.turns or (before,), is_judging=True)
         if not _NAME.fullmatch(turn.session):
-            raise EngineError(f"{self.name} told no session to go on with")
+            raise EngineError(f"{self.name} told no session to go on with", is_started=False)
         bare = {"permission_mode": "read", "mcp_servers": {}, "extra_arguments": []}
         engine = self.model_copy(update=bare)._with_servers(room)
         try:
@@ -208,12 +208,12 @@ class AgentEngine(Engine):
         try:
             await asyncio.to_thread(self._furnish, room, trial.model)
         except (OSError, ValueError) as error:
-            raise EngineError(f"the home of {self.name} cannot be furnished: {error}") from None
+            raise EngineError(f"the home of {self.name} cannot be furnished: {error}", is_started=False) from None
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
             turn = Turn(prompt, trial.model, room, before)
             if before and not turn.session:
-                raise EngineError(f"{self.name} told no session to go on with")
+                raise EngineError(f"{self.name} told no session to go on with", is_started=False)
             return await self._play(turn, trial, left_s)
 
         trace = await converse(trial, room, play)
@@ -255,7 +255,7 @@ class AgentEngine(Engine):
         """Return the path of the program; raise EngineError that says how to install it."""
         if path := self.locate():
             return path
-        raise EngineError(f"'{self.program}' was not found on PATH; install it: {self.install}")
+        raise EngineError(f"'{self.program}' was not found on PATH; install it: {self.install}", is_started=False)
 
     def costs_untold(self) -> str:
         """Return a sentence where the agent does not say what it costs."""
@@ -320,6 +320,12 @@ class AgentEngine(Engine):
             finished = await (self._watched(running, live) if self.first_event_timeout_seconds else running)
         except SkillSeen:
             finished, is_stopped = Finished(duration_ms=(time.monotonic() - started) * 1000), True
+        except EngineError as error:
+            if error.recorded is None and live.has_begun:
+                live.end(in_time=True)
+                took_ms = (time.monotonic() - started) * 1000
+                error.recorded = replace(live.trace(), input=turn.prompt, duration_ms=took_ms)
+            raise
         live.end(in_time=not finished.timed_out)
         await asyncio.to_thread(self.after, live, turn, state)
         trace = settled(live, finished, turn)

@@ -20,9 +20,11 @@ from waza.mocks.desk import Desk
 from waza.mocks.place import mocked
 from waza.mocks.shapes import McpAnswer, McpMock, Mocks, MockTool
 from waza.model import Task, Trace, Trial
+from waza.results.costs import agent_spending
 from waza.sandbox.copies import copy_workspace
 from waza.sandbox.room import Room, make_room
 from waza.sandbox.workspace import Workspace
+from waza.spending import NOTHING
 
 SERVER = "waza_verdict"
 _NOW = f"""\
@@ -85,12 +87,15 @@ class AgentSession:
                 await asyncio.to_thread(stack.close)
         except (EngineError, OSError) as error:
             self._heard(Trace(input=task.prompt, output="", status="error", error=str(error)))
-            raise JudgeError(f"the agent's session cannot be gone on with: {error}") from None
+            recorded = getattr(error, "recorded", None)
+            spending = agent_spending(recorded) if recorded is not None else NOTHING
+            raise JudgeError(f"the agent's session cannot be gone on with: {error}", spending=spending) from None
         self._heard(trace)
-        if trace.status in ("error", "timeout") or trace.crash is not None:
-            raise JudgeError(f"the agent's session gave no verdict: {trace.error or trace.status}")
-        calls = tuple(Call(str(call["tool"]), call["args"]) for call in desk.calls)
         used = trace.usage
+        if trace.status in ("error", "timeout") or trace.crash is not None:
+            why = f"the agent's session gave no verdict: {trace.error or trace.status}"
+            raise JudgeError(why, spending=agent_spending(trace))
+        calls = tuple(Call(str(call["tool"]), call["args"]) for call in desk.calls)
         return Reply(
             tool_calls=calls,
             text=trace.output,

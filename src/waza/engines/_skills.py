@@ -56,7 +56,7 @@ def copy_skills(skills: Mapping[str, Path], place: Path, suite: Path) -> None:
             place.mkdir(parents=True, exist_ok=True)
             lay_out(files, place)
     except OSError as error:
-        raise EngineError(f"skills cannot be copied: {error}") from None
+        raise EngineError(f"skills cannot be copied: {error}", is_started=False) from None
 
 
 def parts_of(folder: Path, suite: Path) -> list[Path]:

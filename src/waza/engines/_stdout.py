@@ -17,35 +17,49 @@ _ERROR_CHARS = 2_000
 
 
 def read_turn(finished: Finished, prompt: str, how: OutputFormat, program: str) -> Trace:
-    """Return the trace of one start of a program; raise EngineError when it did not run, or not as it promised."""
+    """Return the trace of one start of a program; raise EngineError when it did not run, or not as it promised.
+
+    What it printed before is kept with the error, its output and its costs: they were paid for.
+    """
     crash, said = crash_of(finished), told(finished)
     said = f"; {said}" if said else ""
-    if crash is None and finished.trouble and not finished.timed_out:
-        raise EngineError(f"the agent '{program}' could not run: {finished.trouble}{said}")
-    if crash is None and finished.stdout.omitted_bytes and not finished.timed_out:
-        printed = f"{finished.stdout.total_bytes:,} bytes, more than are kept; what was cut out cannot be graded"
-        raise EngineError(f"the agent '{program}' printed {printed}: raise max_output_mb")
-    trace = _printed(finished, prompt, how, program, is_whole=crash is None and not finished.timed_out)
+    if finished.error or (finished.exit_code in (126, 127) and not finished.stdout.total_bytes):
+        raise EngineError(f"the agent '{program}' could not run: {finished.trouble}{said}", is_started=False)
+    is_short = bool(finished.stdout.omitted_bytes) or bool(finished.trouble)
+    trace, fault = _printed(finished, prompt, how, is_whole=crash is None and not finished.timed_out and not is_short)
+    trace = replace(trace, duration_ms=finished.duration_ms, leftovers=finished.leftovers)
     if finished.timed_out:
         trace = replace(trace, status="timeout", error=finished.trouble + said, crash=None)
     elif crash is not None:
         trace = replace(trace, status="failure", error=crash_reason(crash), crash=crash)
-    elif trace.status == "error":
-        raise EngineError(f"the agent '{program}' says that it could not run: {trace.error or 'it gives no reason'}")
+    elif error := _why_not(finished, trace, how, fault):
+        raise EngineError(f"the agent '{program}' {error}" + (said if finished.trouble else ""), recorded=trace)
     if finished.isolation != "none":
         trace = replace(trace, extra=trace.extra | {"isolation": finished.isolation})
-    return replace(trace, duration_ms=finished.duration_ms, leftovers=finished.leftovers)
+    return trace
 
 
-def _printed(finished: Finished, prompt: str, how: OutputFormat, program: str, *, is_whole: bool) -> Trace:
-    """Return standard output as promised, or as plain text where the agent ended before it could keep its promise."""
-    printed = finished.stdout
-    try:
-        return read_stdout(printed.text, prompt, how, is_whole=is_whole)
-    except TraceError as error:
-        if not is_whole:
-            return read_stdout(printed.text, prompt, "text")
-        raise EngineError(f"the agent '{program}' did not keep to `output_format: {how}`: {error}") from None
+def _why_not(finished: Finished, trace: Trace, how: OutputFormat, fault: str) -> str:
+    """Return why a start of a program cannot be graded; empty if it can. `fault` is what is wrong with its output."""
+    if finished.trouble:
+        return f"could not run: {finished.trouble}"
+    if finished.stdout.omitted_bytes:
+        printed = f"{finished.stdout.total_bytes:,} bytes, more than are kept; what was cut out cannot be graded"
+        return f"printed {printed}: raise max_output_mb"
+    if fault:
+        return f"did not keep to `output_format: {how}`: {fault}"
+    return f"says that it could not run: {trace.error or 'it gives no reason'}" if trace.status == "error" else ""
+
+
+def _printed(finished: Finished, prompt: str, how: OutputFormat, *, is_whole: bool) -> tuple[Trace, str]:
+    """Return standard output as promised, and what is wrong with it; as much as can be read where it is not whole."""
+    fault = ""
+    for is_strict in (True, False) if is_whole else (False,):
+        try:
+            return read_stdout(finished.stdout.text, prompt, how, is_whole=is_strict), fault
+        except TraceError as error:
+            fault = fault or str(error)
+    return read_stdout(finished.stdout.text, prompt, "text"), fault
 
 
 def read_stdout(text: str, prompt: str, how: OutputFormat, *, is_whole: bool = True) -> Trace:

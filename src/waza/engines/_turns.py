@@ -8,9 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from waza.errors import EngineError
 from waza.model import JSON, USAGE_NUMBERS, ToolEvent, Trace, Trial, Usage
 from waza.sandbox.room import Room
 
+_NO_USAGE = Usage(input_tokens=0, output_tokens=0, turns=0, llm_calls=0, cost_usd=0.0)
 Play = Callable[[str, Sequence[Trace], float], Awaitable[Trace]]
 """Gives the agent a prompt, after these turns, for so many seconds."""
 
@@ -26,7 +28,15 @@ async def converse(trial: Trial, room: Room, play: Play) -> Trace:
     turns: list[Trace] = []
     for number, prompt in enumerate(prompts, 1):
         started = time.monotonic()
-        turns.append(await play(prompt, turns, left_s))
+        try:
+            turns.append(await play(prompt, turns, left_s))
+        except EngineError as error:
+            if not turns:
+                raise
+            # What was done and paid for in the turns before counts, though the conversation could not go on.
+            broken = error.recorded or Trace(input=prompt, output="", usage=None if error.is_started else _NO_USAGE)
+            turns.append(replace(broken, status="error", error=str(error), crash=None))
+            raise EngineError(str(error), recorded=join_turns(prompts, turns)) from None
         left_s -= time.monotonic() - started
         if turns[-1].status != "success":
             break

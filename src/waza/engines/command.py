@@ -160,7 +160,9 @@ class CommandEngine(Engine):
                 network=self.network,
             )
         except ValueError as error:
-            raise EngineError(f"the agent '{self.command[0]}' could not be started: {error}") from None
+            raise EngineError(
+                f"the agent '{self.command[0]}' could not be started: {error}", is_started=False
+            ) from None
 
     def _program(self) -> str:
         """Return the program to start; raise ValueError when it is not there or not a program."""

@@ -287,7 +287,7 @@ async def _turn(prompt: str, script: MockTurn, left_s: float, trial: Trial, room
     """Do what the script says about one prompt, or about a whole conversation."""
     started = time.perf_counter()
     if script.error:
-        raise EngineError(script.error)
+        raise EngineError(script.error, recorded=_trace(prompt, trial, script, 0.0) if script.usage else None)
     _write_files(script.files, room)
     if script.delay_s:
         import asyncio  # checking a spec loads this file, and has no need of an event loop

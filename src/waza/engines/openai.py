@@ -122,7 +122,7 @@ class OpenaiEngine(Engine):
     async def run(self, trial: Trial, room: Room) -> Trace:
         """Ask the model, call its tools, and so on, for each prompt in one conversation."""
         if not trial.model:
-            raise EngineError("no model is named; set config.model or --model")
+            raise EngineError("no model is named; set config.model or --model", is_started=False)
         body = self._skill_body() if not trial.task.until_skill else ""
         told = "\n\n".join(text for text in (self.system, body) if text)
         messages: list[dict[str, Any]] = [{"role": "system", "content": told}] if told else []
@@ -144,7 +144,7 @@ class OpenaiEngine(Engine):
         try:
             return read_skill(self.skill_folder / MARK).body.strip()
         except ValueError as error:
-            raise EngineError(f"the skill cannot be read: {error}") from None
+            raise EngineError(f"the skill cannot be read: {error}", is_started=False) from None
 
     async def go_on(self, trial: Trial, before: Trace, left: Room, room: Room) -> Trace:
         """Put one more prompt to a conversation, with the tools of the room alone."""

@@ -159,7 +159,7 @@ class PythonEngine(Engine):
             raise EngineError(f"the agent '{self.agent}' returned something that is not a trace: {error}") from None
         if trace.status == "error":
             reason = trace.error or "it gives no reason"
-            raise EngineError(f"the agent '{self.agent}' says that it could not run: {reason}")
+            raise EngineError(f"the agent '{self.agent}' says that it could not run: {reason}", recorded=trace)
         return trace
 
 

@@ -54,7 +54,7 @@ class ReplayEngine(Engine):
             raise EngineError(f"'{self.replay}' has no trace for task '{trial.task.id}', trial {trial.number}")
         if recording.trace.status == "error":
             reason = recording.trace.error or "it gives no reason"
-            raise EngineError(f"the recorded agent could not run: {reason}")
+            raise EngineError(f"the recorded agent could not run: {reason}", recorded=recording.trace)
         if recording.snapshot:
             try:
                 clear(room.workspace)

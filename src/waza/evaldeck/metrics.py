@@ -8,7 +8,7 @@ from typing import Any
 
 from waza.evaldeck.results import MetricResult
 from waza.evaldeck.trace import StepStatus, Trace
-from waza.model import is_amount
+from waza.spending import is_amount
 
 
 class BaseMetric(ABC):

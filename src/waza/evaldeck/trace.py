@@ -9,8 +9,9 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from waza.model import ToolEvent, Usage, is_amount, output_tokens, sum_amounts
+from waza.model import ToolEvent, Usage, output_tokens
 from waza.model import Trace as WazaTrace
+from waza.spending import is_amount, sum_amounts
 
 
 class StepType(StrEnum):

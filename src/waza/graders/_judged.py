@@ -316,7 +316,11 @@ def _calls(trace: Trace) -> str:
 def _files(trace: Trace) -> str:
     """Return the files the agent left; raise Undecidable where they cannot be read or are too much for a judge."""
     files, shown, size = files_of(trace), [], 0
-    for path in files.paths():
+    try:
+        paths = list(files.paths())
+    except OSError as error:
+        raise Undecidable(f"the judge needs the files, and not all can be read: {error.strerror or error}") from None
+    for path in paths:
         try:
             content = files.read(f"./{path}")
         except OSError as error:

@@ -15,9 +15,8 @@ from waza.judges._jurors import Juror
 from waza.judges._jury import EQUAL, OPEN, Rule, Vote, Worth, how_many_next, settled, worth
 from waza.model import JSON, Check, GradeStatus
 from waza.results.calibrations import Calibration, read_calibration
+from waza.results.costs import ASKINGS
 
-ASKINGS = ("judge", "judge_swapped")
-"""Where a finding holds what an asking took."""
 ASKED = ("question", "rubric")
 """Where it holds what was asked: of every juror the same."""
 CRITERIA = "criteria"
@@ -218,6 +217,7 @@ def _spent(jury: Jury, askings: list[dict[str, JSON]]) -> dict[str, JSON]:
         known = [value for value in values if isinstance(value, (int, float))]
         return sum(known) if known else None
 
+    unknown = total([asking.get("requests_without_cost") for asking in askings])
     tokens = {kind: total([asking["tokens"][kind] for asking in askings]) for kind in ("input", "output")}
     return {
         "type": "jury",
@@ -225,10 +225,11 @@ def _spent(jury: Jury, askings: list[dict[str, JSON]]) -> dict[str, JSON]:
         "answered_by": None,
         "tokens": tokens,
         "cost_usd": total([asking["cost_usd"] for asking in askings]),
+        "requests": total([asking["requests"] for asking in askings]) or 0,
         "cached": bool(askings) and all(asking["cached"] for asking in askings),
         "seconds": total([asking["seconds"] for asking in askings]) or 0.0,
         "reminders": total([asking["reminders"] for asking in askings]) or 0,
-    }
+    } | ({"requests_without_cost": unknown} if unknown else {})
 
 
 def _pairwise(votes: Sequence[Vote], said: dict[int, Finding], verdict: bool | None) -> dict[str, JSON]:

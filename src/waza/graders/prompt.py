@@ -10,10 +10,10 @@ from pydantic import model_validator
 from waza.errors import Undecidable
 from waza.graders._base import Finding
 from waza.graders._judged import JudgedGrader
-from waza.judges._asking import Answer, Question, answer
+from waza.judges._asking import Answer, Question, Unanswered, answer
 from waza.judges._fence import Data
 from waza.judges._verdicts import PAIRWISE, Winner, reason_or_mark
-from waza.model import Check, GradeStatus, Trace
+from waza.model import JSON, Check, GradeStatus, Trace
 
 _COMPARE = "Compare two outputs, A and B, for the same task by the criteria above. Their order means nothing."
 _GONE = "the agent's session is gone: a judge can go on in it while its run lasts, not later; run the task again"
@@ -96,7 +96,12 @@ class PromptGrader(JudgedGrader):
         if not trace.baseline_output:
             raise Undecidable("no baseline to compare with; name a run with --against RUN, or run with --baseline")
         orders = (("baseline", "candidate"), ("candidate", "baseline"))
-        first, second = [await answer(judge, self._pair(trace, order), PAIRWISE) for order in orders]
+        first = await answer(judge, self._pair(trace, orders[0]), PAIRWISE)
+        try:
+            second = await answer(judge, self._pair(trace, orders[1]), PAIRWISE)
+        except Unanswered as error:
+            askings: dict[str, JSON] = {"judge": first.judge, "judge_swapped": error.judge}
+            return Finding("error", 0.0, str(error), details={"mode": "pairwise"} | self.told() | askings)
         winners = [_winner(got, order) for got, order in zip((first, second), orders, strict=True)]
         is_consistent = winners[0] == winners[1]
         said, reasoning = first.verdict, reason_or_mark(first.verdict.reasoning)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from msgspec.structs import replace
-
 from waza.errors import JudgeError
 from waza.judges._base import Effort, Judge, Message, Reply, Request
 from waza.judges._cache import key_of, recall, remember
@@ -17,6 +15,7 @@ from waza.judges._fence import RULES, Data, marker_of, rendered
 from waza.judges._pace import per_loop
 from waza.judges._verdicts import Kind, NoVerdict
 from waza.model import JSON
+from waza.spending import NOTHING, Spending, bill, metering
 
 R = TypeVar("R")
 
@@ -41,8 +40,8 @@ class Answer(NamedTuple, Generic[R]):
     verdict: R
     text: str
     judge: dict[str, JSON]
-    """`details.judge`: type, model, answered_by, tokens, cost_usd, cached, seconds, reminders, `verdict_by` where it
-    was not by a tool call."""
+    """`details.judge`: type, model, answered_by, tokens, cost_usd, requests, cached, seconds, reminders, `verdict_by`
+    where it was not by a tool call, `requests_without_cost` where there were some."""
 
 
 class Unanswered(JudgeError):
@@ -58,15 +57,15 @@ async def answer(judge: Any, question: Question, kind: Kind[R]) -> Answer[R]:
     asking = _Asking(judge, question, kind)
     folder = getattr(judge, "cache", None)
     if folder is None or not judge.is_remembered:
-        return asking.answered(*await asking.ask())
+        return asking.answered(*await asking.ask(), asking.spending)
     key = _key(judge, question, kind, asking.model)
     async with _alone(key):
         kept, is_refused = recall(folder, key)
         if kept is not None and (verdict := _read(kind, kept)) is not None:
-            return asking.answered(verdict, kept, 0, cached=True)
+            return asking.answered(verdict, kept, 0, kept.spending, cached=True)
         verdict, reply, reminders = await asking.ask()
         remember(folder, key, reply)
-        answered = asking.answered(verdict, reply, reminders)
+        answered = asking.answered(verdict, reply, reminders, asking.spending)
         if is_refused:
             answered.judge["cache_entry_refused"] = True
         return answered
@@ -84,10 +83,12 @@ class _Asking(Generic[R]):
     def __init__(self, judge: Any, question: Question, kind: Kind[R]) -> None:
         self.judge, self.question, self.kind = judge, question, kind
         self.model: str = question.model or getattr(judge, "model", "")
+        self.spending = NOTHING
+        """What all requests so far were billed, those that came to nothing too."""
         self._started = time.perf_counter()
 
     async def ask(self) -> tuple[R, Reply, int]:
-        """Return the verdict, the reply with all that was spent on it, and how often the judge was asked again.
+        """Return the verdict, the reply it was read from, and how often the judge was asked again.
 
         A verdict without a reason is asked for once more. What comes then replaces it as a whole; where that is no
         verdict, the first one counts.
@@ -101,41 +102,66 @@ class _Asking(Generic[R]):
             return verdict, reply, reminders + 1
         replaced = _read(self.kind, again)
         if replaced is None:
-            return verdict, _added(again, reply), reminders + 1
-        return replaced, _added(reply, again), reminders + 1
+            return verdict, reply, reminders + 1
+        return replaced, again, reminders + 1
 
     async def _with_reminder(self) -> tuple[R, Reply, int]:
-        spent, why = Reply(input_tokens=0, output_tokens=0, cost_usd=0.0), ""
+        answered_by, why = None, ""
         for reminders, last in enumerate(("", REMINDER)):
             try:
                 reply = await self._send(last)
             except JudgeError as error:
-                raise Unanswered(f"the judge could not answer: {error}", self.about(spent, reminders)) from None
-            spent = _added(spent, reply)
+                about = self._about(self.spending, answered_by, reminders)
+                raise Unanswered(f"the judge could not answer: {error}", about) from None
+            answered_by = reply.model
             try:
-                return self.kind.read(reply.tool_calls), spent, reminders
+                return self.kind.read(reply.tool_calls), reply, reminders
             except NoVerdict as reason:
                 why = str(reason)
-        raise Unanswered(f"no verdict, also after a reminder: {why}", self.about(spent, 1))
+        raise Unanswered(f"no verdict, also after a reminder: {why}", self._about(self.spending, answered_by, 1))
 
     async def _send(self, last: str) -> Reply:
-        reply: Reply = await self.judge.ask(_request(self.question, self.kind, self.model, last))
+        request = _request(self.question, self.kind, self.model, last)
+        reported = NOTHING
+        try:
+            with metering() as meter:
+                reply: Reply = await self.judge.ask(request)
+            reported = reply.spending
+        except JudgeError as error:
+            reported = error.spending
+            raise
+        finally:
+            # A judge with an `ask` of its own bills nothing by itself; what it reports counts then.
+            billed = meter.spending if meter.spending.count else reported
+            self.spending += billed
+            bill(billed)
         return reply
 
-    def answered(self, verdict: R, reply: Reply, reminders: int, *, cached: bool = False) -> Answer[R]:
+    def answered(
+        self, verdict: R, reply: Reply, reminders: int, spending: Spending, *, cached: bool = False
+    ) -> Answer[R]:
         """Return a verdict with what it took to get it."""
-        return Answer(verdict, reply.text, self.about(reply, reminders, cached=cached))
+        return Answer(verdict, reply.text, self._about(spending, reply.model, reminders, cached=cached))
 
-    def about(self, reply: Reply, reminders: int, *, cached: bool = False) -> dict[str, JSON]:
-        """Return `details.judge`."""
+    def _about(
+        self, spending: Spending, answered_by: str | None, reminders: int, *, cached: bool = False
+    ) -> dict[str, JSON]:
+        """Return `details.judge`; an amount is None where nothing of it was reported."""
         by = getattr(self.judge, "verdict_by", "tool")
         marked: dict[str, JSON] = {} if by == "tool" else {"verdict_by": by}
+        if spending.without_cost and not cached:
+            marked["requests_without_cost"] = spending.without_cost
+        tokens: dict[str, JSON] = {"input": spending.input_tokens, "output": spending.output_tokens}
+        if spending.count:
+            tokens = {name: count or None for name, count in tokens.items()}
+        is_unknown = spending.without_cost and not spending.cost_usd
         return marked | {
             "type": self.judge.type_name() if isinstance(self.judge, Judge) else type(self.judge).__name__,
             "model": self.model or None,
-            "answered_by": reply.model,
-            "tokens": {"input": reply.input_tokens, "output": reply.output_tokens},
-            "cost_usd": 0.0 if cached else reply.cost_usd,
+            "answered_by": answered_by,
+            "tokens": tokens,
+            "cost_usd": 0.0 if cached else None if is_unknown else spending.cost_usd,
+            "requests": 0 if cached else spending.count,
             "cached": cached,
             "seconds": round(time.perf_counter() - self._started, 3),
             "reminders": reminders,
@@ -165,17 +191,3 @@ def _read(kind: Kind[R], reply: Reply) -> R | None:
         return kind.read(reply.tool_calls)
     except NoVerdict:
         return None
-
-
-def _added(spent: Reply, reply: Reply) -> Reply:
-    """Return the newer reply with the tokens and cost of both; unknown where one of them is."""
-
-    def both(one: float | None, other: float | None) -> Any:
-        return None if one is None or other is None else one + other
-
-    return replace(
-        reply,
-        input_tokens=both(spent.input_tokens, reply.input_tokens),
-        output_tokens=both(spent.output_tokens, reply.output_tokens),
-        cost_usd=both(spent.cost_usd, reply.cost_usd),
-    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
@@ -15,10 +15,11 @@ from waza.errors import JudgeError
 from waza.judges._model_ids import is_same_model
 from waza.judges._pace import pace_for
 from waza.judges._retry import persist
-from waza.model import JSON, is_amount
+from waza.model import JSON
 from waza.options import Options
 from waza.plugins import Folder
 from waza.sandbox.folders import SpecFolder
+from waza.spending import NOTHING, Spending, bill, is_amount, spent
 
 JUDGES = Folder("judges", "Judge")
 WRAPPER = ("folder", "cache")
@@ -76,6 +77,13 @@ class Reply(Struct, frozen=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    earlier: Spending = NOTHING
+    """What earlier requests for the same answer were billed: those that were repeated after a fault."""
+
+    @property
+    def spending(self) -> Spending:
+        """What this answer and the requests before it were billed."""
+        return self.earlier + spent(self.cost_usd, self.input_tokens, self.output_tokens)
 
     def __post_init__(self) -> None:
         for name in ("input_tokens", "output_tokens", "cost_usd"):
@@ -195,7 +203,16 @@ class Judge(Options):
 
     async def ask(self, request: Request) -> Reply:
         """Return the model's reply; raise JudgeError when there is none, after all that was worth repeating."""
-        reply = await persist(
+        try:
+            reply = await self._ask(request)
+        except JudgeError as error:
+            bill(error.spending)
+            raise
+        bill(reply.spending)
+        return reply
+
+    async def _ask(self, request: Request) -> Reply:
+        reply, earlier = await persist(
             lambda: self.attempt(request),
             pace_for(self.endpoint, self.requests_per_minute, self.concurrent),
             retries=self.retries,
@@ -205,9 +222,10 @@ class Judge(Options):
         if not is_same_model(asked, reply.model, self.accept_models):
             raise JudgeError(
                 f"asked for model '{asked}' but '{_short(reply.model)}' answered; "
-                "if that is the same one, name it in accept_models"
+                "if that is the same one, name it in accept_models",
+                spending=earlier + reply.spending,
             )
-        return reply
+        return replace(reply, earlier=earlier + reply.earlier)
 
     async def attempt(self, request: Request) -> Reply:
         """Ask once. Raises JudgeError, `is_passing` where asking again may help."""

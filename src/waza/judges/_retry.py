@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from waza.errors import JudgeError
 from waza.judges._pace import Pace
+from waza.spending import NOTHING, Spending
 
 Answer = TypeVar("Answer")
 
@@ -26,18 +27,24 @@ async def persist(
     retries: int,
     max_wait_s: float,
     chance: Callable[[], float] = random.random,
-) -> Answer:
-    """Return what an attempt gives, repeated after faults that pass; raise the last JudgeError when they do not."""
+) -> tuple[Answer, Spending]:
+    """Return what an attempt gives, repeated after faults that pass, and what the attempts before it were billed.
+
+    Raises the last JudgeError when the faults do not pass, with what all attempts were billed.
+    """
+    spending = NOTHING
     for number in range(retries + 1):
         try:
             async with pace.turn():
-                return await attempt()
+                return await attempt(), spending
         except JudgeError as error:
+            spending += error.spending
             if not error.is_passing:
+                error.spending = spending
                 raise
             if number == retries:
                 tries = f" ({retries + 1} attempts)" if retries else ""
-                raise JudgeError(f"{error}{tries}", is_passing=True) from None
+                raise JudgeError(f"{error}{tries}", is_passing=True, spending=spending) from None
             wait_s = wait_before(number, error.wait_s, max_wait_s, chance())
             if error.wait_s is not None:
                 pace.pause(wait_s)

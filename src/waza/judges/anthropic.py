@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,14 +12,15 @@ from msgspec import Struct
 from waza.errors import JudgeError, SpecError
 from waza.judges._base import Judge, Reply, Request
 from waza.judges._clock import pieces, within
-from waza.judges._faults import fault_of, short
+from waza.judges._faults import fault_of, reported_with, short
 from waza.judges._keys import key_for
 from waza.judges._pace import per_loop
-from waza.judges._pieces import Draft, finished, shaped
+from waza.judges._pieces import Draft, charged, finished, part_of, shaped, take
 from waza.model import JSON
 
 HOME = "https://api.anthropic.com"
 MAX_TOKENS = 4096
+_WHAT = "message"
 
 
 class AnthropicJudge(Judge):
@@ -63,15 +65,18 @@ class AnthropicJudge(Judge):
         """Ask once."""
         import anthropic
 
+        draft = Draft()
         try:
             client = per_loop(("anthropic", self.endpoint, self._key(), repr(self.timeouts)), self._client)
             wanted = self._wanted(request)
             async with within(self.timeouts.total_seconds, "did not finish its answer"):
-                draft = await (self._in_pieces if self.stream else self._at_once)(client, wanted)
+                await (self._in_pieces if self.stream else self._at_once)(client, wanted, draft)
         except SpecError as error:
             raise JudgeError(str(error)) from None
         except Exception as error:  # noqa: BLE001  whatever the SDK or a hostile server does, it is no verdict
-            raise fault_of(error, anthropic) from None
+            for told in reported_with(error):
+                _count_usage(draft, told)
+            raise charged(draft.fault or fault_of(error, anthropic), draft, self.cost) from None
         tokens = (draft.input_tokens, draft.output_tokens)
         return Reply(draft.calls(), draft.text, draft.model, *tokens, self.cost(*tokens))
 
@@ -94,27 +99,17 @@ class AnthropicJudge(Judge):
         body = {"temperature": self.temperature, "output_config": {"effort": effort} if effort else None}
         return wanted | {"extra_body": {key: value for key, value in body.items() if value is not None}}
 
-    async def _in_pieces(self, client: Any, wanted: dict[str, Any]) -> Draft:
-        draft = Draft()
+    async def _in_pieces(self, client: Any, wanted: dict[str, Any], draft: Draft) -> None:
         async for event in pieces(client.messages.create(**wanted, stream=True), self.timeouts):
-            _add(draft, shaped(event, _Event, "message"))
-        return finished(draft, _ENDED)
+            take(draft, event, _WHAT, partial(_count_usage, draft), partial(_read_event, draft))
+            if draft.is_endless:
+                break
+        finished(draft, _ENDED)
 
-    async def _at_once(self, client: Any, wanted: dict[str, Any]) -> Draft:
-        draft = Draft()
-        found = shaped(await client.messages.create(**wanted), _Whole, "message")
-        _note(draft, found)
-        for index, block in enumerate(found.content):
-            _block(draft, index, block)
-        draft.ended = found.stop_reason or ""
-        return finished(draft, _ENDED)
-
-
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    async def _at_once(self, client: Any, wanted: dict[str, Any], draft: Draft) -> None:
+        answer = await client.messages.create(**wanted)
+        take(draft, answer, _WHAT, partial(_count_usage, draft), partial(_read_whole, draft))
+        finished(draft, _ENDED)
 
 
 class _Block(Struct):
@@ -126,13 +121,11 @@ class _Block(Struct):
 
 class _Message(Struct):
     model: str | None = None
-    usage: _Usage | None = None
 
 
 class _Whole(Struct):
     content: list[_Block]
     model: str | None = None
-    usage: _Usage | None = None
     stop_reason: str | None = None
 
 
@@ -149,16 +142,28 @@ class _Event(Struct):
     message: _Message | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
 
 
-def _note(draft: Draft, found: _Message | _Whole) -> None:
+_INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def _count_usage(draft: Draft, tree: Any) -> None:
+    """Take the token counts of a message, of an event of a stream, or of an error that carries them.
+
+    The first event of a stream counts what was read; what was written is counted in full at its end alone.
+    """
+    started = part_of(part_of(tree, "message"), "usage")
+    usage = started or part_of(tree, "usage") or part_of(part_of(tree, "error"), "usage")
+    inputs = [usage[name] for name in _INPUTS if isinstance(usage.get(name), int)]
+    draft.count(sum(inputs) if inputs else None, usage.get("output_tokens"), is_final=not started)
+
+
+def _read_whole(draft: Draft, tree: Any) -> None:
+    found = shaped(tree, _Whole, _WHAT)
     draft.model = found.model or draft.model
-    if found.usage is not None and found.usage.input_tokens is not None:
-        usage = found.usage
-        cached = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
-        draft.input_tokens = (usage.input_tokens or 0) + cached
-        draft.output_tokens = usage.output_tokens
+    for index, block in enumerate(found.content):
+        _block(draft, index, block)
+    draft.ended = found.stop_reason or ""
 
 
 def _block(draft: Draft, index: int, block: _Block) -> None:
@@ -171,14 +176,13 @@ def _block(draft: Draft, index: int, block: _Block) -> None:
         raise JudgeError(f"the model answered with something else: {short(block.type)}")
 
 
-def _add(draft: Draft, event: _Event) -> None:
+def _read_event(draft: Draft, tree: Any) -> None:
     """Add one event of a stream."""
+    event = shaped(tree, _Event, _WHAT)
     if event.message is not None:
-        _note(draft, event.message)
+        draft.model = event.message.model or draft.model
     if event.content_block is not None:
         _block(draft, event.index, event.content_block)
-    if event.usage is not None and event.usage.output_tokens is not None:
-        draft.output_tokens = event.usage.output_tokens
     if (delta := event.delta) is not None:
         if delta.type == "text_delta":
             draft.write(delta.text or "")

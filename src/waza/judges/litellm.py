@@ -11,8 +11,9 @@ import msgspec
 from waza.errors import JudgeError, SpecError
 from waza.judges._base import Call, Judge, Reply, Request
 from waza.judges._clock import within
-from waza.judges._faults import fault_of, short
-from waza.judges._pieces import read_arguments
+from waza.judges._faults import fault_of, reported_with, short
+from waza.judges._pieces import Draft, charged, read_arguments
+from waza.judges.openai import count_usage
 
 _ABSENT = "judge: type litellm needs the litellm package; install it with: pip install 'waza[litellm]'"
 
@@ -46,12 +47,17 @@ class LitellmJudge(Judge):
         import openai  # litellm's errors are openai's
 
         litellm.suppress_debug_info = True  # it prints advice to standard output
+        draft = Draft()
         try:
             async with within(self.timeouts.total_seconds, "did not answer"):
                 answer = await litellm.acompletion(**self._wanted(request))
-            return self._reply(answer.model_dump())
+            told = answer.model_dump()
+            count_usage(draft, told)
+            return self._reply(told, draft)
         except Exception as error:  # noqa: BLE001  whatever the package or a hostile server does, it is no verdict
-            raise fault_of(error, openai) from None
+            for reported in reported_with(error):
+                count_usage(draft, reported)
+            raise charged(fault_of(error, openai), draft, self.cost) from None
 
     def _wanted(self, request: Request) -> dict[str, Any]:
         tools = [msgspec.to_builtins(tool) for tool in request.tools]
@@ -70,7 +76,7 @@ class LitellmJudge(Judge):
         }
         return {key: value for key, value in wanted.items() if value is not None}
 
-    def _reply(self, answer: dict[str, Any]) -> Reply:
+    def _reply(self, answer: dict[str, Any], draft: Draft) -> Reply:
         """Return the reply in litellm's answer, which has the shape of a chat completion."""
         choices = answer.get("choices") or []
         if len(choices) != 1 or choices[0].get("finish_reason") in (None, "length", "content_filter"):
@@ -78,6 +84,5 @@ class LitellmJudge(Judge):
         message = choices[0].get("message") or {}
         functions = [call.get("function") or {} for call in message.get("tool_calls") or []]
         calls = tuple(Call(str(one.get("name")), read_arguments(str(one.get("arguments") or ""))) for one in functions)
-        usage = answer.get("usage") or {}
-        tokens = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+        tokens = (draft.input_tokens, draft.output_tokens)
         return Reply(calls, str(message.get("content") or ""), answer.get("model"), *tokens, self.cost(*tokens))

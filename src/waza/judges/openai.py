@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -13,14 +14,15 @@ from pydantic import field_validator
 from waza.errors import JudgeError, SpecError
 from waza.judges._base import Judge, Reply, Request
 from waza.judges._clock import pieces, within
-from waza.judges._faults import fault_of, short
+from waza.judges._faults import fault_of, reported_with, short
 from waza.judges._forced import forced_schema, read_forced, ticket_of
 from waza.judges._keys import key_for
 from waza.judges._pace import per_loop
-from waza.judges._pieces import Draft, finished, shaped
+from waza.judges._pieces import Draft, charged, finished, part_of, shaped, take
 from waza.model import JSON
 
 HOME = "https://api.openai.com/v1"
+_WHAT = "chat completion"
 
 
 class OpenaiJudge(Judge):
@@ -78,6 +80,7 @@ class OpenaiJudge(Judge):
         """Ask once."""
         import openai
 
+        draft = Draft()
         try:
             client = per_loop(
                 ("openai", self.endpoint, self.api_key_env, repr(self.timeouts), repr(self.query)), self._client
@@ -85,11 +88,13 @@ class OpenaiJudge(Judge):
             ticket = ticket_of(request) if self.verdict_by == "json_schema" else ""
             wanted = self._wanted(request, ticket)
             async with within(self.timeouts.total_seconds, "did not finish its answer"):
-                draft = await (self._in_pieces if self.stream else self._at_once)(client, wanted)
+                await (self._in_pieces if self.stream else self._at_once)(client, wanted, draft)
         except SpecError as error:
             raise JudgeError(str(error)) from None
         except Exception as error:  # noqa: BLE001  whatever the SDK or a hostile server does, it is no verdict
-            raise fault_of(error, openai) from None
+            for told in reported_with(error):
+                count_usage(draft, told)
+            raise charged(draft.fault or fault_of(error, openai), draft, self.cost) from None
         calls = read_forced(draft.text, request, ticket) if ticket else draft.calls()
         tokens = (draft.input_tokens, draft.output_tokens)
         return Reply(calls, draft.text, draft.model, *tokens, self.cost(*tokens))
@@ -115,23 +120,18 @@ class OpenaiJudge(Judge):
             wanted["reasoning_effort"] = effort
         return wanted
 
-    async def _in_pieces(self, client: Any, wanted: dict[str, Any]) -> Draft:
-        draft = Draft()
+    async def _in_pieces(self, client: Any, wanted: dict[str, Any], draft: Draft) -> None:
         opening = client.chat.completions.create(**wanted, stream=True, stream_options={"include_usage": True})
         async for chunk in pieces(opening, self.timeouts):
-            found = shaped(chunk, _Chunk, "chat completion")
-            _note(draft, found.model, found.usage)
-            for choice in found.choices:
-                _add(draft, choice.index, choice.delta or _Said(), choice.finish_reason)
-        return finished(draft, _ENDED)
+            take(draft, chunk, _WHAT, partial(count_usage, draft), partial(_read_chunk, draft))
+            if draft.is_endless:
+                break
+        finished(draft, _ENDED)
 
-    async def _at_once(self, client: Any, wanted: dict[str, Any]) -> Draft:
-        draft = Draft()
-        found = shaped(await client.chat.completions.create(**wanted), _Whole, "chat completion")
-        _note(draft, found.model, found.usage)
-        for choice in found.choices:
-            _add(draft, choice.index, choice.message, choice.finish_reason)
-        return finished(draft, _ENDED)
+    async def _at_once(self, client: Any, wanted: dict[str, Any], draft: Draft) -> None:
+        answer = await client.chat.completions.create(**wanted)
+        take(draft, answer, _WHAT, partial(count_usage, draft), partial(_read_whole, draft))
+        finished(draft, _ENDED)
 
 
 class _Function(Struct):
@@ -151,11 +151,6 @@ class _Said(Struct):
     tool_calls: list[_ToolCall] | None = None
 
 
-class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
 class _DeltaChoice(Struct):
     index: int = 0
     delta: _Said | None = None
@@ -165,7 +160,6 @@ class _DeltaChoice(Struct):
 class _Chunk(Struct):
     model: str | None = None
     choices: list[_DeltaChoice] = []
-    usage: _Usage | None = None
 
 
 class _MessageChoice(Struct):
@@ -177,13 +171,29 @@ class _MessageChoice(Struct):
 class _Whole(Struct):
     choices: list[_MessageChoice]
     model: str | None = None
-    usage: _Usage | None = None
 
 
-def _note(draft: Draft, model: str | None, usage: _Usage | None) -> None:
-    draft.model = model or draft.model
-    if usage is not None:
-        draft.input_tokens, draft.output_tokens = usage.prompt_tokens, usage.completion_tokens
+def count_usage(draft: Draft, tree: Any) -> None:
+    """Take the token counts of a chat completion, of a piece of one, or of an error that carries them."""
+    usage = part_of(tree, "usage") or part_of(part_of(tree, "error"), "usage")
+    choices = tree.get("choices") if isinstance(tree, dict) else None
+    is_open = isinstance(choices, list) and any(isinstance(one, dict) and "delta" in one for one in choices)
+    is_final = not is_open or any(isinstance(one, dict) and one.get("finish_reason") for one in choices or ())
+    draft.count(usage.get("prompt_tokens"), usage.get("completion_tokens"), is_final=is_final)
+
+
+def _read_chunk(draft: Draft, tree: Any) -> None:
+    found = shaped(tree, _Chunk, _WHAT)
+    draft.model = found.model or draft.model
+    for choice in found.choices:
+        _add(draft, choice.index, choice.delta or _Said(), choice.finish_reason)
+
+
+def _read_whole(draft: Draft, tree: Any) -> None:
+    found = shaped(tree, _Whole, _WHAT)
+    draft.model = found.model or draft.model
+    for choice in found.choices:
+        _add(draft, choice.index, choice.message, choice.finish_reason)
 
 
 def _add(draft: Draft, index: int, said: _Said, finish_reason: str | None) -> None:

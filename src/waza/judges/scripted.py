@@ -11,6 +11,7 @@ from waza.judges._base import Call, Judge, Reply, Request
 from waza.model import JSON
 from waza.options import Options
 from waza.sandbox.yaml12 import read_yaml
+from waza.spending import NOTHING, spent
 
 
 class ScriptedCall(Options):
@@ -90,11 +91,16 @@ class ScriptedJudge(Judge):
             if reply is None:
                 raise JudgeError("the script has no reply left for this request")
             self._left.remove(reply)
-        if reply.error is not None:
-            raise JudgeError(reply.error)
-        calls = tuple(Call(call.name, call.arguments) for call in reply.tool_calls)
         tokens = (reply.input_tokens, reply.output_tokens)
+        if reply.error is not None:
+            billed = tokens != (None, None)
+            raise JudgeError(reply.error, spending=spent(self.cost(*tokens), *tokens) if billed else NOTHING)
+        calls = tuple(Call(call.name, call.arguments) for call in reply.tool_calls)
         return Reply(calls, reply.text, reply.model, *tokens, self.cost(*tokens))
+
+    def cost(self, input_tokens: int | None, output_tokens: int | None) -> float | None:
+        """Return what the tokens would cost at `prices`; nothing without them."""
+        return 0.0 if self.prices is None else super().cost(input_tokens, output_tokens)
 
 
 def _in_file(judge: ScriptedJudge) -> list[ScriptedReply]:

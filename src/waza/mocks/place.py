@@ -36,7 +36,9 @@ async def mocked(task: Task, room: Room) -> AsyncIterator[tuple[Room, Desk]]:
     folder, log = room.home.parent / "mocks", room.home.parent / "mock-calls"
     address = folder / "waza.sock"
     if len(os.fsencode(address)) > _ADDRESS_BYTES:
-        raise EngineError(f"mocks need a folder for temporary files with a shorter name than {room.home.parent}")
+        raise EngineError(
+            f"mocks need a folder for temporary files with a shorter name than {room.home.parent}", is_started=False
+        )
     # The SDK takes a second to load, agents do not wait so long for a server, and runs without servers need none.
     sdk = await asyncio.to_thread(import_module, "waza.mocks.mcp_server") if mocks.servers else None
     line = _Line(Desk(mocks, room.workspace, log), sdk.serve if sdk else None)
@@ -47,7 +49,7 @@ async def mocked(task: Task, room: Room) -> AsyncIterator[tuple[Room, Desk]]:
             _furnish(room.home, folder / "bin")
         server = await asyncio.start_unix_server(line.talk, address, limit=_LINE_BYTES)
     except OSError as error:
-        raise EngineError(f"the mocks cannot be laid out: {error.strerror or error}") from None
+        raise EngineError(f"the mocks cannot be laid out: {error.strerror or error}", is_started=False) from None
     try:
         yield room._replace(stand_ins=stand_ins._replace(ask=line.ask)), line.desk
     finally:

@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import Any, Literal, NamedTuple, Self
 
-from waza.model import JSON, Crash, ToolEvent, Trace, TraceStatus, Usage, sum_amounts
+from waza.model import JSON, Crash, ToolEvent, Trace, TraceStatus, Usage
 from waza.recording._failures import is_infrastructure
 from waza.recording._plain import plain, text, why
+from waza.spending import sum_amounts
 
 Kind = Literal["tool_call", "model_call", "step"]
 

@@ -38,11 +38,25 @@ def numbers_line(summary: Summary) -> str:
     if summary.undecided and summary.score_low is not None:
         parts[0] += f" (between {score(summary.score_low)} and {score(summary.score_high)} with the undecided)"
     parts.append(times_of(summary))
-    if summary.usage is not None and summary.usage.total_tokens is not None:
-        parts.append(f"{summary.usage.total_tokens:,} tokens")
-    if summary.usage is not None and summary.usage.cost_usd is not None:
-        parts.append(f"${summary.usage.cost_usd:.4f}")
+    judged = f" (and {summary.judge_tokens:,} of judging)" if summary.judge_tokens else ""
+    if summary.agent_tokens is not None:
+        parts.append(f"{summary.agent_tokens:,} tokens{judged}")
+    elif judged:
+        parts.append(f"{summary.judge_tokens:,} tokens of judging")
+    parts += [" ".join(part for part in costs_of_run(summary) if part)] if summary.cost_usd is not None else []
     return " · ".join(parts)
+
+
+def costs_of_run(summary: Summary) -> tuple[str, str]:
+    """Return what a run was billed, and how that is made up; empty where no cost was reported."""
+    if summary.cost_usd is None:
+        return "", ""
+    costs, told = summary.costs, []
+    if costs is not None and costs.judge.cost_usd:
+        told += [f"agent ${costs.agent.cost_usd:.4f}", f"judge ${costs.judge.cost_usd:.4f}"]
+    if costs is not None and costs.without_cost:
+        told.append(f"and {plural(costs.without_cost, 'request')} without a known cost")
+    return f"${summary.cost_usd:.4f}", f"({', '.join(told)})" if told else ""
 
 
 def repeats_line(run: Run) -> str:

@@ -15,7 +15,7 @@ from waza.reports._faults import places_of, trials_of
 from waza.reports._html_plots import durations, rates
 from waza.reports._impact import impact_document
 from waza.reports._judging import judging_lines
-from waza.reports._numbers import repeats_line, times_of
+from waza.reports._numbers import costs_of_run, repeats_line, times_of
 from waza.reports._text import percent, plural, score, seconds
 from waza.reports._trial_page import mark, trial
 from waza.reports._triggers import trigger_section
@@ -77,10 +77,12 @@ def _tiles(summary: Summary) -> Iterator[str]:
     if summary.total_tests or summary.triggers is None:
         yield tile("score", score(summary.weighted_score), span or f"plain mean {score(summary.aggregate_score)}")
     yield tile("time", times_of(summary))
-    if summary.usage is not None and summary.usage.total_tokens is not None:
-        yield tile("tokens", f"{summary.usage.total_tokens:,}")
-    if summary.usage is not None and summary.usage.cost_usd is not None:
-        yield tile("cost", f"${summary.usage.cost_usd:.4f}")
+    if summary.agent_tokens is not None or summary.judge_tokens:
+        judged = f"{summary.judge_tokens:,} of judging" if summary.judge_tokens else ""
+        yield tile("tokens", f"{(summary.agent_tokens or 0) + summary.judge_tokens:,}", judged)
+    total, parts = costs_of_run(summary)
+    if total:
+        yield tile("cost", total, parts.strip("()"))
 
 
 def _interval(interval: Interval | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from waza.model import JSON, USAGE_NUMBERS, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
+from waza.model import JSON, USAGE_NUMBERS, Attempt, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
 from waza.reports._base import Report
 from waza.reports._before import Before
 from waza.reports._faults import by_task
@@ -28,6 +28,7 @@ from waza.results.stats.partial import NOT_SELECTED
 from waza.results.stats.suite import RunStatistics, statistics_of
 from waza.results.summary import Metric, Summary, TaskSummary, summarize, summarize_tasks
 from waza.results.tool_metrics import tool_metrics
+from waza.spending import Costs
 
 SCHEMA_VERSION = "1.5"
 AFTER_TURN = "after_turn"
@@ -143,9 +144,29 @@ def _summary(summary: Summary) -> dict[str, JSON]:
         tree["groups"] = summary.groups
     if summary.usage is not None:
         tree["usage"] = _usage(summary.usage)
+    if summary.costs is not None:
+        tree["costs"] = _costs(summary.costs)
     if summary.metrics:
         tree["metrics_score"] = summary.metrics_score
     return tree | {"warnings": summary.warnings}
+
+
+def _costs(costs: Costs) -> dict[str, JSON]:
+    """Return what was billed: every attempt of the agents, every request to the judges, and the sum."""
+    whole: dict[str, JSON] = {"total_usd": costs.total_usd, "without_cost": costs.without_cost}
+    for name, part in (("agent", costs.agent), ("judge", costs.judge)):
+        whole[name] = {field: getattr(part, field) for field in part.__struct_fields__}
+    return whole
+
+
+def _attempt(attempt: Attempt) -> dict[str, JSON]:
+    """Return one attempt at a trial with what it was billed."""
+    return {
+        "status": attempt.status,
+        **({"reason": attempt.reason} if attempt.reason else {}),
+        "duration_ms": _whole(attempt.duration_ms),
+        "costs": _costs(attempt.costs),
+    }
 
 
 def _statistics(summary: Summary, found: RunStatistics) -> dict[str, JSON]:
@@ -255,6 +276,7 @@ def _run(result: Result) -> dict[str, JSON]:
     return {
         "run_number": result.trial,
         "attempts": result.attempts,
+        **({"attempt_log": [*map(_attempt, result.attempt_log)]} if result.attempt_log else {}),
         "prompt": trace.input,
         "status": result.status,
         "duration_ms": _whole(duration_of(result)),

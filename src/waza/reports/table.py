@@ -305,9 +305,8 @@ def models_table(runs: list[Run]) -> Table:
         table.add_column(column, justify=justify, no_wrap=column.endswith("interval"))
     for run in runs:
         summary = summarize(run)
-        interval, usage = summary.success_rate_ci, summary.usage
-        tokens = usage.total_tokens if usage else None
-        cost = usage.cost_usd if usage else None
+        interval = summary.success_rate_ci
+        tokens, cost = summary.agent_tokens, summary.cost_usd
         table.add_row(
             Text(visible(run.model or "–")),
             f"{summary.succeeded} of {summary.total_tests}",

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from waza.model import JSON, Run
+from waza.spending import NOTHING, Spending, spent
 
 KEY = "canaries"
 """Where `run.spec` holds them."""
@@ -33,6 +34,13 @@ class Canary(Struct, frozen=True, kw_only=True):
     """The model that answered, by its own account."""
     cost_usd: float | None = None
     reason: str = ""
+    spending: Spending | None = None
+    """What it was billed; None in runs of versions that only wrote the cost."""
+
+    @property
+    def billed(self) -> Spending:
+        """What asking about it was billed, as far as that is known."""
+        return self.spending if self.spending is not None else spent(self.cost_usd)
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -59,11 +67,12 @@ def canary_line(canaries: list[Canary]) -> str:
     if not canaries:
         return ""
     agreed, silent = (sum(one.agrees is what for one in canaries) for what in (True, None))
-    costs = [one.cost_usd for one in canaries]
-    known = [cost for cost in costs if cost is not None]
+    billed = NOTHING
+    for one in canaries:
+        billed += one.billed
     told = f"canaries: {agreed} of {len(canaries)} as expected"
     told += f", {silent} without a verdict" if silent else ""
-    told += f"; ${sum(known):.4f}" if len(known) == len(costs) else "; cost not known"
+    told += "; cost not known" if billed.without_cost else f"; ${billed.cost_usd:.4f}"
     wrong = [f"{one.rubric}/{one.golden}: {one.said}" for one in canaries if one.agrees is False]
     return told + (f" ({', '.join(wrong[:MOST_NAMED])})" if wrong else "")
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from sys import intern
 
 from msgspec import Struct
 
-from waza.model import JSON, Result, ResultStatus, Usage, is_amount
+from waza.model import Result, ResultStatus, Run, Usage
+from waza.results.canaries import canaries_of
+from waza.results.costs import costs_of
 from waza.results.scores import Score, score_of_grades
 from waza.results.seen import SeenResult
 from waza.results.tool_use import ToolUse, tool_use
-
-_FREE_JUDGES = ("scripted",)
+from waza.spending import NO_COSTS, Costs
 
 
 class Outcome(Struct, frozen=True, kw_only=True, gc=False):
@@ -37,6 +38,8 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     """Names that two of its graders share."""
     grader_duration_ms: float | None = None
     judge_duration_ms: float | None = None
+    costs: Costs = NO_COSTS
+    """What it was billed, all attempts together."""
 
 
 class KnownResults(Sequence[Result]):
@@ -69,7 +72,19 @@ def outcome_of(result: Result | SeenResult) -> Outcome:
         shared_names=_shared_names(result) if len(result.grades) > 1 else (),
         grader_duration_ms=result.grader_duration_ms,
         judge_duration_ms=result.judge_duration_ms,
+        costs=costs_of(result),
     )
+
+
+def run_costs(run: Run) -> Costs:
+    """Return what a run was billed: this is what its summary shows, and what a cost limit counts."""
+    found: Costs = run.other_costs
+    for some in (run.results, run.triggers):
+        for outcome in outcomes_of(some):
+            found += outcome.costs
+    for canary in canaries_of(run):
+        found += Costs(judge=canary.billed)
+    return found
 
 
 def shown_names(result: Result | SeenResult) -> list[str]:
@@ -94,30 +109,6 @@ def duration_of(result: Result | SeenResult) -> float:
         return float(agent_ms)
     rest_ms = result.duration_ms - (result.grader_duration_ms or 0.0) - (result.judge_duration_ms or 0.0)
     return float(rest_ms) if 0.0 <= rest_ms < math.inf else 0.0
-
-
-def costs_of(result: Result) -> Iterator[float | None]:
-    """Yield what a trial cost in dollars: its agent first, then each judge; None for what was not recorded."""
-    agent = result.trace.usage.cost_usd if result.trace.usage else None
-    yield agent if agent is None or is_amount(agent) else None
-    told = (details for grade in result.grades for details in _askings(grade.details))
-    for verdict in (details.get(key) for details in told for key in ("judge", "judge_swapped")):
-        if isinstance(verdict, dict):
-            cost = verdict.get("cost_usd")
-            cost = cost if isinstance(cost, int | float) and is_amount(cost) else None
-            yield 0.0 if cost is None and verdict.get("type") in _FREE_JUDGES else cost
-
-
-def _askings(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
-    """Yield who was asked about a grade: the judge, or each juror, for the sum leaves out what is not known."""
-    jury = details.get("jury")
-    votes = jury.get("votes") if isinstance(jury, dict) else None
-    if not isinstance(votes, list):
-        yield details
-        return
-    for vote in votes:
-        if isinstance(vote, dict) and isinstance(asked := vote.get("details"), dict):
-            yield asked
 
 
 def _shared_names(result: Result | SeenResult) -> tuple[str, ...]:

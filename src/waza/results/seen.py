@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from waza.model import JSON, GradeStatus, ResultStatus, Usage
+from waza.model import JSON, Attempt, GradeStatus, ResultStatus, Usage
 
 
 class SeenCall(Struct, frozen=True, gc=False):
@@ -13,11 +13,18 @@ class SeenCall(Struct, frozen=True, gc=False):
     success: bool = True
 
 
+class SeenTurn(Struct, frozen=True):
+    """One prompt's own trace: what it cost."""
+
+    usage: Usage | None = None
+
+
 class SeenTrace(Struct, frozen=True):
     """A trace: what it cost and which calls there were."""
 
     duration_ms: float | None = None
     usage: Usage | None = None
+    turns: list[SeenTurn] | None = None
     tool_events: list[SeenCall] | None = None
 
 
@@ -41,6 +48,7 @@ class SeenResult(Struct, frozen=True, kw_only=True):
     reason: str = ""
     grades: list[SeenGrade] = field(default_factory=list)
     attempts: int = 1
+    attempt_log: list[Attempt] = field(default_factory=list)
     started_at: str = ""
     duration_ms: float = 0.0
     grader_duration_ms: float | None = None

@@ -14,18 +14,21 @@ from msgspec.structs import replace
 
 from waza.errors import StoreError, UsageError, did_you_mean
 from waza.model import Result, Run
+from waza.results.costs import costs_of
 from waza.results.disk import probe, write_atomically
 from waza.results.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, new_run_id, read_run_and_hash, read_run_json
 from waza.results.frames import Piece
 from waza.results.journal import End, Header, read_end, scan_journal
 from waza.results.memory import rare_collections
-from waza.results.outcomes import outcome_of
+from waza.results.outcomes import outcome_of, run_costs
 from waza.results.records import read_record, read_seen
 from waza.results.seen import SeenResult
 from waza.results.signing import Chain
 from waza.results.start_order import in_start_order
+from waza.results.stats.impact_records import BASELINE, CONTROL
 from waza.results.stored import Found, StoredResults
 from waza.results.summary import Summary, summarize
+from waza.spending import NO_COSTS, Costs, Spending
 
 __all__ = [
     "ARTIFACTS",
@@ -70,7 +73,7 @@ def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
     What somebody else wrote into the journal does not count: `Run.integrity` says so, as do the warnings.
     Results stand in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
     """
-    run, results, triggers, warnings = _read(Path(folder), read_record, Result, lambda _, result: result)
+    run, results, triggers, warnings = _read(Path(folder), read_record, Result, lambda _, result: result, costs_of)
     warnings += [run.integrity] if run.integrity else []
     return replace(run, results=results, triggers=triggers), warnings
 
@@ -82,7 +85,7 @@ def open_run(folder: str | Path) -> Run:
     Raises StoreError when it cannot be read.
     """
     folder = Path(folder)
-    run, found, triggers, _ = _read(folder, read_seen, SeenResult, _found)
+    run, found, triggers, _ = _read(folder, read_seen, SeenResult, _found, lambda found: found.outcome.costs)
     journal = folder / JOURNAL
     return replace(run, results=StoredResults(journal, found), triggers=StoredResults(journal, triggers))
 
@@ -96,7 +99,11 @@ T = TypeVar("T")
 
 
 def _read(
-    folder: Path, read: Callable[[bytes], object], kind: type[R], entry: Callable[[Piece, R], T]
+    folder: Path,
+    read: Callable[[bytes], object],
+    kind: type[R],
+    entry: Callable[[Piece, R], T],
+    costs: Callable[[T], Costs],
 ) -> tuple[Run, list[T], list[T], list[str]]:
     """Return a run without results, an entry for each of them, one for each of its trigger tests', and warnings."""
     run, digest = read_run_and_hash(folder)
@@ -105,13 +112,18 @@ def _read(
     warnings: list[str] = []
     fits: dict[str, str] = run.spec.get("fingerprints") or {}
     latest: dict[tuple[str, int], T] = {}
+    other_costs = control_costs(folder, run)
     is_complete = False
     chain, fitting = Chain(), list[str]()
     for piece, record in scan_journal(folder / JOURNAL, warnings, read, chain):
         if isinstance(record, kind):
             is_complete = False
+            key, found = (record.task_id, record.trial), entry(piece, record)
             if record.fingerprint in ("", fits.get(record.task_id, record.fingerprint)):
-                latest[record.task_id, record.trial] = entry(piece, record)
+                other_costs += costs(latest[key]) if key in latest else NO_COSTS
+                latest[key] = found
+            else:
+                other_costs += costs(found)
         elif isinstance(record, End):
             is_complete = record.complete
         elif isinstance(record, Header):
@@ -120,11 +132,25 @@ def _read(
     asked = trigger_order(run, latest)
     triggers = [latest.pop(key) for key in asked]
     keys, removed = in_order(run, latest)
+    for key in latest.keys() - set(keys) if removed else ():
+        other_costs += costs(latest[key])
     if removed:
         warnings.append(f"{folder}: results of {removed} trials of tasks that are not in the spec are left out")
     is_complete = is_complete and chain.is_whole and not is_changed
-    run = replace(run, complete=is_complete, integrity=chain.integrity(is_run_changed=is_changed))
+    integrity = chain.integrity(is_run_changed=is_changed)
+    run = replace(run, complete=is_complete, integrity=integrity, other_costs=other_costs)
     return run, [latest[key] for key in keys], triggers, warnings
+
+
+def control_costs(folder: Path, run: Run) -> Costs:
+    """Return what the control arm of a run was billed; a run without one has none."""
+    arm, control = (run.spec.get(BASELINE) or {}).get("arm"), folder / CONTROL
+    if arm != "skill" or control.is_symlink() or not (control / RUN).is_file():
+        return NO_COSTS
+    try:
+        return run_costs(open_run(control))
+    except StoreError:
+        return Costs(agent=Spending(count=1, without_cost=1))
 
 
 def trigger_order(run: Run, keys: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -149,7 +175,7 @@ def summary_of(folder: str | Path) -> StoredRun:
     folder = Path(folder)
     try:
         ended = read_end(folder / JOURNAL) if (folder / RUN).is_file() else None
-        if ended is not None and ended.end.summary.times == "agent":
+        if ended is not None and ended.end.summary.is_current:
             end = ended.end
             run = replace(end.run, folder=str(folder), complete=end.complete, integrity=ended.integrity)
             return StoredRun(folder=str(folder), run=run, summary=end.summary, is_complete=end.complete)

@@ -22,10 +22,11 @@ from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
 from waza.model import JSON, GradeStatus, Run, Usage
 from waza.results.memory import rare_collections
 from waza.results.metrics import Metric, measure
-from waza.results.outcomes import Outcome, outcomes_of
+from waza.results.outcomes import Outcome, outcomes_of, run_costs
 from waza.results.scores import Interval, mean, mean_score, std_dev, wilson
 from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks, total_usage
 from waza.results.triggers import METRIC, TriggerSummary, summarize_triggers, trigger_metric
+from waza.spending import Costs
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
 
@@ -73,8 +74,35 @@ class Summary(Struct, frozen=True, kw_only=True):
     grader_duration_ms: float | None = None
     """Time in graders that ask no judge, of all trials together; None where it was not recorded."""
     judge_duration_ms: float | None = None
+    costs: Costs | None = None
+    """What the run was billed: every attempt, every request, canaries too; None in summaries stored before."""
     times: Literal["trial", "agent"] = "trial"
     """Whose time `duration_ms` is: summaries that were stored before the two were recorded apart have the trial's."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it has all that summaries of this version have; one that was stored before is made again."""
+        return self.times == "agent" and self.costs is not None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The dollars that are known of, agents and judges together; None where no cost was reported at all."""
+        reported = self.usage.cost_usd if self.usage is not None else None
+        if self.costs is None or (reported is None and not self.costs.total_usd):
+            return None if reported is None else float(reported)
+        return self.costs.total_usd
+
+    @property
+    def agent_tokens(self) -> int | None:
+        """The tokens of all attempts of the agents; None where none were reported."""
+        reported = self.usage.total_tokens if self.usage is not None else None
+        counted = self.costs.agent.total_tokens if self.costs is not None else 0
+        return counted or reported
+
+    @property
+    def judge_tokens(self) -> int:
+        """The tokens of all requests to judges that are known of."""
+        return self.costs.judge.total_tokens if self.costs is not None else 0
 
 
 @rare_collections()
@@ -118,6 +146,7 @@ def summarize(
         triggers=triggers,
         grader_duration_ms=_recorded([outcome.grader_duration_ms for outcome in everything]),
         judge_duration_ms=_recorded([outcome.judge_duration_ms for outcome in everything]),
+        costs=run_costs(run),
         times="agent",
     )
 

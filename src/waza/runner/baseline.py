@@ -142,9 +142,9 @@ async def _both(
         )
         for one, folder, setting, shown_as in zip(orders, folders, settings, told, strict=True)
     ]
-    if purse is not None and orders[0].resume:
-        for result in orders[0].resume.run.results:
-            purse.spend(result)
+    if purse is not None:
+        if order.resume is None:
+            purse.spend_on_canaries(folders[1].run)
         purse.look(listeners)
     trials = pairs(*arms, control_first=any(is_compared(spec, task.id) for task in spec.tasks))
     controls = order.controls()

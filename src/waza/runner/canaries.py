@@ -16,6 +16,7 @@ from waza.judges._base import Judge
 from waza.judges._loop import wait_for_judge
 from waza.judges.rubrics import Golden, Rubric, golden_trace
 from waza.results.canaries import Canary
+from waza.results.costs import judge_spending
 from waza.runner.goldens import opinion_of
 from waza.spec.suite import EvalSpec
 
@@ -110,4 +111,5 @@ async def _put(seat: Seat, golden: Golden) -> Canary:
         answered_by=asking.get("answered_by"),
         cost_usd=asking.get("cost_usd"),
         reason=opinion.reason,
+        spending=judge_spending([grade]),
     )

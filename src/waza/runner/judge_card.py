@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from waza.graders._jury import ASKINGS
 from waza.graders.prompt import PromptGrader
 from waza.judges._base import Judge
 from waza.judges.rubrics import Golden, Rubric, golden_trace
 from waza.model import Grade
 from waza.results.cards import Attacks, JudgeCard, Probe
+from waza.results.costs import ASKINGS
 from waza.results.scores import wilson
 from waza.results.stats.invariance import invariance, more_often, one_sided_sign
 from waza.results.stats.paired import holm, mcnemar
@@ -81,8 +81,8 @@ class Bench:
 
     def _counted(self, grade: Grade) -> Grade:
         askings = [asking for key in ASKINGS if isinstance(asking := grade.details.get(key), dict)]
-        self.requests += sum(1 + asking["reminders"] for asking in askings)
-        self.costs += [asking["cost_usd"] for asking in askings]
+        self.requests += sum(asking["requests"] for asking in askings)
+        self.costs += [None if "requests_without_cost" in asking else asking["cost_usd"] for asking in askings]
         self.on_asked(len(askings))
         return grade
 

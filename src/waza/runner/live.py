@@ -43,7 +43,8 @@ def _sign(judge: Judge, model: str) -> Sign:
     try:
         got = wait_for_judge(answer(judge, Question(_PARTS, model), PASS_FAIL))
     except Unanswered as error:
-        return Sign(model, False, f"{name}: {error}")
+        cost = error.judge["cost_usd"]
+        return Sign(model, False, f"{name}: {error}" + (f"; ${cost:.6f}" if cost else ""))
     facts = got.judge
     tokens = facts["tokens"]
     told = [f"answered in {facts['seconds']:.1f} s"]

@@ -1,38 +1,51 @@
-"""`--max-cost`: what a run has cost so far, and how much of that nobody told."""
+"""`--max-cost`: what a run was billed so far, and how much of that is not known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
-
 from waza.engines._base import Engine
 from waza.errors import UsageError
-from waza.model import Result
-from waza.results.outcomes import costs_of
+from waza.model import Result, Run
+from waza.results.canaries import canaries_of
+from waza.results.costs import costs_of
+from waza.results.outcomes import outcomes_of, run_costs
 from waza.runner.order import Order
 from waza.runner.suite import Listeners
+from waza.spending import NO_COSTS, Costs
 
 
 class Purse:
-    """What a run has cost so far, held against a limit."""
+    """What a run was billed so far, compared with a limit: the same sum that its summary shows."""
 
-    def __init__(self, limit: float, earlier: Iterable[Result] = (), *, is_free: bool = False) -> None:
+    def __init__(self, limit: float, earlier: Run | None = None) -> None:
+        """`earlier` is the run it continues, with the results that are replaced and a control arm's."""
         self.limit = limit
-        self.spent = 0.0
+        self.costs = NO_COSTS
         self.count = self.untold = 0
         """Results, and those of them whose cost is not known, or not all of it."""
-        self._is_free = is_free
         self._has_warned = False
-        for result in earlier:
-            self.spend(result)
+        if earlier is not None:
+            self.costs = run_costs(earlier)
+            found = [outcome for some in (earlier.results, earlier.triggers) for outcome in outcomes_of(some)]
+            self.count = len(found)
+            self.untold = sum(outcome.costs.without_cost > 0 for outcome in found)
+
+    @property
+    def spent(self) -> float:
+        """The dollars that are known of."""
+        return self.costs.total_usd
 
     def spend(self, result: Result) -> bool:
         """Count a result's cost and say whether all of it is known."""
-        costs = list(self._costs(result))
-        self.spent += sum(float(cost) for cost in costs if cost is not None)
+        costs = costs_of(result)
+        self.costs += costs
         self.count += 1
-        self.untold += None in costs
-        return None not in costs
+        self.untold += costs.without_cost > 0
+        return not costs.without_cost
+
+    def spend_on_canaries(self, run: Run) -> None:
+        """Count what asking the judge before the first trial was billed."""
+        for canary in canaries_of(run):
+            self.costs += Costs(judge=canary.billed)
 
     def heard(self, result: Result, listeners: Listeners) -> None:
         """Count a result; end the run where the limit is reached, and say once that it may not hold."""
@@ -54,15 +67,6 @@ class Purse:
             told = f"{self.untold} of {self.count} results have no cost"
             listeners.trouble.append(f"the limit of ${self.limit:.4f} could not be held: {told}")
 
-    def _costs(self, result: Result) -> Iterator[float | None]:
-        """Yield what the agent and its judges cost, None for what was not recorded; what never ran cost nothing."""
-        usage = result.trace.usage
-        is_invalid = usage is not None and "cost_usd" in usage.invalid_numbers
-        costs_nothing = not is_invalid and (self._is_free or result.trace.status == "error")
-        agent, *judges = costs_of(result)
-        yield 0.0 if agent is None and costs_nothing else agent
-        yield from judges
-
 
 def purse_for(order: Order) -> Purse | None:
     """Return the purse of an order with what the run it goes on with has cost; None where there is no limit.
@@ -71,10 +75,8 @@ def purse_for(order: Order) -> Purse | None:
     """
     if order.max_cost_usd is None:
         return None
-    engine = order.spec.engine(order.engine or None)
-    refuse_untold(engine)
-    earlier = chain(order.resume.run.results, order.resume.run.triggers) if order.resume else ()
-    return Purse(order.max_cost_usd, earlier, is_free=engine.mocks is None)
+    refuse_untold(order.spec.engine(order.engine or None))
+    return Purse(order.max_cost_usd, order.resume.run if order.resume else None)
 
 
 def refuse_untold(engine: Engine) -> None:

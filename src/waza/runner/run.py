@@ -16,7 +16,7 @@ from waza.errors import UsageError
 from waza.model import Result, Run, Trial
 from waza.reports.json import task_text
 from waza.results._remote_store import is_url
-from waza.results.canaries import KEY, canaries_of
+from waza.results.canaries import KEY
 from waza.results.frames import Piece
 from waza.results.gathered import Gathering
 from waza.results.memory import rare_collections
@@ -102,7 +102,8 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             pinned=PinnedFiles([folder.path.parent, folder.path]),
         )
         if purse is not None:
-            purse.spent += sum(canary.cost_usd or 0.0 for canary in canaries_of(folder.run))
+            if order.resume is None:
+                purse.spend_on_canaries(folder.run)
             purse.look(listeners)
         gathering = Gathering(folder.run, task_text, is_whole=order.resume is None and spec.triggers is None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -17,7 +17,8 @@ from waza.engines._base import Engine, Room
 from waza.errors import EngineError
 from waza.graders._base import Grader
 from waza.judges._base import Judge
-from waza.model import Files, Grade, Result, Trace, Trial
+from waza.model import Attempt, Files, Grade, Result, Trace, Trial
+from waza.results.costs import agent_spending, is_invalid_cost
 from waza.runner.checkpoints import Checkpoints
 from waza.runner.grading import Asked, OnCrash, grades_of, grading_times, status_of
 from waza.runner.pace import AgentPace
@@ -25,8 +26,9 @@ from waza.runner.turns import Turns
 from waza.sandbox.deadlines import deadlines
 from waza.sandbox.pinned import PinnedFiles
 from waza.sandbox.room import NO_ROOM, make_room
-from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, take
+from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, left_out, take
 from waza.sandbox.workspace import Workspace
+from waza.spending import NO_COSTS, Costs, Meter, metering
 
 GRACE_S = 60
 """How long past a task's time an engine may need to end its agent before the runner stops waiting."""
@@ -76,13 +78,12 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Re
 
 
 async def _tried(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
+    log: list[Attempt] = []
     for attempt in range(1, setting.max_attempts + 1):
         if setting.pace is not None:
             await setting.pace.begin()
-        try:
-            result = await _attempt(trial, graders, setting, attempt)
-        except EngineError as error:
-            return failed_trial(trial, setting, str(error))
+        result = await _attempt(trial, graders, setting, log)
+        log = result.attempt_log
         is_last = attempt == setting.max_attempts or not setting.engine.may_recover(trial)
         if result.trace.status != "error" or is_last:
             return result
@@ -96,18 +97,32 @@ def _hear(setting: Setting, trace: Trace) -> None:
         setting.on_remark(f"the vendor refuses for its rate limit: no agent starts for {pause_s:.0f} s")
 
 
-async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, attempt: int) -> Result:
+async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, log: list[Attempt]) -> Result:
+    """Return what came of one attempt; `log` holds those before it."""
     started_at, started = _now(), time.perf_counter()
     task = trial.task
     has_things = task.files or task.workdir or (task.mocks and setting.engine.mocks)
-    if setting.keep_workspace or has_things or setting.engine.needs_room(trial):
-        trace, grades, snapshots = await _in_room(trial, graders, setting)
-    else:
-        trace, grades, snapshots = await _without_room(trial, graders, setting)
+    agent, judge = Meter(), Meter()
+    try:
+        with metering() as judge:
+            if setting.keep_workspace or has_things or setting.engine.needs_room(trial):
+                trace, grades, snapshots = await _in_room(trial, graders, setting, agent)
+            else:
+                trace, grades, snapshots = await _without_room(trial, graders, setting, agent)
+    except EngineError as error:
+        return failed_trial(trial, setting, str(error), log, Costs(agent=agent.spending, judge=judge.spending))
     status, reason = status_of(trace, grades, setting.on_crash)
     if (setting.skip_graders or not graders) and status == "passed":
         status = "skipped"
     grader_ms, judge_ms = grading_times(graders, grades)
+    duration_ms = (time.perf_counter() - started) * 1000
+    own = Attempt(
+        status=status,
+        reason=reason,
+        started_at=started_at,
+        duration_ms=duration_ms,
+        costs=Costs(agent=agent.spending, judge=judge.spending),
+    )
     return Result(
         task_id=trial.task.id,
         trial=trial.number,
@@ -116,11 +131,12 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, attemp
         trace=trace,
         grades=grades,
         started_at=started_at,
-        duration_ms=(time.perf_counter() - started) * 1000,
+        duration_ms=duration_ms,
         snapshot=snapshots.pop("", ""),
         turn_snapshots=snapshots,
         fingerprint=setting.fingerprints.get(trial.task.id, ""),
-        attempts=attempt,
+        attempts=len(log) + 1,
+        attempt_log=[*log, own],
         grader_duration_ms=grader_ms,
         judge_duration_ms=judge_ms,
     )
@@ -130,7 +146,7 @@ Attempted = tuple[Trace, list[Grade], dict[str, str]]
 """What the agent did, its grades, and the names of snapshots: by the number of a prompt, the last one under ''."""
 
 
-async def _in_room(trial: Trial, graders: list[Grader], setting: Setting) -> Attempted:
+async def _in_room(trial: Trial, graders: list[Grader], setting: Setting, meter: Meter) -> Attempted:
     """Return what the agent did in a fresh folder."""
     with ExitStack() as stack:
         room = stack.enter_context(
@@ -144,36 +160,44 @@ async def _in_room(trial: Trial, graders: list[Grader], setting: Setting) -> Att
             if setting.artifacts is None:
                 return "", Workspace(room.workspace)
             name = take(room.workspace, setting.artifacts, setting.clean)
+            for sentence in _shortened(left_out(setting.artifacts, name)):
+                setting.on_remark(f"task '{trial.task.id}': the workspace was not kept in full: {sentence}")
             return name, SnapshotFiles(setting.artifacts, name, checkpoints.snapshots)
 
         checkpoints.keep = keep
-        trace = await _with_mocks(trial, room._replace(after_turn=checkpoints), setting)
+        trace = await _with_mocks(trial, room._replace(after_turn=checkpoints), setting, meter)
         snapshot, files = await asyncio.to_thread(keep) if setting.engine.leaves_files(trial) else ("", None)
         grades = await _rest(trial, trace, files, checkpoints, setting)
         await asyncio.to_thread(stack.close)
     return trace, grades, checkpoints.snapshots | {"": snapshot}
 
 
-async def _with_mocks(trial: Trial, room: Room, setting: Setting) -> Trace:
+def _shortened(sentences: Sequence[str]) -> list[str]:
+    """Return the first sentence with the number of the others."""
+    more = f", and {len(sentences) - 1} more like it" if len(sentences) > 1 else ""
+    return [f"{sentence}{more}" for sentence in sentences[:1]]
+
+
+async def _with_mocks(trial: Trial, room: Room, setting: Setting, meter: Meter) -> Trace:
     """Return what the agent did, with the calls that the task's mocks answered; those without an answer are told of."""
     if not trial.task.mocks or not setting.engine.mocks:
-        return await _work(trial, room, setting)
+        return await _work(trial, room, setting, meter)
     from waza.mocks.place import mocked  # only runs with mocks pay for it
 
     async with mocked(trial.task, room) as (furnished, desk):
-        trace = await _work(trial, furnished, setting)
+        trace = await _work(trial, furnished, setting, meter)
     for sentence in desk.remarks():
         setting.on_remark(f"task '{trial.task.id}': {sentence}")
     return replace(trace, outcome=trace.outcome | {"mocks": desk.outcome()})
 
 
-async def _without_room(trial: Trial, graders: list[Grader], setting: Setting) -> Attempted:
+async def _without_room(trial: Trial, graders: list[Grader], setting: Setting, meter: Meter) -> Attempted:
     """Return what an agent did that uses no folder."""
     checkpoints = Checkpoints(graders, partial(_grade, setting, trial, NO_ROOM))
     files = SnapshotFiles(NO_ROOM.workspace, EMPTY, checkpoints.snapshots)
     checkpoints.keep = lambda: (EMPTY, files)
     room = NO_ROOM._replace(after_turn=checkpoints) if trial.task.follow_up_prompts else NO_ROOM
-    trace = await _work(trial, room, setting)
+    trace = await _work(trial, room, setting, meter)
     grades = await _rest(trial, trace, files, checkpoints, setting)
     return trace, grades, checkpoints.snapshots | {"": EMPTY}
 
@@ -209,8 +233,23 @@ async def _grade(
     return await grades_of(trace, graders, files, asked)
 
 
-async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
-    """Return what the agent did; an agent that could not run gives a trace with status `error`."""
+async def _work(trial: Trial, room: Room, setting: Setting, meter: Meter) -> Trace:
+    """Return what the agent did; an agent that could not run gives a trace with status `error`.
+
+    What it was billed is counted by `meter`, whatever comes of the trial afterwards.
+    """
+    trace, is_started = await _engine_run(trial, room, setting)
+    spending = agent_spending(trace)
+    is_free = setting.engine.mocks is None or not is_started
+    if is_free and spending.without_cost and not is_invalid_cost(trace):
+        spending = replace(spending, without_cost=0)
+    meter.add(spending)
+    return trace
+
+
+async def _engine_run(trial: Trial, room: Room, setting: Setting) -> tuple[Trace, bool]:
+    """Return what the agent did, and whether it may have been started at all."""
+    is_started = True
     started = time.perf_counter()
     turns = 1 + len(trial.task.follow_up_prompts)
     limit, limits = asyncio.timeout(None), deadlines()
@@ -220,13 +259,15 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
             async with limit:
                 trace = await setting.engine.run(trial, room)
     except EngineError as error:
-        trace = Trace(input=trial.task.prompt, output="", status="error", error=str(error))
+        is_started = error.is_started
+        before = error.recorded or Trace(input=trial.task.prompt, output="")
+        trace = replace(before, status="error", error=str(error), crash=None)
     except Exception as error:  # noqa: BLE001  an engine that breaks must not end the run
         late = "the engine did not come back"
         if isinstance(error, TimeoutError) and limit.expired():
             took_ms = round((time.perf_counter() - started) * 1000, 3)
             trace = Trace(input=trial.task.prompt, output="", status="timeout", error=late, duration_ms=took_ms)
-            return replace(trace, engine=setting.engine_name)
+            return replace(trace, engine=setting.engine_name), True
         fact = f"the engine broke: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
     finally:
@@ -245,7 +286,7 @@ async def _work(trial: Trial, room: Room, setting: Setting) -> Trace:
         changes["duration_ms"] = round((time.perf_counter() - started - paused_s) * 1000, 3)
     trace = replace(trace, **changes) if changes else trace
     _hear(setting, trace)
-    return trace
+    return trace, is_started
 
 
 def _now() -> str:
@@ -258,8 +299,11 @@ def _to_the_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
-def failed_trial(trial: Trial, setting: Setting, reason: str) -> Result:
-    """Return the result of a trial whose agent never started."""
+def failed_trial(
+    trial: Trial, setting: Setting, reason: str, log: Sequence[Attempt] = (), costs: Costs = NO_COSTS
+) -> Result:
+    """Return the result of a trial that could not be run; `log` holds the attempts before this one."""
+    started_at = _now()
     trace = Trace(input=trial.task.prompt, output="", status="error", error=reason, engine=setting.engine_name)
     return Result(
         task_id=trial.task.id,
@@ -267,6 +311,8 @@ def failed_trial(trial: Trial, setting: Setting, reason: str) -> Result:
         status="error",
         reason=reason,
         trace=trace,
-        started_at=_now(),
+        attempts=len(log) + 1,
+        attempt_log=[*log, Attempt(status="error", reason=reason, started_at=started_at, costs=costs)],
+        started_at=started_at,
         fingerprint=setting.fingerprints.get(trial.task.id, ""),
     )

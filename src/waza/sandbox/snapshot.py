@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from waza.errors import EngineError, StoreError
+from waza.errors import StoreError
 from waza.model import FileKind, FolderListing
 from waza.sandbox import tree
 from waza.sandbox.folders import inner_path
@@ -66,27 +66,38 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def take(workspace: Path, store: Path, clean: Clean | None = None) -> str:
     """Copy a workspace into a store and return the snapshot's name; `clean` takes secrets out of contents and names.
 
-    A workspace that the agent removed, or put something else in place of, counts as empty. Raises StoreError.
+    A workspace that the agent removed, or put something else in place of, counts as empty. What cannot be read is left
+    out and named, and be it the whole workspace: an agent cannot undo its trial so. Raises StoreError.
     """
+    manifest = _read(workspace, store, clean)
+    if manifest == Manifest():
+        return EMPTY
+    return keep_bytes(json.dumps(msgspec.to_builtins(manifest), separators=(",", ":")).encode(), store)
+
+
+def _read(workspace: Path, store: Path, clean: Clean | None) -> Manifest:
+    """Copy the files of a workspace and return what there was."""
     try:
         root = os.open(workspace, tree.OPEN_FOLDER)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            return EMPTY
-        raise EngineError(f"the workspace cannot be read: {error.strerror}") from error
+            return Manifest()
+        return Manifest(left_out=f"the workspace cannot be read: {error.strerror or error}")
+    entries: list[tree.Entry] = []
+    more = ""
     try:
-        entries = list(tree.walk(root, MAX_ENTRIES))
-        if not entries:
-            return EMPTY
+        for entry in tree.walk(root, MAX_ENTRIES):
+            entries.append(entry)
+        if len(entries) > MAX_ENTRIES:
+            more = f"the workspace holds more than {MAX_ENTRIES} files and folders"
+    except OSError as error:
+        more = f"the workspace cannot be read: {error.strerror or error}"
+    try:
         taking = _Taking(workspace, root, store, clean)
         items = sorted(map(taking.item, entries[:MAX_ENTRIES]), key=lambda item: item.path)
-    except OSError as error:
-        raise EngineError(f"the workspace changed while it was copied: {error.strerror}") from error
     finally:
         os.close(root)
-    more = f"the workspace holds more than {MAX_ENTRIES} files and folders" if len(entries) > MAX_ENTRIES else ""
-    manifest = msgspec.to_builtins(Manifest(items=items, left_out=more))
-    return keep_bytes(json.dumps(manifest, separators=(",", ":")).encode(), store)
+    return Manifest(items=items, left_out=more)
 
 
 class _Taking:
@@ -177,8 +188,13 @@ def _lay(root: int, item: Item, store: Path) -> None:
 def _gaps(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield what the snapshot does not hold though the workspace did, with the reason."""
     if manifest.left_out:
-        yield "some of it", manifest.left_out
+        yield "not all of it", manifest.left_out
     yield from ((repr(item.path), item.left_out) for item in manifest.items if item.left_out)
+
+
+def left_out(store: Path, name: str) -> list[str]:
+    """Return a sentence for each thing that a snapshot does not hold though the workspace did."""
+    return [f"{what}: {why}" for what, why in _gaps(read_manifest(store, name))]
 
 
 def read_manifest(store: Path, name: str) -> Manifest:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage, sum_amounts
+from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
+from waza.spending import sum_amounts
 from waza.traces._notes import Notes
 from waza.traces._pick import amount, reported, written
 from waza.traces._skills import invocations

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from waza.model import JSON, is_amount, numeric, sum_amounts
+from waza.model import JSON, numeric
+from waza.spending import is_amount, sum_amounts
 from waza.traces._json import decode
 
 _MOST = 1 << 53

@@ -31,7 +31,7 @@ from waza.reports._document import html_blocks
 from waza.reports._faults import headline
 from waza.reports._html_plots import durations, rates
 from waza.reports._impact import impact_document
-from waza.reports._numbers import times_of
+from waza.reports._numbers import costs_of_run, times_of
 from waza.reports._text import percent, plural, score
 from waza.reports._triggers import trigger_section
 from waza.results.outcomes import outcomes_of
@@ -112,12 +112,14 @@ def _tiles(opened: Opened) -> Element:
         flaky = plural(stats.flaky_tasks, "flaky task")
         tiles.append(tile(f"all of {k} trials pass", score(stats.pass_hat_k[-1]), f"pass^{k} · {flaky}"))
     tiles.append(tile("time", times_of(found), plural(trials, "trial")))
-    if usage is not None and usage.total_tokens is not None:
-        parts = f"{count(usage.input_tokens)} in · {count(usage.output_tokens)} out"
-        tiles.append(tile("tokens", count(usage.total_tokens), parts))
-    if usage is not None and usage.cost_usd is not None:
-        each = float(usage.cost_usd) / max(1, trials)
-        tiles.append(tile("cost", money(float(usage.cost_usd)), f"{money(each)} a trial"))
+    if found.agent_tokens is not None or found.judge_tokens:
+        parts = f"{count(usage.input_tokens)} in · {count(usage.output_tokens)} out" if usage else ""
+        parts += f" · {count(found.judge_tokens)} of judging" if found.judge_tokens else ""
+        tiles.append(tile("tokens", count((found.agent_tokens or 0) + found.judge_tokens), parts))
+    if found.cost_usd is not None:
+        each = f"{money(found.cost_usd / max(1, trials))} a trial"
+        made_of = costs_of_run(found)[1].strip("()")
+        tiles.append(tile("cost", money(found.cost_usd), f"{each} · {made_of}" if made_of else each))
     return el("div", *tiles, class_="tiles")
 
 

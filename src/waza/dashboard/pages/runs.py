@@ -169,7 +169,6 @@ def _row(run: Listed) -> Element:
 def _numbers(run: Listed) -> Iterator[Element]:
     found = run.summary
     assert found is not None
-    usage = found.usage
     share: Node = [f"{percent(found.success_rate)} (", interval(found.success_rate_ci), ")"]
     share = share if found.total_tests > 1 else ""
     told = "" if run.is_complete or run.is_live else "not complete"
@@ -179,8 +178,8 @@ def _numbers(run: Listed) -> Iterator[Element]:
         passed, share = f"{plural(found.triggers.prompts, 'prompt')}", f"{percent(rate_of(found))} right"
     yield number(passed, el("br"), el("span", told or share, class_="soft"))
     yield number(score(found.weighted_score))
-    yield number(money(float(usage.cost_usd) if usage and usage.cost_usd is not None else None))
-    yield number(count(usage.total_tokens if usage else None))
+    yield number(money(found.cost_usd))
+    yield number(count(found.agent_tokens))
     yield number(seconds(found.duration_ms))
 
 

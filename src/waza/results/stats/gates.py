@@ -7,14 +7,12 @@ change is never decided.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from msgspec.structs import replace
 
 from waza.model import GradeStatus, Run
-from waza.results.outcomes import costs_of
+from waza.results.outcomes import outcomes_of
 from waza.results.stats.baseline import gates_against
 from waza.results.stats.needs import Gate, Needs
 from waza.results.stats.partial import gaps_of, ran_alone, whole_suite, without
@@ -22,6 +20,7 @@ from waza.results.stats.suite import Part, part_of
 from waza.results.summary import Summary, summarize
 from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks
 from waza.results.triggers import trigger_metric
+from waza.spending import NO_COSTS
 
 
 def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None, *, allow_partial: bool = False) -> list[Gate]:
@@ -57,7 +56,7 @@ def _thresholds(run: Run, tasks: Sequence[TaskSummary], summary: Summary, needs:
     if needs.trigger_accuracy is not None:
         yield _trigger(summary, needs.trigger_accuracy, needs.sure)
     if needs.cost_usd is not None:
-        yield _cost(run, needs.cost_usd)
+        yield _cost(run, summary, needs.cost_usd)
     if needs.duration_s is not None:
         yield _at_most("duration", summary.duration_ms / 1000, needs.duration_s)
 
@@ -119,16 +118,16 @@ def _trigger(summary: Summary, needed: float, sure: bool) -> Gate:
     return Gate(name="trigger accuracy", status=status, value=ends[0], needed=needed, low=low, high=high, reason=reason)
 
 
-def _cost(run: Run, needed: float) -> Gate:
+def _cost(run: Run, summary: Summary, needed: float) -> Gate:
     """Return whether agents and judges cost no more; a cost that was not recorded leaves it open."""
-    trials = [list(costs_of(result)) for result in chain(run.results, run.triggers)]
-    known = [cost for costs in trials for cost in costs if cost is not None]
-    gate = _at_most("cost", math.fsum(known), needed)
-    lacking = sum(None in costs for costs in trials)
-    if gate.status == "failed" or (trials and not lacking):
+    costs = summary.costs or NO_COSTS
+    trials = [*outcomes_of(run.results), *outcomes_of(run.triggers)]
+    gate = _at_most("cost", costs.total_usd, needed)
+    if gate.status == "failed" or (trials and not costs.without_cost):
         return gate
+    lacking = sum(trial.costs.without_cost > 0 for trial in trials)
     reason = f"{lacking} of {len(trials)} trials have a cost that was not recorded"
-    return replace(gate, status="error", value=gate.value if known else None, reason=reason)
+    return replace(gate, status="error", value=gate.value or None, reason=reason)
 
 
 def _at_most(name: str, value: float, needed: float) -> Gate:

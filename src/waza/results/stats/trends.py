@@ -45,14 +45,14 @@ def trends(runs: Sequence[StoredRun]) -> list[Trend]:
 def _point(stored: StoredRun) -> Point:
     summary = stored.summary
     assert summary is not None
-    usage, triggers = summary.usage, summary.triggers
+    triggers = summary.triggers
     return Point(
         run=stored.run.id,
         started_at=stored.run.started_at,
         pass_rate=summary.success_rate,
         pass_rate_ci=summary.success_rate_ci,
         score=summary.weighted_score,
-        cost_usd=float(usage.cost_usd) if usage and usage.cost_usd is not None else None,
+        cost_usd=summary.cost_usd,
         duration_ms=summary.duration_ms,
         tasks=summary.total_tests,
         trigger_accuracy=triggers.all.accuracy if triggers and triggers.is_valid else None,
