@@ -174,6 +174,8 @@ def test_an_outage_leaves_the_judged_grades_open_and_resume_asks_only_for_them(w
         after = stored(folder, name).results
         assert all(grade.status == "passed" for result in after for grade in result.grades)
         assert after[0] == before[0]
+        costs = summarize(stored(folder, name)).costs
+        assert (costs.judge.total_tokens, costs.agent.count) == (3 * 137, 3), "nothing is counted twice"
         once_more = waza("grade", "--resume", name, "--no-judge-cache")
         assert once_more.returncode == 0 and len(server.requests) == 2
 

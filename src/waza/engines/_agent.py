@@ -327,7 +327,10 @@ class AgentEngine(Engine):
                 error.recorded = replace(live.trace(), input=turn.prompt, duration_ms=took_ms)
             raise
         live.end(in_time=not finished.timed_out)
-        await asyncio.to_thread(self.after, live, turn, state)
+        try:
+            await asyncio.to_thread(self.after, live, turn, state)
+        except OSError as error:  # the agent may have closed its own home; what it printed counts all the same
+            live.reader.draft.notes.add(f"the agent's own log could not be read: {error.strerror or error}")
         trace = settled(live, finished, turn)
         return self.amended(stopped(trace) if is_stopped else trace, turn)
 

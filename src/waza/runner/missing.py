@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from waza.errors import UsageError
 from waza.graders._base import Grader
 from waza.judges._base import Judge
-from waza.model import JSON, Grade, Result, Run
+from waza.model import JSON, Attempt, Grade, Result, Run
 from waza.results.store import RunFolder, read_run
 from waza.runner.finish import finish
 from waza.runner.grading import Asked, grades_of, grading_times, status_of
@@ -21,6 +21,7 @@ from waza.runner.resume import changes
 from waza.runner.waiting import wait_for
 from waza.sandbox.snapshot import SnapshotFiles
 from waza.spec.suite import EvalSpec
+from waza.spending import Costs, metering
 
 
 def ask_missing(
@@ -85,13 +86,16 @@ async def _completed(result: Result, spec: EvalSpec, folder: Path, judge: Judge 
     files = SnapshotFiles(folder / "artifacts", result.snapshot, turns) if result.snapshot else None
     task = next(task for task in spec.tasks if task.id == result.task_id)
     asked = Asked(judge, task, spec.folder)
-    found = await grades_of(result.trace, [graders[place] for place in places], files, asked)
+    with metering() as meter:
+        found = await grades_of(result.trace, [graders[place] for place in places], files, asked)
     grades: dict[int, Grade] = dict(enumerate(result.grades)) | dict(zip(places, found, strict=True))
     ordered = [grades[place] for place in sorted(grades)]
     status, reason = status_of(result.trace, ordered, spec.config.on_agent_crash)
     grader_ms, judge_ms = grading_times(graders, ordered)
     times = {"grader_duration_ms": grader_ms, "judge_duration_ms": judge_ms}
-    return replace(result, grades=ordered, status=status, reason=reason, **times)
+    # What was billed before stays with the result that this one replaces; it counts there.
+    own = Attempt(status=status, reason=reason, costs=Costs(judge=meter.spending))
+    return replace(result, grades=ordered, status=status, reason=reason, attempt_log=[own], **times)
 
 
 def _new_spec(spec: EvalSpec, stored: Run, judge: Judge | None) -> dict[str, JSON]:

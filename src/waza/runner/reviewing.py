@@ -13,7 +13,7 @@ from waza.graders._base import Grader
 from waza.graders._turn import AfterTurnGrader
 from waza.graders.human import HumanGrader
 from waza.graders.human_calibration import HumanCalibrationGrader, asked_of_people
-from waza.model import JSON, Grade, Result, Run, Trace
+from waza.model import JSON, Attempt, Grade, Result, Run, Trace
 from waza.results.redact import Redactor
 from waza.results.store import RunFolder, open_run
 from waza.results.verdicts import VERDICTS, Answer, Verdict, evidence_of, question_of
@@ -172,7 +172,9 @@ def settle(folder: Path, spec: EvalSpec, on_remark: Callable[[str], None] = lamb
             graders = spec.graders.get(result.task_id, [])
             fresh = _settled(stored, result, graders)
             if fresh is not result:
-                kept.append(redactor.tree(fresh))
+                # What was billed stays with the result that this one replaces; it counts there.
+                own = Attempt(status=fresh.status, reason=fresh.reason)
+                kept.append(redactor.tree(replace(fresh, attempt_log=[own])))
                 changed += 1
         if changed:
             finish(kept, "", on_remark)
