@@ -6,6 +6,7 @@ Task → Trial → Trace → Grade (made of Checks) → Result → Run. If a gra
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
@@ -71,6 +72,41 @@ def numeric(value: JSON) -> JSON:
     return int(found) if found.lstrip("+-").isdecimal() else float(found)
 
 
+def decoded(text: str | bytes) -> JSON:
+    """Return JSON that somebody else wrote, whatever its numbers; raise msgspec.DecodeError where it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        try:
+            return decode_any_numbers(text)
+        except ValueError:
+            pass
+        raise
+
+
+LARGEST = 1.7976931348623157e308
+_LONGEST_INT = 300
+
+
+def decode_any_numbers(text: str | bytes) -> JSON:
+    """Return JSON whose numbers may be too large for any type (as the largest there is) or NaN (as null).
+
+    Python's and JavaScript's programs write both, and one number is no reason to lose the rest. Raises ValueError.
+    """
+
+    def whole(digits: str) -> float | int:
+        return int(digits) if len(digits) <= _LONGEST_INT else math.copysign(LARGEST, -1 if digits[0] == "-" else 1)
+
+    def fraction(digits: str) -> float:
+        return min(max(float(digits), -LARGEST), LARGEST)
+
+    constants = {"Infinity": LARGEST, "-Infinity": -LARGEST}
+    try:
+        return json.loads(text, parse_int=whole, parse_float=fraction, parse_constant=constants.get)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 _EXTRA = "__extra__"
 """Where fields we do not know are kept; a foreign trace that has such a field itself is read with care."""
 
@@ -97,8 +133,10 @@ class ToolEvent(_Record, frozen=True, kw_only=True, gc=False):
     error: str | None = None
 
     def __post_init__(self) -> None:
-        if self.duration_ms is not None and not is_amount(self.duration_ms):
-            force_setattr(self, "duration_ms", None)
+        for name, unknown in (("duration_ms", None), ("start_ms", None), ("sequence", None), ("turn", 1)):
+            value = getattr(self, name)
+            if value is not None and not is_amount(value):
+                force_setattr(self, name, unknown)
 
 
 class Usage(_Record, frozen=True, kw_only=True, gc=False):
@@ -212,9 +250,9 @@ class Trace(_Record, frozen=True, kw_only=True):
             trace = msgspec.convert(source, cls) if isinstance(source, dict) else msgspec.json.decode(source, type=cls)
             if not _has_extra(trace):
                 return trace
-        except (msgspec.ValidationError, TypeError):
-            pass  # fields we do not know, another shape, or no trace at all
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, TypeError):
+            pass  # fields we do not know, another shape, numbers that cannot be held, or no trace at all
+        except (UnicodeDecodeError, RecursionError) as error:
             raise TraceError(f"not a trace: {error}") from None
         return cls._from_foreign(source)
 
@@ -222,7 +260,7 @@ class Trace(_Record, frozen=True, kw_only=True):
     def _from_foreign(cls, source: str | bytes | dict[str, JSON]) -> Self:
         """Read a trace that has fields we do not know, or evaldeck's shape."""
         try:
-            tree = source if isinstance(source, dict) else msgspec.json.decode(source)
+            tree = source if isinstance(source, dict) else decoded(source)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise TraceError(f"not a trace: {error}") from None
         if not isinstance(tree, dict):
@@ -282,9 +320,18 @@ def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]
 def _with_numbers(tree: dict[str, JSON]) -> dict[str, JSON]:
     """Return a trace's data with numbers that were written as text, and without those that cannot be true."""
     out = {key: numeric(value) if key in ("duration_ms", "steps") else value for key, value in tree.items()}
+    out = _with_counts(out)
+    if isinstance(crash := out.get("crash"), dict):
+        out["crash"] = _with_counts(crash)
+    if isinstance(events := out.get("tool_events"), list):
+        out["tool_events"] = [_with_counts(event) if isinstance(event, dict) else event for event in events]
     if isinstance(told := out.get("usage"), dict):
         usage = {key: _whole(numeric(value)) if key in USAGE_NUMBERS else value for key, value in told.items()}
-        wrong = {key: _reported(value) for key in USAGE_NUMBERS if _is_invalid(value := usage.get(key))}
+        wrong = {
+            key: _reported(value)
+            for key in USAGE_NUMBERS
+            if _is_invalid(value := usage.get(key)) or (isinstance(value, float) and key != "cost_usd")
+        }
         if wrong and isinstance(known := usage.get("invalid_numbers", {}), dict):
             usage |= dict.fromkeys(wrong) | {"invalid_numbers": known | wrong}
         out["usage"] = usage
@@ -300,6 +347,20 @@ def _reported(value: JSON) -> JSON:
         short = abs(value).bit_length() < 64
         return value if short else f"about {'-' if value < 0 else ''}1e{int(value.bit_length() * math.log10(2))}"
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_COUNTS = ("steps", "leftovers", "turn", "sequence", "exit_code", "signal", "omitted_bytes")
+
+
+def _with_counts(record: dict[str, JSON]) -> dict[str, JSON]:
+    """Return a record's data with whole numbers as such, and without counts that are none or that nothing can hold."""
+    out = dict(record)
+    for key in _COUNTS:
+        if isinstance(value := out.get(key), float):
+            out[key] = _whole(value)
+            if isinstance(out[key], float):
+                del out[key]
+    return out
 
 
 def _whole(value: JSON) -> JSON:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from waza.engines._start import crash_of, crash_reason, told
 from waza.errors import EngineError, TraceError
-from waza.model import JSON, Trace
+from waza.model import JSON, Trace, decoded
 from waza.sandbox.process import Finished
 
 OutputFormat = Literal["text", "json", "jsonl"]
@@ -118,7 +118,7 @@ def _follow(event: dict[str, JSON], calls: list[dict[str, JSON]]) -> None:
 
 def _object(text: str, where: str) -> dict[str, JSON]:
     try:
-        value = msgspec.json.decode(text)
+        value = decoded(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"{where} is not JSON: {error}; logs belong on standard error") from None
     if not isinstance(value, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime
 from sys import intern
@@ -15,7 +14,7 @@ from waza.results.costs import costs_of
 from waza.results.scores import Score, score_of_grades
 from waza.results.seen import SeenResult
 from waza.results.tool_use import ToolUse, tool_use
-from waza.spending import NO_COSTS, Costs
+from waza.spending import NO_COSTS, Costs, is_amount
 
 
 class Outcome(Struct, frozen=True, kw_only=True, gc=False):
@@ -70,8 +69,8 @@ def outcome_of(result: Result | SeenResult) -> Outcome:
         usage=result.trace.usage,
         tools=tool_use(result),
         shared_names=_shared_names(result) if len(result.grades) > 1 else (),
-        grader_duration_ms=result.grader_duration_ms,
-        judge_duration_ms=result.judge_duration_ms,
+        grader_duration_ms=_amount(result.grader_duration_ms),
+        judge_duration_ms=_amount(result.judge_duration_ms),
         costs=costs_of(result),
     )
 
@@ -105,10 +104,14 @@ def duration_of(result: Result | SeenResult) -> float:
     Where the trace does not say, it is the whole trial's time without the graders' as far as that is known.
     """
     agent_ms = result.trace.duration_ms
-    if agent_ms is not None and 0.0 <= agent_ms < math.inf:
+    if agent_ms is not None and is_amount(agent_ms):
         return float(agent_ms)
     rest_ms = result.duration_ms - (result.grader_duration_ms or 0.0) - (result.judge_duration_ms or 0.0)
-    return float(rest_ms) if 0.0 <= rest_ms < math.inf else 0.0
+    return float(rest_ms) if is_amount(rest_ms) else 0.0
+
+
+def _amount(value: float | None) -> float | None:
+    return value if value is not None and is_amount(value) else None
 
 
 def _shared_names(result: Result | SeenResult) -> tuple[str, ...]:

@@ -182,9 +182,14 @@ def summary_of(folder: str | Path) -> StoredRun:
         run = open_run(folder)
         short = replace(run, spec={}, results=[], triggers=[])
         return StoredRun(folder=str(folder), run=short, summary=summarize(run), is_complete=run.complete)
-    except StoreError as error:
+    except Exception as error:  # noqa: BLE001  what one run's files hold must not hide all the others
+        problem = str(error) if isinstance(error, StoreError) else f"{folder}: {_unreadable(error)}"
         unknown = Run(id=folder.name, name="", started_at="", engine="", complete=False, folder=str(folder))
-        return StoredRun(folder=str(folder), run=unknown, problem=str(error))
+        return StoredRun(folder=str(folder), run=unknown, problem=problem)
+
+
+def _unreadable(error: Exception) -> str:
+    return f"its numbers or records cannot be read: {type(error).__name__}: {error}; the file may have been changed"
 
 
 def list_runs(parent: str | Path) -> list[StoredRun]:

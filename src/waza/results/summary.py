@@ -26,7 +26,7 @@ from waza.results.outcomes import Outcome, outcomes_of, run_costs
 from waza.results.scores import Interval, mean, mean_score, std_dev, wilson
 from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks, total_usage
 from waza.results.triggers import METRIC, TriggerSummary, summarize_triggers, trigger_metric
-from waza.spending import Costs
+from waza.spending import Costs, is_amount
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
 
@@ -81,8 +81,11 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     @property
     def is_current(self) -> bool:
-        """Whether it has all that summaries of this version have; one that was stored before is made again."""
-        return self.times == "agent" and self.costs is not None
+        """Whether it has all that summaries of this version have, in numbers that can be true; else it is made anew."""
+        counts = (self.total_tests, self.succeeded, self.failed, self.errors, self.skipped, self.duration_ms)
+        shares = (self.success_rate, self.aggregate_score, self.weighted_score, self.score_low, self.score_high)
+        can_be_true = all(map(is_amount, counts)) and all(share is None or 0 <= share <= 1 for share in shares)
+        return self.times == "agent" and self.costs is not None and can_be_true
 
     @property
     def cost_usd(self) -> float | None:

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from waza.model import JSON
+from waza.model import JSON, decode_any_numbers
 
 MAX_DEPTH = 200
 """How deeply values may be nested; what is deeper is refused, so that nothing that walks them runs out of stack."""
@@ -19,7 +19,8 @@ _CLOSED_BY = {"{": "}", "[": "]"}
 def decode(text: bytes) -> JSON:
     """Return the value; raise ValueError when it is no JSON or nested too deeply.
 
-    What Python and JavaScript programs print against the standard is read: NaN as null, half a surrogate pair as "?".
+    What Python and JavaScript programs print against the standard is read: NaN as null, half a surrogate pair as "?",
+    and a number that is too large as the largest one.
     """
     try:
         value = msgspec.json.decode(text)
@@ -36,10 +37,11 @@ _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 
 def _decode_sloppy(text: bytes, error: Exception) -> JSON:
-    if b"\\u" not in text and b"NaN" not in text and b"Infinity" not in text:
+    is_too_large = "out of range" in str(error)
+    if not is_too_large and b"\\u" not in text and b"NaN" not in text and b"Infinity" not in text:
         raise ValueError(str(error)) from None
     try:
-        value = json.loads(text, parse_constant=lambda _: None)
+        value = decode_any_numbers(text)
         return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         raise ValueError(str(error)) from None

@@ -123,11 +123,11 @@ def _cost(run: Run, summary: Summary, needed: float) -> Gate:
     costs = summary.costs or NO_COSTS
     trials = [*outcomes_of(run.results), *outcomes_of(run.triggers)]
     gate = _at_most("cost", costs.total_usd, needed)
-    if gate.status == "failed" or (trials and not costs.without_cost):
+    if gate.status == "failed" or (summary.cost_usd is not None and not costs.without_cost):
         return gate
-    lacking = sum(trial.costs.without_cost > 0 for trial in trials)
+    lacking = sum(trial.costs.without_cost > 0 for trial in trials) if summary.cost_usd is not None else len(trials)
     reason = f"{lacking} of {len(trials)} trials have a cost that was not recorded"
-    return replace(gate, status="error", value=gate.value or None, reason=reason)
+    return replace(gate, status="error", value=summary.cost_usd, reason=reason)
 
 
 def _at_most(name: str, value: float, needed: float) -> Gate:
