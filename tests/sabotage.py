@@ -405,8 +405,8 @@ FAULTS = [
     Fault(
         "the project's folder becomes the user's configuration",
         "results/signing.py",
-        "    if named and Path(named).is_absolute():\n",
-        "    if named:\n",
+        '"XDG_CONFIG_HOME", "")\n    if named and Path(named).is_absolute():\n',
+        '"XDG_CONFIG_HOME", "")\n    if named:\n',
         "spec/test_trust.py::test_a_relative_configuration_folder_is_ignored",
     ),
     # Judges
