@@ -270,3 +270,14 @@ def test_what_the_limit_counts_is_what_every_summary_shows(tmp_path_factory, fir
         assert summarize(index.filled(listed, read_run_json(folder.path))).costs == resumed.costs
     written = json.loads(JsonReport().text(run))["summary"]["costs"]
     assert written["total_usd"] == resumed.spent and written["without_cost"] == resumed.costs.without_cost
+
+
+def test_the_control_arm_counts_in_the_limit_and_in_the_summary(suite, capsys):
+    (folder := suite("skill: s\n" + command(0.25, 0.25))).joinpath("skills/s").mkdir(parents=True)
+    (folder / "skills/s/SKILL.md").write_text("---\nname: s\ndescription: d\n---\nDo it.\n")
+    _, said = ran(capsys, folder, "--baseline", "--needs", "no-regression", "--max-cost", "0.5")
+    assert "$0.5000 spent" in said, said
+    run = newest_run(folder / "runs")
+    assert summarize(open_run(run)).cost_usd == summary_of(run).summary.cost_usd == 0.5
+    ran(capsys, folder, "--baseline", "--resume", "--max-cost", "5")
+    assert summarize(open_run(run)).cost_usd == summary_of(run).summary.cost_usd == 1.0

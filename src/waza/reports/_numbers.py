@@ -55,7 +55,7 @@ def costs_of_run(summary: Summary) -> tuple[str, str]:
     if costs is not None and costs.judge.cost_usd:
         told += [f"agent ${costs.agent.cost_usd:.4f}", f"judge ${costs.judge.cost_usd:.4f}"]
     if costs is not None and costs.without_cost:
-        told.append(f"and {plural(costs.without_cost, 'request')} without a known cost")
+        told.append(f"{plural(costs.without_cost, 'cost')} not known")
     return f"${summary.cost_usd:.4f}", f"({', '.join(told)})" if told else ""
 
 
