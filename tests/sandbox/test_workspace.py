@@ -375,6 +375,8 @@ def _plain_inner_path(root, path):
     """The inner file that a path without `..` and outward detours names by the system's own rules, if any."""
     if ".." in path.split("/") or path.startswith("/"):
         return None
+    if not os.path.isfile(f"{root}/{path}"):  # pathlib drops the `/.` behind a file's name, the system does not
+        return None
     place, seen = root, 0
     for part in path.split("/"):
         place = place / part
