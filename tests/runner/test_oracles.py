@@ -19,7 +19,7 @@ from waza.spec.load import load_spec
 
 WEAK = f"""
 name: weak
-config: {{executor: python, agent: "nowhere:agent", parallel: true}}
+config: {{executor: python, agent: "untouched:agent", parallel: true}}
 tasks:
   - {{id: limits-only, prompt: Tidy up., expected: {{max_tool_calls: 5}}}}
   - {{id: claims, prompt: Tidy up., expected: {{task_completed: true, output_not_contains: [sorry]}}}}
@@ -55,6 +55,7 @@ SCRIPTS = {
     f"exec {sys.executable} -m pytest -q -p no:cacheprovider tests\n",
     "run_check.sh": f'exec env PYTHONPATH="$WAZA_WORKSPACE_DIR" {sys.executable} check.py\n',
     "check.py": "import sys\n\nsys.exit(1)\n",
+    "untouched.py": "from pathlib import Path\n\n\ndef agent(prompt):\n    Path(__file__).with_name('started').touch()\n",
 }
 
 
@@ -83,6 +84,7 @@ def test_every_weak_task_is_named_and_no_other_and_no_agent_is_started(weak, cap
     }
     assert {task: set(oracles.split(", ")) for task, oracles in named.items()} == expected
     assert not list(weak.glob("runs")), "nothing is stored"
+    assert not (weak / "started").exists()
 
 
 def test_on_the_examples_none_passes(examples, tmp_path, capsys):
