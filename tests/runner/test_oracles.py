@@ -55,7 +55,7 @@ SCRIPTS = {
     f"exec {sys.executable} -m pytest -q -p no:cacheprovider tests\n",
     "run_check.sh": f'exec env PYTHONPATH="$WAZA_WORKSPACE_DIR" {sys.executable} check.py\n',
     "check.py": "import sys\n\nsys.exit(1)\n",
-    "untouched.py": "from pathlib import Path\n\n\ndef agent(prompt):\n    Path(__file__).with_name('started').touch()\n",
+    "untouched.py": "from pathlib import Path\n\ndef agent(prompt):\n    Path(__file__).with_name('started').touch()\n",
 }
 
 
