@@ -116,7 +116,8 @@ def kill_campaign(folder, kills, seed):
         if done < kills:
             time.sleep(0.3 + rng.random())
             process.kill()
-        process.communicate(timeout=100)
+        _, err = process.communicate(timeout=100)
+        assert process.returncode in (0, -signal.SIGKILL), err
         done += process.returncode == -signal.SIGKILL
         now = results_of(folder)
         count("kill -9", process.returncode == -signal.SIGKILL)
