@@ -453,6 +453,20 @@ FAULTS = [
         "judges/test_asking.py::test_an_entry_of_the_cache_that_somebody_else_wrote_is_not_believed",
     ),
     Fault(
+        "what earlier attempts of a trial cost is forgotten",
+        "runner/trial.py",
+        "        attempt_log=[*log, own],\n",
+        "        attempt_log=[own],\n",
+        "runner/test_max_cost.py::test_what_an_agent_reported_counts_however_its_trial_ends_and_every_attempt_counts",
+    ),
+    Fault(
+        "a judge's request that came to no verdict costs nothing",
+        "judges/_base.py",
+        "            bill(error.spending)\n",
+        "            error.spending = NOTHING\n",
+        "judges/test_judge_faults.py::test_every_billed_request_counts_whatever_came_of_it",
+    ),
+    Fault(
         "a run goes on though its cost limit is reached",
         "runner/purse.py",
         "        if self.spent >= self.limit:\n",
