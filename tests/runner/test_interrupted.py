@@ -18,8 +18,9 @@ ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
 
 def start(folder, *arguments):
     command = [sys.executable, "-m", "waza", "run", str(folder), *arguments]
+    own = {"XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"]}  # set after this file was imported
     return subprocess.Popen(
-        command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, env=ENVIRONMENT | own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
