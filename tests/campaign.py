@@ -162,7 +162,7 @@ def run_part(name: str, wanted: str, jobs: int) -> dict[str, object]:
         "cores": os.cpu_count(),
         "memory_gb": memory_gb(),
         "python": platform.python_version(),
-        "kernel": platform.release(),
+        "kernel": platform.release().split("-")[0],
     }
 
 

@@ -7,10 +7,10 @@ inode cannot be set by a program, so that a file that was changed and put back i
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -163,11 +163,8 @@ def differing(before: dict[str, Stamp] | None, after: dict[str, Stamp] | None) -
 
 def unless_allowed(names: Sequence[str], may_change: Sequence[str]) -> list[str]:
     """Return the names that fit none of the globs; a folder's name stands for all that is in it."""
-    wild = {"*": ".*", "?": "."}
-    globs = [
-        re.compile("".join(wild.get(one, re.escape(one)) for one in glob.rstrip("/")) + "(/.*)?") for glob in may_change
-    ]
-    return [name for name in names if not any(glob.fullmatch(name) for glob in globs)]
+    globs = [glob.rstrip("/").replace("[", "[[]") for glob in may_change]  # brackets are literal, as in all our globs
+    return [name for name in names if not any(fnmatchcase(name, one) or fnmatchcase(name, f"{one}/*") for one in globs)]
 
 
 def _entries(place: Path, seen: set[tuple[int, int]]) -> list[tuple[str, Path, bool]]:
