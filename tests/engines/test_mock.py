@@ -327,3 +327,10 @@ def test_as_many_turns_as_prompts_are_needed(script):
 def test_a_script_that_writes_files_in_a_turn_needs_a_room():
     assert MockEngine().needs_room(Trial(task=Task(id="t", prompt="p", mock={"trials": [TURNS]})))
     assert not MockEngine().needs_room(Trial(task=Task(id="t", prompt="p", mock={"turns": [{"output": "a"}]})))
+
+
+@pytest.mark.parametrize("script", [{}, {"echo": False}, {"delay_s": 0.01}, {"usage": {"input_tokens": 3}, "steps": 2}])
+def test_a_script_that_does_not_say_what_the_agent_does_is_refused(script):
+    with pytest.raises(ValueError, match="does not say what the agent does"):
+        MockScript.model_validate(script)
+    assert MockScript.model_validate(script | {"output": ""}).output == ""

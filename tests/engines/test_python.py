@@ -204,6 +204,21 @@ def test_an_exception_names_itself_and_the_last_line_of_the_agent(base, kind, ra
     assert "bot.py:4: raise" in trace.error
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_agent_that_calls_os_exit_ends_its_trial_and_not_the_run(base, kind):
+    code = f"""
+        import os
+        {kind} agent(prompt):
+            child = os.fork()
+            if not child:
+                os._exit(7)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            os._exit(0)
+    """
+    trace = play(base, code)
+    assert (trace.status, trace.crash.exception) == ("failure", "SystemExit: 0 (bot.py:8: os._exit(0))")
+
+
 def test_an_error_deep_in_a_library_names_the_agent_s_own_line(base):
     trace = play(base, "import json\ndef agent(prompt):\n    return json.loads('{')")
     assert re.search(r"JSONDecodeError: .*\(bot\.py:3: return json\.loads", trace.error)

@@ -6,17 +6,35 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from waza.sandbox.deadlines import deadlines
 
 _GRACE_S = 1.0
 """How long a cancelled coroutine may take to tidy up."""
+_end_process = os._exit
+_agent_process: contextvars.ContextVar[int] = contextvars.ContextVar("agent_process", default=0)
+"""The process in which an agent is called; another number is a child that the agent forked."""
+
+
+def _end_call(status: int) -> NoReturn:
+    """Replace `os._exit` while agents work: it would end the whole run without a word, with a code of the agent's."""
+    if _agent_process.get() == os.getpid():
+        raise SystemExit(status)
+    _end_process(status)
+
+
+def _agent_context() -> contextvars.Context:
+    """Return the context of a call: what waza itself does outside of it keeps the real `os._exit`."""
+    context = contextvars.copy_context()
+    context.run(_agent_process.set, os.getpid())
+    return context
 
 
 class Outcome(NamedTuple):
@@ -32,6 +50,7 @@ async def call(function: Callable[[], Any], timeout_s: float, *, is_async: bool)
     A plain function gets a thread to itself: a pool of fixed size would be used up by functions that never return, and
     would keep waza from ending. What it gives back is awaited if it can be.
     """
+    os._exit = _end_call
     began = time.monotonic()
     outcome = Outcome(function()) if is_async else await _within(_in_thread(function), timeout_s)
     if outcome is None or not inspect.isawaitable(outcome.value):
@@ -60,7 +79,7 @@ def _settle(settled: Settled, outcome: Outcome | None) -> None:
 async def _awaited(awaitable: Awaitable[Any], timeout_s: float) -> Outcome | None:
     """Return what an awaitable comes to, in a task of its own: one that does not let itself be ended is left behind."""
     settled: Settled = asyncio.get_running_loop().create_future()
-    work = asyncio.create_task(_contained(awaitable, settled))
+    work = asyncio.create_task(_contained(awaitable, settled), context=_agent_context())
     try:
         outcome = await _within(settled, timeout_s)
     except asyncio.CancelledError:
@@ -94,7 +113,7 @@ def _in_thread(function: Callable[[], Any]) -> Settled:
     """Let a thread that has nothing to do call the function, or a new one; none of them keeps waza from ending."""
     loop = asyncio.get_running_loop()
     settled: Settled = loop.create_future()
-    context = contextvars.copy_context()
+    context = _agent_context()
 
     def work() -> Callable[[], None]:
         try:

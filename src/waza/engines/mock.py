@@ -126,6 +126,10 @@ class MockTrial(MockTurn):
     all. If left out, the script is what happens in the whole conversation, and turns are not recorded."""
 
 
+_SAYS_NOTHING = {"delay_s", "duration_ms", "usage", "steps", "available_skills"}
+"""Keys of a script that leave open what the agent did: with these alone every negative check would pass."""
+
+
 class MockScript(MockTrial):
     """What the agent does on one task."""
 
@@ -136,8 +140,8 @@ class MockScript(MockTrial):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if not self.model_fields_set or self.model_dump(exclude_unset=True) == {"echo": False}:
-            raise ValueError("the script is empty; give at least `output`, or `echo: true`")
+        if not self.model_fields_set - _SAYS_NOTHING - (set() if self.echo else {"echo"}):
+            raise ValueError("the script does not say what the agent does; give at least `output`, or `echo: true`")
         if self.echo and self.output:
             raise ValueError("`echo: true` is the output; leave `output` out")
         return self

@@ -64,7 +64,9 @@ def _not_blank(text: str) -> str:
 
 
 def _tool_name(value: str) -> str:
-    hint = "list the names, use `*` and `?`, or give a pattern as `tool:` under `expect` or `expect_tools`"
+    hint = (
+        "list the names, use `*` and `?`, or give a pattern as `tool:` under `expect`, `expect_tools` or `reject_tools`"
+    )
     return _plain_name(value, "tool", hint)
 
 
