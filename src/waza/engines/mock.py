@@ -130,18 +130,16 @@ _SAYS_NOTHING = {"delay_s", "duration_ms", "usage", "steps", "available_skills"}
 """Keys of a script that leave open what the agent did: with these alone every negative check would pass."""
 
 
-class MockScript(MockTrial):
-    """What the agent does on one task."""
+class MockVariant(MockTrial):
+    """What differs from another script."""
 
     trials: Annotated[list[MockTrial], Field(min_length=1)] | None = None
     """What differs from trial to trial; the other keys hold for all. After the last entry the first comes again."""
-    without_skill: MockScript | None = None
-    """What differs where the suite's skill is not there, as in the control arm of `--baseline`."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.model_fields_set - _SAYS_NOTHING - (set() if self.echo else {"echo"}):
-            raise ValueError("the script does not say what the agent does; give at least `output`, or `echo: true`")
+    def _is_not_empty(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("the script is empty; give at least `output`, or `echo: true`")
         if self.echo and self.output:
             raise ValueError("`echo: true` is the output; leave `output` out")
         return self
@@ -151,6 +149,19 @@ class MockScript(MockTrial):
         if not self.trials:
             return self
         return _with(self, self.trials[(number - 1) % len(self.trials)])
+
+
+class MockScript(MockVariant):
+    """What the agent does on one task."""
+
+    without_skill: MockVariant | None = None
+    """What differs where the suite's skill is not there, as in the control arm of `--baseline`."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_fields_set - _SAYS_NOTHING - (set() if self.echo else {"echo"}):
+            raise ValueError("the script does not say what the agent does; give at least `output`, or `echo: true`")
+        return self
 
 
 Script = TypeVar("Script", bound=MockTurn)
