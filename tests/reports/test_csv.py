@@ -87,7 +87,7 @@ def test_answers_of_trigger_tests_follow_the_tasks_and_have_no_score():
     assert [[row[column] for column in columns] for row in rows] == [
         ["control", "control-explicit", "right", "", "true", "true", "'=it", ""],
         ["trigger", "should-1", "right", "", "true", "true", "'=it", ""],
-        ["trigger", "should-not-1", "error", "not run", "false", "", "", ""],
+        ["trigger", "should-not-1", "not asked", "", "false", "", "", ""],
     ]
     assert (rows[1]["prompt"], rows[1]["skill"], rows[1]["input_tokens"]) == ("'=do()", "'=it", "10")
     assert rows_of(a_run([a_result("t")])) == [task], "a run without trigger tests has tasks alone"

@@ -8,6 +8,7 @@ from waza.cli import run_command
 from waza.engines._base import ENGINES
 from waza.runner.preflight import refusals
 from waza.spec.load import load_spec
+from waza.spec.trigger_suite import suite_without_tasks
 
 TEXT = {"type": "text", "name": "greets", "contains": ["hello"]}
 JUDGED = {"type": "prompt", "name": "polite", "prompt": "Is it polite?"}
@@ -197,6 +198,7 @@ def test_check_says_what_run_refuses(project, capsys, name):
     refused = said(capsys, "run", folder)
     assert (refused[0], fact in refused[1]) == (2, True), refused
     assert not (folder / "runs").exists()
+    assert refused[1].count(fact) == 1, "a warning and a refusal do not say the same"
     assert (checked[0], fact in checked[1]) == (code, True), checked
     assert said(capsys, "check", folder, "--strict")[0] == 2
 
@@ -236,6 +238,97 @@ def test_a_results_folder_that_cannot_be_written_is_a_warning(project, capsys):
     code, text = said(capsys, "check", folder)
     assert code == 0 and "no run can be stored in" in text
     assert said(capsys, "run", folder)[0] == 3
+
+
+TRIGGERS = {"skill": "greeter", "should_trigger_prompts": [{"prompt": "greet"}], "controls": {"explicit": "greet now"}}
+RULES = {"triggers": [{"skill": "greeter", "when": "greet"}]}
+SKILL = '---\nname: {}\ndescription: "Greets. USE FOR: greet."\n---\nSay hello.\n'
+NOWHERE = "skill 'greeter' was not found in this project"
+
+
+@pytest.mark.parametrize("name", ["greter", None])
+@pytest.mark.parametrize("has_suite", [True, False])
+def test_check_trigger_and_run_refuse_trigger_tests_with_one_sentence_said_once(project, capsys, name, has_suite):
+    folder = project({"executor": "mock"}, {"skill": "greeter"})
+    (folder / "trigger_tests.yaml").write_text(json.dumps(TRIGGERS))
+    if name:
+        (folder / "SKILL.md").write_text(SKILL.format(name))
+    if not has_suite:
+        (folder / "eval.yaml").unlink()
+    for command in ("check", "trigger", "run") if has_suite else ("check", "trigger"):
+        for path in (folder, folder / "trigger_tests.yaml") if command != "run" else (folder,):
+            code, text = said(capsys, command, path, "--engine", "mock")
+            assert (code, text.count("was not found")) == (2, 1), text
+            assert f"trigger_tests.yaml:1:2: skill: {NOWHERE}; " in text
+            assert ("did you mean 'greter'?" in text) is bool(name)
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize("has_suite", [True, False])
+def test_a_skill_next_to_its_trigger_tests_is_found_by_its_name(project, capsys, has_suite):
+    folder = project({"executor": "mock"}, {"skill": "greeter"})
+    (folder / "SKILL.md").write_text(SKILL.format("greeter"))
+    (folder / "trigger_tests.yaml").write_text(json.dumps(TRIGGERS))
+    (folder / "mock.yaml").write_text(json.dumps(RULES))
+    if not has_suite:
+        (folder / "eval.yaml").unlink()
+    assert NOWHERE not in said(capsys, "check", folder, "--engine", "mock")[1]
+    code, text = said(capsys, "trigger", folder, "--engine", "mock")
+    assert code == 0, text
+    spec = load_spec(folder) if has_suite else suite_without_tasks(folder)
+    assert list(spec.engine("codex").skills()) == ["greeter"], "agents get it under its own name"
+
+
+def test_trigger_tests_below_a_folder_are_checked_and_run_names_the_command_for_them(project, capsys):
+    folder = project({"executor": "mock"}, {})
+    (folder / "deep").mkdir()
+    (folder / "eval.yaml").unlink()
+    (folder / "deep/trigger_tests.yaml").write_text(json.dumps(TRIGGERS | {"skil": "x"}))
+    code, text = said(capsys, "check", folder)
+    assert code == 2 and "unknown key 'skil'; did you mean 'skill'?" in text
+    for path in (folder / "deep", folder / "deep/trigger_tests.yaml"):
+        code, text = said(capsys, "run", path, "--engine", "mock")
+        assert code == 2 and "`waza trigger` runs them" in text
+
+
+NO_ARMS = {
+    "no skill": ({"executor": "mock"}, {}, "the suite names none; add `skill: NAME`"),
+    "an engine without skills": (
+        {"executor": "openai", "model": "m", "base_url": "http://x"},
+        {"skill": "greeter"},
+        "gives its agent no skill",
+    ),
+    "skill not found": ({"executor": "mock"}, {"skill": "ghost"}, "skill 'ghost' was not found: both arms"),
+    "skill switched off": (
+        {"executor": "codex", "disabled_skills": ["greeter"]},
+        {"skill": "greeter"},
+        "is switched off by disabled_skills",
+    ),
+    "auto": ({"executor": "mock", "trials_per_task": "auto"}, {"skill": "greeter"}, "give it with --trials NUMBER"),
+    "nothing both could pass": (
+        {"executor": "mock"},
+        {"skill": "greeter", "graders": [{"type": "skill_triggered", "skill": "greeter"}]},
+        "no task has a grader that both arms could pass",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_ARMS)
+def test_check_says_for_what_run_refuses_a_baseline(project, capsys, name):
+    config, more, fact = NO_ARMS[name]
+    folder = project(config, more)
+    (folder / "SKILL.md").write_text(SKILL.format("greeter"))
+    for command in ("check", "run"):
+        code, text = said(capsys, command, folder / "eval.yaml", "--baseline")
+        assert (code, text.count(fact)) == (2, 1), text
+    assert fact not in said(capsys, "check", folder / "eval.yaml")[1]
+
+
+@pytest.mark.parametrize("config", [{"timeout_seconds": -1}, {"timeout_second": 1}, {"executor": ["mock"]}])
+def test_a_mistake_in_config_does_not_hide_the_engine(project, capsys, config):
+    code, text = said(capsys, "check", project({"executor": "mock"} | config, {}))
+    assert code == 2 and "no engine is named" not in text
+    assert "1 mistake" in text
 
 
 def test_several_reasons_are_told_at_once(project, capsys):

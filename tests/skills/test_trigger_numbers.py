@@ -10,15 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from trigger_suites import TESTS, suite
 
 from waza.model import Result, Run, SkillInvocation, Trace
 from waza.reports.csv import CsvReport
 from waza.reports.json import JsonReport
 from waza.reports.markdown import MarkdownReport
+from waza.results.stats.gates import gates
+from waza.results.stats.needs import Needs
 from waza.results.summary import summarize
 from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of
 from waza.results.triggers import recall_interval, summarize_triggers, trigger_numbers
+from waza.runner.order import order_for
+from waza.runner.run import conduct
+from waza.runner.suite import Listeners
+from waza.spec.load import load_spec
 
+AGENT = """
+import time, waza
+def agent(prompt):
+    if prompt == "late":
+        time.sleep(2)
+    if prompt == "crash":
+        raise KeyError("no such key")
+    used = [{"name": "explainer"}] if "xplain" in prompt else []
+    return waza.Trace.from_json({"input": prompt, "output": "x", "skill_invocations": used, "tool_events": []})
+"""
 CASES = [
     json.loads(line)
     for line in (Path(__file__).parent.parent / "data/conformance/helpers_triggers.jsonl").read_text().splitlines()
@@ -183,9 +200,67 @@ def test_without_a_gate_trigger_tests_alone_need_every_answer_right():
     assert summarize(run_of(RIGHT | {"yes": ["outage"]})).exit_code == 3
 
 
-def test_a_prompt_nobody_ran_is_an_error():
-    found = summarize_triggers(run_of({key: value for key, value in RIGHT.items() if key != "yes"}))
-    assert (found.all.errors, found.all.false_negatives) == (1, 1)
+def test_a_prompt_that_was_never_asked_is_no_error_and_keeps_gates_open():
+    run = run_of({key: value for key, value in RIGHT.items() if key != "yes"}, metrics=[0.9])
+    found = summarize_triggers(run)
+    assert (found.is_valid, found.not_asked, found.answers) == (True, 1, 1)
+    assert (found.all.errors, found.all.false_negatives, found.all.accuracy) == (0, 0, 1.0)
+    assert (found.accuracy_low, found.accuracy_high) == (0.5, 1.0)
+    assert (summarize(run).metrics[0].status, summarize(run).exit_code) == ("error", 3)
+    assert [gate.status for gate in gates(run, Needs(trigger_accuracy=0.9))] == ["error", "error"]
+    [gate] = gates(run, Needs(trigger_accuracy=0.9), allow_partial=True)
+    assert (gate.status, gate.value) == ("passed", 1.0)
+    assert summarize(replace(run, spec=run.spec | {"metrics": []})).exit_code == 3
+    tree = json.loads(b"".join(JsonReport().render(run)))["trigger_metrics"]
+    assert (tree["errors"], tree["not_asked"], tree["accuracy_low"]) == (0, 1, 0.5)
+    rows = list(csv.DictReader(io.StringIO(b"".join(CsvReport().render(run)).decode())))
+    assert [row["task"] for row in rows if row["status"] == "not asked"] == ["yes"]
+    assert "not asked: 1 trial, which is in no number" in b"".join(MarkdownReport().render(run)).decode()
+
+
+def test_a_run_that_ends_before_its_controls_shows_nothing():
+    found = summarize_triggers(run_of({"no": [[]]}))
+    assert found.reasons == ["the control that names 's' outright was not asked"]
+    assert found.warnings == ["the control that has nothing to do with the skill was not asked"]
+    once = summarize_triggers(run_of({"c": [["s"]], "u": [[]], "yes": [["s"]], "no": [[]]}, trials=2))
+    assert (once.is_valid, once.warnings, once.not_asked) == (True, [], 2)
+
+
+@given(st.lists(st.sampled_from(["right", "wrong", "error", "not asked"]), min_size=1, max_size=12), st.floats(0.05, 1))
+def test_what_was_not_asked_could_still_turn_out_either_way(outcomes, needed):
+    """A gate is decided only where every way in which the open prompts could be answered decides it alike."""
+    prompts = [{"id": "c", "prompt": "Use s", "skill": "s", "control": "explicit"}]
+    prompts += [{"id": f"p{place}", "prompt": f"{place}", "skill": "s"} for place in range(len(outcomes))]
+    uses = {"right": [["s"]], "wrong": [[]], "error": ["outage"]}
+
+    def run(outcomes):
+        used = {f"p{place}": uses[one] for place, one in enumerate(outcomes) if one in uses}
+        return run_of({"c": [["s"]]} | used, prompts=prompts, metrics=[needed])
+
+    found = summarize_triggers(run(outcomes))
+    assert (found.all.errors, found.not_asked) == (outcomes.count("error"), outcomes.count("not asked"))
+    [metric] = summarize(run(outcomes)).metrics
+    ends = [
+        summarize(run([end if one == "not asked" else one for one in outcomes])).metrics[0].status
+        for end in ("right", "wrong")
+    ]
+    if found.answers:
+        assert metric.status == (ends[0] if ends[0] == ends[1] else "error")
+
+
+@pytest.mark.parametrize("word", ["late", "crash"])
+@pytest.mark.parametrize("policy", ["fail", "error", "grade"])
+def test_a_prompt_that_failed_to_execute_is_undecided_while_the_run_goes_on(tmp_path, word, policy):
+    (tmp_path / "agent.py").write_text(AGENT)
+    tests = TESTS | {"should_not_trigger_prompts": [{"prompt": word}], "timeout_seconds": 0.3}
+    tests |= {"should_trigger_prompts": [{"prompt": "Explain this code"}]}
+    agent = {"executor": "python", "agent": "agent:agent", "on_agent_crash": policy}
+    spec = load_spec(suite(tmp_path, tests=tests, rules=None, tasks=False, needs=None, **agent), trust=True)
+    told = {}
+    conduct(order_for(spec), Listeners(on_result=lambda result: told.update({result.task_id: result})))
+    early = told["trigger:should-not-1"]
+    assert (early.status, "before any skill was used" in early.reason) == ("error", True)
+    assert told["trigger:should-1"].status == "passed"
 
 
 def test_silence_of_an_agent_that_never_had_the_skill_says_nothing():

@@ -214,7 +214,7 @@ def test_an_interrupted_run_goes_on_with_the_prompts_that_are_left(tmp_path, cap
 
     half = conduct(order_for(spec), Listeners(on_result=on_result, stop=stop))
     assert not half.complete
-    assert summarize(half).triggers.all.errors > 0
+    assert summarize(half).triggers.all.errors == 0
     assert run_command(["run", str(tmp_path), "-q", "--resume"]) == 0
     assert len(list_runs(tmp_path / "runs")) == 1
     assert len(stored(tmp_path).triggers) == 6

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -10,11 +11,10 @@ import click
 from waza.cli._screen import say, show_problems
 from waza.cli._stdout import emit
 from waza.cli._working import trust_option
-from waza.engines._base import ENGINES
 from waza.engines._skills import MARK
-from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, SpecError, UsageError
+from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
 from waza.reports._text import plural, visible
-from waza.runner.preflight import refusals
+from waza.runner.preflight import refusals, without_refused
 from waza.sandbox.trust import not_trusted
 from waza.spec.load import FILE, find_eval, read_spec, suite_in
 from waza.spec.local_code import NOT_CHECKED
@@ -22,8 +22,8 @@ from waza.spec.rubrics import rubric_problems
 from waza.spec.sessions import session_problems
 from waza.spec.skill_lint import skill_line, skill_problems
 from waza.spec.skills import skills_below
-from waza.spec.suite import NO_JUDGE, EvalSpec
-from waza.spec.trigger_suite import suite_without_tasks
+from waza.spec.suite import NO_ENGINE, EvalSpec
+from waza.spec.trigger_suite import read_lone_triggers
 from waza.spec.triggers import FILE as TRIGGERS
 
 
@@ -37,6 +37,7 @@ from waza.spec.triggers import FILE as TRIGGERS
 @click.option(
     "--max-cost", type=click.FloatRange(0, min_open=True), help="Also check that `run --max-cost` could work."
 )
+@click.option("--baseline", is_flag=True, help="Also check that `run --baseline` could work.")
 @click.option("--live", is_flag=True, help="Also ask the judge one small question, which costs a few tokens.")
 @click.option("--oracles", is_flag=True, help="Also let agents try the suites that do no work: none may pass a task.")
 def command(
@@ -47,27 +48,34 @@ def command(
     strict: bool,
     engine: str | None,
     max_cost: float | None,
+    baseline: bool,
     live: bool,
     oracles: bool,
 ) -> int:
     """Find every mistake in suites and skills, without running anything; offline, unless --live is given.
 
-    PATHS are eval files, skills or folders; a folder is searched for eval.yaml and SKILL.md. Without PATHS, the current
-    folder. A suite's skill is looked at too. Python of the project is imported only where you trust its folder; what
-    was not checked for that reason is reported, and a mistake with --strict. Exit code 0: nothing is wrong; 1: a skill
-    is, or with --oracles an agent that does no work passes a task; 2: a suite is; 3: nothing is, but with --live a
-    judge could not answer, or with --oracles a grader, or the folder is not trusted.
+    PATHS are eval files, skills, trigger tests or folders; a folder is searched for eval.yaml, SKILL.md and
+    trigger_tests.yaml. Without PATHS, the current folder. A suite's skill is looked at too. Python of the project is
+    imported only where you trust its folder; what was not checked for that reason is reported, and a mistake with
+    --strict. Exit code 0: nothing is wrong; 1: a skill is, or with --oracles an agent that does no work passes a task;
+    2: a suite is; 3: nothing is, but with --live a judge could not answer, or with --oracles a grader, or the folder
+    is not trusted.
     """
     wrong = silent = weak = 0
     suites, skills = find_all(paths or (Path(),))
     serious = ("error", "warning", NOT_CHECKED) if strict else ("error",)
     told: set[Problem] = set()
-    for file in suites:
-        spec, problems = read_spec(file, trust=trust)
+    paths = paths or (Path(),)
+    for file in chain(suites, lone_triggers(paths, skills)):  # the suites' own skills may have trigger tests too
+        is_lone = file.name == TRIGGERS
+        spec, problems = (read_lone_triggers if is_lone else read_spec)(file, trust=trust)
         if spec is not None:
-            found = [*_with_refused(spec, problems), *rubric_problems(spec), *_sessions(spec), *spec.not_checked()]
-            has_limit, may_import = max_cost is not None, spec.folder.may_import
-            problems = _together(found, refusals(spec, engine=engine, has_max_cost=has_limit, imports=may_import))
+            found = [*problems, *rubric_problems(spec), *_sessions(spec), *spec.not_checked()]
+            has_limit, has_baseline = max_cost is not None, baseline and not is_lone
+            imports = spec.folder.may_import
+            refused = refusals(spec, engine=engine, has_max_cost=has_limit, has_baseline=has_baseline, imports=imports)
+            refused = [one for one in refused if NO_ENGINE not in one.message or not _is_config_wrong(problems)]
+            problems = list(dict.fromkeys([*without_refused(found, refused), *refused]))
         shown = [p for p in problems if (not quiet or p.severity in serious) and p not in told]
         told.update(shown)  # what is about the project is found with each of its suites
         if as_json:
@@ -79,9 +87,11 @@ def command(
         wrong += bool(errors)
         skills += [spec.skill_folder] if spec and spec.skill_folder else []
         if not as_json and not quiet:
-            _summary(file, spec is not None and not errors, errors, len(spec.tasks) if spec else 0, unchecked)
+            _summary(file, spec if not errors else None, errors, unchecked)
         if live and spec is not None and not errors:
             silent += _silent_judges(spec, quiet=quiet or as_json)
+        if is_lone:
+            continue
         if oracles and spec is not None and not errors and (fact := _starts_programs(spec)):
             silent += 1
             left_out = [spec.place.problem(fact, NOT_CHECKED)]
@@ -91,54 +101,31 @@ def command(
 
             passed, untried = weak_tasks(spec, quiet=quiet, as_json=as_json)
             weak, silent = weak + passed, silent + untried
-    wrong += sum(_check_triggers(file, as_json) for file in lone_triggers(paths or (Path(),), skills))
     bad = sum(_check_skill(skill, quiet, as_json, strict) for skill in dict.fromkeys(skills))
     return EXIT_USAGE if wrong else EXIT_FAILED if bad or weak else EXIT_UNDECIDED if silent else EXIT_PASSED
 
 
-def _together(found: list[Problem], refused: list[Problem]) -> list[Problem]:
-    """Return what a suite and a run of it are told of, each once: a refusal takes the place of a warning about it."""
-    is_without_judge = any(NO_JUDGE in problem.message for problem in found)
-    refused = [one for one in refused if not (is_without_judge and NO_JUDGE in one.message)]
-    places = {_place(one) for one in refused if one.path == "skill"}
-    found = [one for one in found if one.severity == "error" or _place(one) not in places]
-    return list(dict.fromkeys([*found, *refused]))
+def _is_config_wrong(problems: list[Problem]) -> bool:
+    """Say whether an engine may be named in a part of the files that could not be read."""
+    names = ("config", "defaults")
+    return any(one.severity == "error" and (not one.path or one.path.startswith(names)) for one in problems)
 
 
-def _place(problem: Problem) -> tuple[str, int, int, str]:
-    return problem.file, problem.line, problem.column, problem.path
-
-
-def lone_triggers(paths: Sequence[Path], skills: Sequence[Path]) -> list[Path]:
-    """Return the trigger tests at the paths and with the skills, where no eval file is checked with them."""
-    folders = [*(path.resolve() for path in paths), *skills, *(skill / "evals" for skill in skills)]
-    return [
-        folder / TRIGGERS for folder in dict.fromkeys(folders) if (folder / TRIGGERS).is_file() and not suite_in(folder)
-    ]
-
-
-def _check_triggers(file: Path, as_json: bool) -> bool:
-    """Say what is wrong with trigger tests, and return whether something is."""
-    try:
-        spec = suite_without_tasks(file)
-        problems = _with_refused(spec, spec.triggers.not_found if spec and spec.triggers else [])
-    except SpecError as error:
-        problems = error.problems
-    if as_json:
-        _print_json(problems)
-    else:
-        show_problems(problems, to_stderr=False)
-    return any(problem.severity == "error" for problem in problems)
-
-
-def _with_refused(spec: EvalSpec | None, problems: list[Problem]) -> list[Problem]:
-    """Return the problems, as errors where the suite's engine would refuse its trigger tests for them."""
-    engine = (spec.config.executor or spec.project.defaults.engine) if spec else None
-    if spec is None or spec.triggers is None or not engine or not ENGINES.knows(engine):
-        return problems
-    refused = spec.triggers.refused(engine)
-    known = {problem._replace(severity="error") for problem in spec.triggers.not_found}
-    return [problem for problem in problems if problem._replace(severity="error") not in known or not refused] + refused
+def lone_triggers(paths: Sequence[Path], skills: Sequence[Path]) -> Iterator[Path]:
+    """Yield the trigger tests at and below the paths and with the skills, where no eval file is next to them."""
+    named = {path.resolve().parent for path in paths if path.name == TRIGGERS}
+    folders = {path.resolve() for path in paths if path.is_dir()}
+    below = {
+        file.resolve().parent
+        for path in paths
+        if path.is_dir() and not suite_in(path)
+        for file in path.rglob(TRIGGERS)
+        if not _hidden(file.relative_to(path))
+    }
+    with_skills = {place for skill in skills for place in (skill, skill / "evals")}
+    for folder in sorted(named | folders | below | with_skills):
+        if (folder / TRIGGERS).is_file() and not suite_in(folder):
+            yield folder / TRIGGERS
 
 
 def _check_skill(folder: Path, quiet: bool, as_json: bool, strict: bool) -> bool:
@@ -192,12 +179,15 @@ def find_all(paths: tuple[Path, ...]) -> tuple[list[Path], list[Path]]:
         if path.name == MARK and path.is_file():
             skills.append(path.resolve().parent)
             continue
+        if path.name == TRIGGERS and path.is_file():
+            suites += [found.resolve()] if (found := suite_in(path.parent)) else []
+            continue
         below = [skill.resolve() for skill in skills_below(path)] if path.is_dir() else []
         skills += below
         try:
             suites += find_suites((path,))
         except UsageError:
-            if not below:
+            if not below and next(lone_triggers((path,), ()), None) is None:
                 raise
     return list(dict.fromkeys(suites)), skills
 
@@ -221,12 +211,14 @@ def _hidden(path: Path) -> bool:
     return any(part in ("node_modules", "runs") or (part.startswith(".") and part != ".github") for part in path.parts)
 
 
-def _summary(file: Path, good: bool, errors: int, tasks: int, unchecked: int) -> None:
+def _summary(file: Path, good: EvalSpec | None, errors: int, unchecked: int) -> None:
     from waza.spec.project import shown
 
     if good:
         left = f"; {unchecked} not checked" if unchecked else ""
-        say(f"{shown(file)}: ok, {plural(tasks, 'task')}{left}", "green")
+        prompts = [prompt for prompt in good.triggers.prompts if not prompt.control] if good.triggers else []
+        count = plural(len(good.tasks), "task") if good.tasks or not prompts else plural(len(prompts), "trigger prompt")
+        say(f"{shown(file)}: ok, {count}{left}", "green")
     else:
         say(f"{shown(file)}: {plural(errors, 'mistake')}", "bold red")
 

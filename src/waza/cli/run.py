@@ -20,7 +20,7 @@ from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
 from waza.cli._upload import sent, store_of
 from waza.cli._working import telling_options, trust_option, with_stdout, working_options
-from waza.engines._base import NO_CREDENTIAL, Engine
+from waza.engines._base import ENGINES, NO_CREDENTIAL, Engine
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
 from waza.judges._base import Judge
 from waza.model import Run
@@ -33,7 +33,7 @@ from waza.runner.auto import most_trials
 from waza.runner.canaries import planned_canaries
 from waza.runner.order import Order, auto_for, judge_for, order_for, runs_folder, stored_form
 from waza.runner.plan import fewest_trials
-from waza.runner.preflight import refuse
+from waza.runner.preflight import refusals, refuse, without_refused
 from waza.runner.purse import refuse_untold
 from waza.runner.resume import newest, resume
 from waza.runner.suite import Listeners, Stop
@@ -101,10 +101,10 @@ def command(path: Path, **options: Any) -> int:
     whole = prepared(path, options)
     options["verbose"] = options["verbose"] or (whole.project.defaults.verbose and not options["quiet"])
     spec = whole.select(options["tasks"], options["tags"]) if options["tasks"] or options["tags"] else whole
-    if not options["quiet"]:
-        show_problems(problem for problem in spec.notes if problem.severity == "warning")
-    tell_imported(spec)
     engine = "replay" if options["replay"] else options["engine"]
+    if not options["quiet"]:
+        show_problems(warnings_of(spec, engine, options))
+    tell_imported(spec)
     if options["dry_run"]:
         say_baseline(spec, engine, options)
         return dry_run(spec, engine, options)
@@ -121,6 +121,22 @@ def command(path: Path, **options: Any) -> int:
     if len(runs) > 1 and not options["as_json"] and not options["reports"].take_stdout:
         console().print(models_table(runs))
     return max(codes, key=_severity)
+
+
+def warnings_of(spec: EvalSpec, engine: str | None, options: dict[str, Any]) -> list[Problem]:
+    """Return the suite's warnings, without those that the refusal of this run repeats."""
+    found = [problem for problem in spec.notes if problem.severity == "warning"]
+    if (
+        not found
+        or options["resume"]
+        or not ENGINES.knows(engine or spec.config.executor or spec.project.defaults.engine or "")
+    ):
+        return found
+    skips = options["skip_graders"]
+    refused = refusals(
+        spec, engine=engine, judge_model=options["judge_model"] or "", skips_graders=skips, imports=False
+    )
+    return without_refused(found, refused)
 
 
 def refuse_not_trusted(spec: EvalSpec, engine: str | None) -> None:

@@ -13,7 +13,7 @@ from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
 from waza.cli._screen import show_problems
 from waza.cli._working import telling_options, trust_option, with_stdout, working_options
 from waza.cli.run import command as run
-from waza.cli.run import dry_run, one_model
+from waza.cli.run import dry_run, one_model, warnings_of
 from waza.errors import UsageError
 from waza.spec.load import load_spec
 from waza.spec.suite import EvalSpec
@@ -57,7 +57,7 @@ def command(path: Path, **options: Any) -> int:
         traces_url(options["otel"])
     spec = _prepared(path, options)
     if not options["quiet"] and not options["as_json"]:
-        show_problems(problem for problem in spec.notes if problem.severity == "warning")
+        show_problems(warnings_of(spec, options["engine"], options))
     if options["dry_run"]:
         return dry_run(spec, options["engine"], options)
     return one_model(spec, spec, options["engine"], options["model"], options)[0]

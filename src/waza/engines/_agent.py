@@ -249,7 +249,8 @@ class AgentEngine(Engine):
 
     def skills(self) -> dict[str, Path]:
         """Return the skills the agent gets, by name; raise ValueError when a folder of them is not there."""
-        return find_skills(self.skill_directories, self.folder, self.skill_folder, self.disabled_skills)
+        own = {self.skill: self.skill_folder} if self.skill_folder else {}
+        return find_skills(self.skill_directories, self.folder, own, self.disabled_skills)
 
     def found(self) -> str:
         """Return the path of the program; raise EngineError that says how to install it."""

@@ -18,9 +18,9 @@ _NOT_COPIED = {".git", "evals", "eval.yaml", "tasks", "trigger_tests.yaml", "moc
 
 
 def find_skills(
-    folders: Iterable[str], place: SpecFolder, also: Path | None = None, without: Iterable[str] = ()
+    folders: Iterable[str], place: SpecFolder, also: Mapping[str, Path] | None = None, without: Iterable[str] = ()
 ) -> dict[str, Path]:
-    """Return the skills in these folders and the one at `also`, by name, without some of them (`*` means all).
+    """Return the skills in these folders and those of `also`, by name, without some of them (`*` means all).
 
     Raises ValueError when a folder is not there or holds no skill.
     """
@@ -35,8 +35,7 @@ def find_skills(
         if not held:
             raise ValueError(f"'{name}' holds no skill: no {MARK} stands in it or in a folder of it")
         found = held | found
-    if also is not None:
-        found.setdefault(also.name, also)
+    found |= {name: path for name, path in (also or {}).items() if name not in found}
     left_out = set(without)
     return {} if "*" in left_out else {name: path for name, path in found.items() if name not in left_out}
 

@@ -46,6 +46,7 @@ def _metrics(summary: TriggerSummary, answers: list[Answer]) -> dict[str, JSON]:
         "answers": summary.answers,
         **({"not_asked": summary.not_asked} if summary.not_asked else {}),
         "decided": _numbers(summary.decided, summary.is_valid) if summary.decided else None,
+        **({"accuracy_low": summary.accuracy_low} if summary.is_valid and summary.not_asked else {}),
         "accuracy_high": summary.accuracy_high if summary.is_valid else None,
         "accuracy_ci": to_builtins(summary.accuracy_ci) if summary.is_valid else None,
         "heuristic": _numbers(summary.heuristic, True) if summary.heuristic else None,

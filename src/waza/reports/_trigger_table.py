@@ -100,8 +100,10 @@ def _numbers(summary: TriggerSummary) -> Iterator[Text]:
 
 
 def not_asked(summary: TriggerSummary) -> str:
-    """Return how many prompts an INVALID run did not ask."""
-    return f"not asked: {plural(summary.not_asked, 'trial')} of the other prompts, which are in no number"
+    """Return how many trials of prompts were not started."""
+    others = "" if summary.is_valid else " of the other prompts"
+    are = "is" if summary.not_asked == 1 else "are"
+    return f"not asked: {plural(summary.not_asked, 'trial')}{others}, which {are} in no number"
 
 
 def _measures(numbers: TriggerNumbers) -> str:

@@ -17,7 +17,6 @@ from waza.reports._text import clipped, visible
 from waza.results.outcomes import duration_of, outcome_of
 from waza.results.tasks import TaskSummary, summarize_tasks
 from waza.results.trigger_answers import Answer, answers_of, prompts_of, unanswered
-from waza.results.triggers import summarize_triggers
 
 LONGEST_CELL = 32_000
 """Spreadsheets take no cell longer than 32,767 characters."""
@@ -62,12 +61,8 @@ def _triggers(run: Run) -> Iterator[bytes]:
     for answer, result in zip(answers_of(run), asked, strict=True):
         cells = {column: cell for column, cell in _trial(result).items() if column not in _NOT_OF_TRIGGERS}
         yield _row(_of_run(run) | cells | _answer(answer))
-    missing = unanswered(run)
-    is_valid = not missing or ((summary := summarize_triggers(run)) is not None and summary.is_valid)
-    for answer in missing:
-        is_open = is_valid or bool(answer.prompt.control)
-        left_out: dict[str, Cell] = {} if is_open else {"status": "not asked", "reason": ""}
-        yield _row(_of_run(run) | _answer(answer) | left_out)
+    for answer in unanswered(run):
+        yield _row(_of_run(run) | _answer(answer) | {"status": "not asked", "reason": ""})
 
 
 def _answer(answer: Answer) -> dict[str, Cell]:

@@ -181,6 +181,7 @@ def trigger_verdict(summary: Summary) -> tuple[GradeStatus, str]:
     status = _trigger_status(summary.triggers, summary.metrics, is_alone=is_alone)
     wrong = numbers.false_positives + numbers.false_negatives
     told = f"{wrong} of {summary.triggers.answers} answers are not right, {numbers.errors} of them undecided"
+    told += f"; {summary.triggers.not_asked} trials were not asked" if summary.triggers.not_asked else ""
     invalid = "".join(f"INVALID: {reason}" for reason in summary.triggers.reasons[:1])
     return status, "" if status == "passed" else invalid or told
 
@@ -193,7 +194,7 @@ def _trigger_status(triggers: TriggerSummary, metrics: Sequence[Metric], *, is_a
         return "passed"
     if is_alone and triggers.accuracy_high < 1.0 - TOLERANCE:
         return "failed"
-    return "error" if triggers.all.errors else "passed"
+    return "error" if triggers.all.errors or triggers.not_asked else "passed"
 
 
 def _tolerated(statuses: Sequence[str], config: Mapping[str, JSON]) -> bool:

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from waza.model import Result, Run
+from waza.model import Result, Run, Trace
 
 WEIGHTS = {"high": 1.0, "": 1.0, "medium": 0.5}
 """What an answer counts, by the confidence of its prompt."""
@@ -77,14 +77,14 @@ def answers_of(run: Run) -> list[Answer]:
 
 
 def unanswered(run: Run) -> list[Answer]:
-    """Return an error for each trial of each prompt that was to be run and was not.
+    """Return an answer that cannot be determined for each trial of each prompt that was planned and not asked.
 
-    In an INVALID run they are not errors but prompts that were not asked: `triggers.not_asked`.
+    They are no errors: an agent that was not asked has not failed to answer.
     """
     trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
     done = {(result.task_id, result.trial) for result in run.triggers}
     return [
-        Answer(prompt=prompt, trial=number, did_trigger=None, error="not run")
+        Answer(prompt=prompt, trial=number, did_trigger=None, error="not asked")
         for prompt in prompts_of(run).values()
         for number in range(1, trials + 1)
         if (prompt.id, number) not in done
@@ -109,6 +109,14 @@ def answer_to(result: Result, prompt: TriggerPrompt, tested: set[str]) -> Answer
     )
 
 
+def ended_early(trace: Trace) -> str:
+    """Return that an agent ran out of time or crashed before it used any skill; nothing where it did not."""
+    if trace.status not in ("timeout", "failure") or trace.skill_invocations:
+        return ""
+    what = "ran out of time" if trace.status == "timeout" else "failed"
+    return f"the agent {what} before any skill was used" + (f": {trace.error}" if trace.error else "")
+
+
 def _error(result: Result, skill: str) -> str:
     """Return why it cannot be determined that the skill was not used; nothing where it is sure.
 
@@ -116,11 +124,10 @@ def _error(result: Result, skill: str) -> str:
     answer, whatever the trial's status is by `on_agent_crash`.
     """
     trace = result.trace
-    if trace.status in ("timeout", "failure"):
-        if not trace.skill_invocations:
-            what = "ran out of time" if trace.status == "timeout" else "failed"
-            return f"the agent {what} before any skill was used" + (f": {trace.error}" if trace.error else "")
-    elif trace.status == "error" or (result.status == "error" and result.reason):
+    if early := ended_early(trace):
+        return early
+    has_ended_late = trace.status in ("timeout", "failure")  # after it used another skill, which is an answer
+    if trace.status == "error" or (result.status == "error" and result.reason and not has_ended_late):
         return trace.error or result.reason or "the agent could not run"
     if trace.skill_invocations is None:
         return _NOT_SCRIPTED if trace.engine == "mock" else "skill use was not recorded: this engine cannot observe it"

@@ -2,7 +2,8 @@
 
 An answer that cannot be determined (the agent could not run, crashed or ran out of time before any skill was used, its
 use of skills is not recorded, it never had the skill) counts as a wrong one in `all`, and not at all in `decided`. What
-an INVALID run did not ask is in no number. What an answer is, and what a run stores: `trigger_answers.py`.
+was not asked, because the run is INVALID or was interrupted, is in no number; it only keeps gates open. What an answer
+is, and what a run stores: `trigger_answers.py`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class TriggerSummary(Struct, frozen=True, kw_only=True):
     answers: int
     """Trials of prompts that count, controls left out."""
     not_asked: int = 0
-    """Trials that an INVALID run did not start, since their answers would mean nothing; they are in no number."""
+    """Trials that were planned and not started: the run is INVALID or ended early. They are in no number."""
     is_valid: bool
     """False when the controls show that use of the skill could not be seen: no number means anything then."""
     reasons: list[str]
@@ -75,8 +76,10 @@ class TriggerSummary(Struct, frozen=True, kw_only=True):
     """Every answer, errors counted as wrong ones."""
     decided: TriggerNumbers | None
     """Only the answers that somebody can tell; None when there is none."""
+    accuracy_low: float
+    """The accuracy if every prompt that was not asked had been answered wrongly."""
     accuracy_high: float
-    """The accuracy if every error had been a right answer."""
+    """The accuracy if every error, and every prompt that was not asked, had been a right answer."""
     accuracy_ci: Interval | None = None
     """The Wilson interval of the accuracy over all answers. Prompts count, not trials, those of unequal weight for as
     many as tell as much (Kish 1965: the square of the sum of weights by the sum of their squares, rounded down)."""
@@ -129,21 +132,20 @@ def _share(part: float, whole: float) -> float:
 
 
 def summarize_triggers(run: Run) -> TriggerSummary | None:
-    """Return the trigger tests of a run in numbers; None where it has none.
-
-    A prompt that a valid run did not get to is an error.
-    """
+    """Return the trigger tests of a run in numbers; None where it has none."""
     prompts = prompts_of(run)
     if not prompts:
         return None
-    answered, missing = answers_of(run), unanswered(run)
-    reasons, warnings = _validity([*answered, *missing])
-    not_asked = [answer for answer in missing if not answer.prompt.control] if reasons else []
-    answers = answered if reasons else [*answered, *missing]
+    answers = answers_of(run)
+    reasons, warnings = _validity(prompts, answers)
+    not_asked = [answer for answer in unanswered(run) if not answer.prompt.control]
     counted = [answer for answer in answers if not answer.prompt.control]
+    asked = {answer.prompt.id: answer.prompt for answer in counted}
     whole = trigger_numbers(counted) or TriggerNumbers()
-    total = sum(whole.weighted.values())
-    unknown = sum(WEIGHTS[answer.prompt.confidence] for answer in counted if answer.did_trigger is None)
+    open_weight = _weight(not_asked)
+    total = _weight(counted) + open_weight
+    right = _weight(answer for answer in counted if answer.is_right)
+    unknown = _weight(answer for answer in counted if answer.did_trigger is None) + open_weight
     skills = list(dict.fromkeys(answer.prompt.skill for answer in counted))
     return TriggerSummary(
         prompts=sum(not prompt.control for prompt in prompts.values()),
@@ -154,14 +156,19 @@ def summarize_triggers(run: Run) -> TriggerSummary | None:
         warnings=warnings,
         all=whole,
         decided=trigger_numbers(counted, decided_only=True),
-        accuracy_high=min(1.0, whole.accuracy + _share(unknown, total)),
-        accuracy_ci=_accuracy_interval(whole.accuracy, [p for p in prompts.values() if not p.control]),
+        accuracy_low=_share(right, total),
+        accuracy_high=_share(right + unknown, total),
+        accuracy_ci=_accuracy_interval(whole.accuracy, list(asked.values())),
         heuristic=_heuristic(run, prompts),
         recall_ci=recall_interval(counted),
         by_reading=any(answer.by_reading for answer in answers),
         rungs=[_rung(name, counted) for name in RUNGS if any(_is_on(name, a) for a in counted)],
         skills=[_skill(name, counted) for name in skills] if len(skills) > 1 else [],
     )
+
+
+def _weight(answers: Iterable[Answer]) -> float:
+    return math.fsum(WEIGHTS[answer.prompt.confidence] for answer in answers)
 
 
 def _heuristic(run: Run, prompts: dict[str, TriggerPrompt]) -> TriggerNumbers | None:
@@ -175,14 +182,14 @@ def _heuristic(run: Run, prompts: dict[str, TriggerPrompt]) -> TriggerNumbers | 
     return trigger_numbers(guessed)
 
 
-def _validity(answers: Sequence[Answer]) -> tuple[list[str], list[str]]:
+def _validity(prompts: dict[str, TriggerPrompt], answers: Sequence[Answer]) -> tuple[list[str], list[str]]:
     """Return why the numbers mean nothing, and what else the controls say.
 
     A detector is believed once it was seen to say yes (to a prompt that names the skill outright) and to say no.
     """
     reasons: list[str] = []
     warnings: list[str] = []
-    skills = dict.fromkeys(answer.prompt.skill for answer in answers if answer.prompt.skill)
+    skills = dict.fromkeys(prompt.skill for prompt in prompts.values() if prompt.skill)
     for skill in skills:
         reason, warning = _explicit(
             skill, [a for a in answers if a.prompt.control == "explicit" and a.prompt.skill == skill]
@@ -190,6 +197,8 @@ def _validity(answers: Sequence[Answer]) -> tuple[list[str], list[str]]:
         reasons += [reason] if reason else []
         warnings += [warning] if warning else []
     unrelated = [a for a in answers if a.prompt.control == "unrelated"]
+    if not unrelated and any(prompt.control == "unrelated" for prompt in prompts.values()):
+        warnings.append("the control that has nothing to do with the skill was not asked")
     if errors := [answer.error for answer in unrelated if answer.did_trigger is None]:
         fact = f"could not be decided in {len(errors)} of {len(unrelated)} trials: {errors[0]}"
         warnings.append(f"the control that has nothing to do with the skill {fact}")
@@ -205,8 +214,10 @@ def _validity(answers: Sequence[Answer]) -> tuple[list[str], list[str]]:
 
 def _explicit(skill: str, controls: Sequence[Answer]) -> tuple[str, str]:
     """Return why the control that names a skill outright did not register, or how often it did not."""
+    if not controls:
+        return f"the control that names '{skill}' outright was not asked", ""
     used = sum(answer.did_trigger is True for answer in controls)
-    if used == len(controls) and controls:
+    if used == len(controls):
         return "", ""
     if used:
         return "", f"the control that names '{skill}' outright registered in {used} of {len(controls)} trials"
@@ -262,7 +273,12 @@ def _skill(name: str, answers: Sequence[Answer]) -> SkillNumbers:
 
 
 def trigger_metric(summary: TriggerSummary) -> Metric:
-    """Return the accuracy as a metric: undecided where the run is not valid, or where errors could change a gate."""
+    """Return the accuracy as a metric: undecided where the run is not valid, or where what is open could change a gate.
+
+    Open are errors, and prompts that were not asked.
+    """
     if not summary.is_valid:
         return Metric(name=METRIC, status="error", reason=f"INVALID: {summary.reasons[0]}")
-    return Metric(name=METRIC, value=summary.all.accuracy, low=summary.all.accuracy, high=summary.accuracy_high)
+    if not summary.answers:
+        return Metric(name=METRIC, status="error", reason="no prompt was asked")
+    return Metric(name=METRIC, value=summary.all.accuracy, low=summary.accuracy_low, high=summary.accuracy_high)

@@ -11,7 +11,7 @@ how `check` takes a problem; `run` refuses errors and warnings alike.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from waza.engines._base import Engine
@@ -19,7 +19,7 @@ from waza.errors import Problem, SpecError, UsageError
 from waza.runner.baseline_arms import with_baseline
 from waza.runner.order import Order, auto_for, runs_folder
 from waza.runner.purse import refuse_untold
-from waza.spec.suite import EvalSpec
+from waza.spec.suite import NO_JUDGE, EvalSpec
 
 
 def refusals(
@@ -28,6 +28,7 @@ def refusals(
     engine: str | None = None,
     judge_model: str = "",
     has_max_cost: bool = False,
+    has_baseline: bool = False,
     skips_graders: bool = False,
     imports: bool = True,
     is_run: bool = False,
@@ -39,8 +40,26 @@ def refusals(
     if built is not None and not is_run and (reason := built.undecided(spec.tasks)):
         problems.append(spec.place.at("config", "executor").problem(reason, "note"))
     if built is not None:
-        problems += [*(_cost(spec, built) if has_max_cost else ()), *_control_arm(spec, engine)]
+        problems += [*(_cost(spec, built) if has_max_cost else ()), *_control_arm(spec, engine, has_baseline)]
     return list(dict.fromkeys(problems))
+
+
+def without_refused(found: Iterable[Problem], refused: Iterable[Problem]) -> list[Problem]:
+    """Return what was found in a suite without the warnings that a refusal repeats."""
+    refused = list(refused)
+    is_without_judge = any(NO_JUDGE in one.message for one in refused)
+    places = {_place(one) for one in refused if one.path == "skill"}
+    texts = {(*_place(one), one.message) for one in refused}
+
+    def is_repeated(one: Problem) -> bool:
+        is_same = _place(one) in places or (*_place(one), one.message) in texts
+        return is_same or (is_without_judge and NO_JUDGE in one.message)
+
+    return [one for one in found if one.severity == "error" or not is_repeated(one)]
+
+
+def _place(problem: Problem) -> tuple[str, int, int, str]:
+    return problem.file, problem.line, problem.column, problem.path
 
 
 def refuse(spec: EvalSpec, *, engine: str | None = None, **how: bool | str) -> list[Problem]:
@@ -75,14 +94,15 @@ def _folder(spec: EvalSpec) -> Iterator[Problem]:
         yield spec.place.warning(f"no run can be stored in {folder}: {there} cannot be written to")
 
 
-def _control_arm(spec: EvalSpec, engine: str | None) -> Iterator[Problem]:
-    """Yield a note where `baseline: true` asks for a control arm that there will not be."""
-    if not spec.baseline or not spec.skill or not spec.tasks:
+def _control_arm(spec: EvalSpec, engine: str | None, is_asked: bool) -> Iterator[Problem]:
+    """Yield why there can be no control arm: a note where `baseline: true` asks for it, an error where a call does."""
+    if not is_asked and not (spec.baseline and spec.skill and spec.tasks):
         return
     chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
     try:
         with_baseline(Order(spec=spec, engine=chosen, auto=auto_for(spec)))
     except UsageError as error:
-        yield spec.place.at("baseline").problem(f"there will be no control arm: {error}", "note")
+        here = spec.place.at("baseline")
+        yield here.problem(str(error)) if is_asked else here.problem(f"there will be no control arm: {error}", "note")
     except SpecError:
         return  # reported with the number of trials

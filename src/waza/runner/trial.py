@@ -19,6 +19,7 @@ from waza.graders._base import Grader
 from waza.judges._base import Judge
 from waza.model import Attempt, Files, Grade, Result, Trace, Trial
 from waza.results.costs import agent_spending, is_invalid_cost
+from waza.results.trigger_answers import ended_early
 from waza.runner.checkpoints import Checkpoints
 from waza.runner.grading import Asked, OnCrash, grades_of, grading_times, status_of
 from waza.runner.pace import AgentPace
@@ -112,6 +113,8 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, log: l
     except EngineError as error:
         return failed_trial(trial, setting, str(error), log, Costs(agent=agent.spending, judge=judge.spending))
     status, reason = status_of(trace, grades, setting.on_crash)
+    if task.until_skill and (early := ended_early(trace)):
+        status, reason = "error", early  # a prompt that failed to execute is no answer, whatever `on_agent_crash` says
     if (setting.skip_graders or not graders) and status == "passed":
         status = "skipped"
     grader_ms, judge_ms = grading_times(graders, grades)

@@ -20,7 +20,7 @@ from waza.spec.hooks import check_hooks
 from waza.spec.local_code import left_out, without_effect
 from waza.spec.mocks import as_data, plain, read_commands, read_servers
 from waza.spec.people import with_judges, with_sources
-from waza.spec.places import Place, keys_of, parse, unknown_key
+from waza.spec.places import Model, Place, keys_of, parse, unknown_key
 from waza.spec.project import read_file, read_project, shown
 from waza.spec.shapes import AgentShape, ConfigShape, EvalShape, ProjectShape
 from waza.spec.suite import EvalSpec, engine_keys
@@ -68,6 +68,9 @@ def find_eval(path: str | Path) -> Path:
     file = Path(path)
     if file.is_dir():
         file = suite_in(file) or file / FILE
+    if (file.parent / TRIGGERS).is_file() and (file.name == TRIGGERS or not file.is_file()):
+        fact = "trigger tests are no eval file" if file.name == TRIGGERS else f"no such eval file, only a {TRIGGERS}"
+        raise SpecError(Problem(f"{fact}; `waza trigger` runs them", shown(file)))
     if not file.is_file():
         raise SpecError(Problem("no such eval file; `waza init` writes a first one", shown(file)))
     return file.resolve()
@@ -111,7 +114,7 @@ def read_spec(
     problems += wrong
     if not isinstance(data, dict):
         return None, _by_place(problems)
-    shape, config = shape or _readable(data), config or ConfigShape()  # so that mistakes further down are told too
+    shape = shape or readable(EvalShape, data)  # so that mistakes further down are reported too
     problems += check_hooks(shape.hooks, place, folder)
     graders, wrong = _suite_graders(shape.graders, place, folder, forced)
     problems += wrong
@@ -169,16 +172,19 @@ def _triggers(
     return tests, problems
 
 
-def _readable(data: dict[str, Any]) -> EvalShape:
-    """Return the keys of a broken eval file that make sense by themselves."""
+def readable(model: type[Model], data: Mapping[str, Any]) -> Model:
+    """Return the keys of a broken mapping that make sense by themselves."""
     good = {}
     for key, value in data.items():
         try:
-            EvalShape.model_validate({key: value})
+            model.model_validate({key: value})
         except ValidationError:
             continue
         good[key] = value
-    return EvalShape.model_validate(good)
+    try:
+        return model.model_validate(good)
+    except ValidationError:
+        return model()  # two keys that do not go together
 
 
 def _by_place(problems: list[Problem]) -> list[Problem]:
@@ -192,7 +198,7 @@ def _without(data: Any, keys: dict[str, str]) -> Any:
     return {key: value for key, value in data.items() if key not in keys}
 
 
-def _config(data: Any, place: Place, project: ProjectShape) -> tuple[ConfigShape | None, dict[str, Any], list[Problem]]:
+def _config(data: Any, place: Place, project: ProjectShape) -> tuple[ConfigShape, dict[str, Any], list[Problem]]:
     """Return the suite's settings with the project's defaults below them, and the keys that belong to engines."""
     written = data.get("config") if isinstance(data, dict) else None
     if not isinstance(written, dict):
@@ -204,7 +210,9 @@ def _config(data: Any, place: Place, project: ProjectShape) -> tuple[ConfigShape
     options = {key: value for key, value in written.items() if any(key in names for names in keys.values())}
     known = [*keys_of(ConfigShape), *keys_of(AgentShape), *(key for names in keys.values() for key in names)]
     problems = [here.at(key).problem(unknown_key(key, known)) for key in written if key not in known]
-    config, wrong = parse(ConfigShape, project_defaults(project) | own, here)
+    given = project_defaults(project) | own
+    config, wrong = parse(ConfigShape, given, here)
+    config = config or readable(ConfigShape, given)
     problems += wrong
     _, wrong = parse(AgentShape, agent, here)
     problems += wrong

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from waza.engines._skills import MARK, find_skills, skills_in
 from waza.errors import Problem, SpecError
-from waza.graders._skill import MAX_SKILL_BYTES, use_for_phrases
+from waza.graders._skill import MAX_SKILL_BYTES, read_skill, use_for_phrases
 from waza.sandbox.folders import SpecFolder, is_there
 from waza.sandbox.texts import fold_case
 from waza.sandbox.yaml12 import read_yaml
@@ -52,20 +52,42 @@ class SkillFile(NamedTuple):
 
 
 def find_skill(name: str, folder: SpecFolder, directories: Iterable[str], project_folder: str) -> Path | None:
-    """Return the folder of a skill: in the suite's folders of skills, the project's, or above the eval file."""
+    """Return the folder of a skill: in the suite's folders of skills, the project's, or above the eval file.
+
+    The folder of the eval file and those above it may have another name than the SKILL.md in them: a project that is
+    one skill may be checked out anywhere.
+    """
     for place in _folders(folder, directories, project_folder):
         if is_there(place / name / MARK):
             return (place / name).resolve()
         if found := next((skill for skill in skills_in(place) if skill.name == name), None):
             return found.resolve()
-    above = [path for path in (folder.base, *folder.base.parents) if path.is_relative_to(folder.root)]
-    return next((path.resolve() for path in above if path.name == name and is_there(path / MARK)), None)
+    above = list(_above(folder))
+    by_folder = (path for path in above if path.name == name)
+    by_name = (path for path in above if _name_in(path) == name)
+    return next((path.resolve() for path in (*by_folder, *by_name)), None)
 
 
 def skill_names(folder: SpecFolder, directories: Iterable[str], project_folder: str) -> list[str]:
-    """Return the skills that could be found, by the names of their folders."""
+    """Return the skills that could be found, by name."""
     places = _folders(folder, directories, project_folder)
-    return sorted({skill.name for place in places for skill in skills_in(place)})
+    above = {_name_in(path) or path.name for path in _above(folder)}
+    return sorted({skill.name for place in places for skill in skills_in(place)} | above)
+
+
+def _above(folder: SpecFolder) -> Iterator[Path]:
+    """Yield the folders from the eval file's up to the project's root that hold a SKILL.md."""
+    for path in (folder.base, *folder.base.parents):
+        if path.is_relative_to(folder.root) and is_there(path / MARK):
+            yield path
+
+
+def _name_in(folder: Path) -> str:
+    """Return the name that the SKILL.md in a folder gives itself; empty where it cannot be read."""
+    try:
+        return read_skill(folder / MARK).name
+    except ValueError:
+        return ""
 
 
 def _folders(folder: SpecFolder, directories: Iterable[str], project_folder: str) -> list[Path]:

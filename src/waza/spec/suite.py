@@ -30,9 +30,11 @@ from waza.spec.places import Place, keys_of, problems_of
 from waza.spec.sessions import session_problems
 from waza.spec.shapes import ConfigShape, HooksShape, MetricShape, ProjectShape
 from waza.spec.skills import find_skill
+from waza.spec.triggers import FILE as TRIGGERS
 from waza.spec.triggers import TriggerTests
 
 NO_JUDGE = "graders need a judge, and none is configured: name one in `judge:` of .waza.yaml or in config.judge"
+NO_ENGINE = "no engine is named"
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,10 @@ class EvalSpec:
         chosen = name or self.config.executor or self.project.defaults.engine
         here = self.place.at("config", "executor")
         if not chosen:
-            return None, [here.problem("no engine is named; `waza run` needs config.executor or --engine", "note")]
+            step = "`waza run` needs config.executor or --engine"
+            if self.file.name == TRIGGERS:
+                step = "`waza trigger` needs --engine, or `defaults.engine` in .waza.yaml"
+            return None, [here.problem(f"{NO_ENGINE}; {step}", "note")]
         if not ENGINES.knows(chosen):
             fact = f"unknown engine '{chosen}'; {did_you_mean(chosen, ENGINES.names())}"
             if name:
@@ -188,7 +193,7 @@ class EvalSpec:
         try:
             engine = self._built(chosen)
         except SpecError as error:
-            return None, error.problems
+            return None, [*error.problems, *(self.triggers.refused(chosen) if self.triggers else ())]
         problems = self._unfit(chosen, engine, imports=imports)
         if engine.program and (fact := engine.missing()):
             problems.append(here.problem(fact, "note"))
@@ -302,19 +307,20 @@ class EvalSpec:
     def _skill_content(self) -> dict[str, JSON]:
         """Return a hash of each part of a skill and of each instruction file, so that a changed one is noticed."""
         files = self.engine_options.get("instruction_files") or []
-        return self._contents(self.config.skill_directories, files, self.skill_folder)
+        own = {self.skill: self.skill_folder} if self.skill_folder else {}
+        return self._contents(self.config.skill_directories, files, own)
 
     def _delivered(self, task: Task) -> dict[str, JSON]:
         """Return the same for what a task names itself."""
         if not task.skill_directories and not task.instruction_files:
             return {}
-        return self._contents(task.skill_directories or [], task.instruction_files, None)
+        return self._contents(task.skill_directories or [], task.instruction_files, {})
 
     def _task_data(self, task: Task) -> dict[str, JSON]:
         data, delivered = _task_as_data(task), self._delivered(task)
         return data | delivered if delivered else data
 
-    def _contents(self, folders: Iterable[str], files: Iterable[str], also: Path | None) -> dict[str, JSON]:
+    def _contents(self, folders: Iterable[str], files: Iterable[str], also: dict[str, Path]) -> dict[str, JSON]:
         try:
             found = find_skills(folders, self.folder, also, self.engine_options.get("disabled_skills") or ())
             texts = [f"{name} sha256:{_content(self.folder.find(name))}" for name in files]

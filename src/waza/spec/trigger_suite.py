@@ -19,10 +19,21 @@ from waza.spec.triggers import FILE, Around, TriggerFile, beside, build_triggers
 
 
 def suite_without_tasks(path: Path, *, trust: bool = False) -> EvalSpec | None:
-    """Return a suite for the trigger tests at `path` where no eval file stands with them; None where one does."""
+    """Return a suite for the trigger tests at `path` where no eval file is next to them; None where one is.
+
+    Raises SpecError with every mistake in them.
+    """
     file = path if path.name == FILE else path / FILE
     if not file.is_file() or suite_in(file.parent):
         return None
+    spec, problems = read_lone_triggers(file, trust=trust)
+    if wrong := [problem for problem in problems if problem.severity == "error"]:
+        raise SpecError(wrong)
+    return spec
+
+
+def read_lone_triggers(file: Path, *, trust: bool = False) -> tuple[EvalSpec | None, list[Problem]]:
+    """Return a suite for trigger tests without an eval file, and every problem; None when they make no sense."""
     file = file.resolve()
     project, problems = read_project(file.parent)
     folder = SpecFolder(file.parent, trust=trust)
@@ -30,9 +41,9 @@ def suite_without_tasks(path: Path, *, trust: bool = False) -> EvalSpec | None:
     mocks = read_mocks(folder, problems)
     tests, wrong = beside(folder, Around(folder, config, mocks), set(), project.paths.skills)
     problems += wrong
-    if tests is None or any(problem.severity == "error" for problem in problems):
-        raise SpecError([problem for problem in problems if problem.severity == "error"] or [Problem("no prompts")])
-    return EvalSpec(
+    if tests is None:
+        return None, problems
+    spec = EvalSpec(
         file=file,
         folder=folder,
         name=tests.skills[0],
@@ -41,9 +52,11 @@ def suite_without_tasks(path: Path, *, trust: bool = False) -> EvalSpec | None:
         graders=tests.graders,
         skill=tests.skills[0],
         project=project,
-        place=Place(str(file.name)),
+        place=Place(shown(file)),
+        notes=[problem for problem in problems if problem.severity != "error"],
         triggers=tests,
     )
+    return spec, problems
 
 
 def catalogued(spec: EvalSpec, folder: Path) -> EvalSpec:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from waza.model import Run
-from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of, prompts_of, unanswered
+from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of, prompts_of
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def catalogue_of(run: Run) -> Catalogue | None:
         return None
     threshold = float(about.get("threshold") or 0.6)
     relevance: dict[str, dict[str, float]] = about.get("heuristic") or {}
-    answers = [*answers_of(run), *unanswered(run)]
+    answers = answers_of(run)
     prompts = [prompt for prompt in prompts_of(run).values() if not prompt.control]
     tested = list(dict.fromkeys(prompt.skill for prompt in prompts))
     rows = [_skill_row(name, answers, prompts, relevance, threshold) for name in tested]

@@ -115,7 +115,8 @@ def _trigger(summary: Summary, needed: float, sure: bool) -> Gate:
     low, high = (min(ci.lower, ends[0]), max(ci.upper, ends[1])) if ci else ends
     status, reason = _decided(ends, (low, ends[1]), needed - TOLERANCE, sure)
     reason = "not reached" if status == "failed" else reason
-    return Gate(name="trigger accuracy", status=status, value=ends[0], needed=needed, low=low, high=high, reason=reason)
+    value = metric.value
+    return Gate(name="trigger accuracy", status=status, value=value, needed=needed, low=low, high=high, reason=reason)
 
 
 def _cost(run: Run, summary: Summary, needed: float) -> Gate:

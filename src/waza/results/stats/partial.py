@@ -86,7 +86,12 @@ def ran_alone(run: Run) -> Run:
     ids = {outcome.task_id for outcome in outcomes_of(run.results)}
     tasks = [task for task in run.spec.get("tasks") or [] if task["id"] in ids]
     config = (run.spec.get("config") or {}) | {"trials_per_task": 1}
-    return replace(run, spec=run.spec | {"tasks": tasks, "config": config})
+    spec = run.spec | {"tasks": tasks, "config": config}
+    if triggers := run.spec.get("triggers"):
+        asked = {outcome.task_id for outcome in outcomes_of(run.triggers)}
+        prompts = [prompt for prompt in triggers.get("prompts") or [] if prompt["id"] in asked]
+        spec["triggers"] = triggers | {"prompts": prompts}
+    return replace(run, spec=spec)
 
 
 def without(baseline: Run, run: Run) -> Run:
