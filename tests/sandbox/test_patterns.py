@@ -360,9 +360,40 @@ def test_a_repeated_class_with_a_doubled_backslash_is_read_as_its_author_meant(h
     pattern = Pattern(r'"version":\\s*"0\\.0\\.0"', **how)
     assert (pattern.source, pattern.meant) == (r'"version":\\s*"0\\.0\\.0"', r'"version":\s*"0\.0\.0"')
     assert pattern.search('{"version": "0.0.0"}')
-    for source, text in ((r"C:\\sys", r"C:\sys"), (r"(\\n)+", r"\n"), (r"a\\\s*b", "a\\ b"), (r"\\.*", "\\")):
+    assert Pattern(r"print\\(", **how).meant == r"print\("
+    literal = [
+        (r"C:\\Users\\bob", r"C:\Users\bob"),
+        (r"a\\\s*b", "a\\ b"),
+        (r"[\\]n[\\]t", r"\n\t"),
+        (r"[/\\]b", r"\b"),
+    ]
+    literal += [(r"C:\\(Users|temp)", r"C:\temp"), (r"\\\\server", r"\\server"), ("a\\\\", "a\\"), (r"[^\\]$", "a")]
+    for source, text in literal:
         assert Pattern(source, **how).meant == source
         assert Pattern(source, **how).search(text)
+
+
+@pytest.mark.parametrize("how", [{}, {"python": True}, {"ignore_case": True}])
+@pytest.mark.parametrize("escape", [*"bBdDwWsSntrfvA.()[]{}|^$*+?/-\"'1", "Z", "u00e9", "x41"])
+def test_a_doubled_backslash_that_can_be_read_in_two_ways_is_refused(escape, how):
+    for source in (rf"a\\{escape}x", rf"C:\\{escape}", rf"\\{escape}a\\{escape}"):
+        try:
+            Pattern(source, **how)
+        except ValueError as refusal:
+            single, literal = source.replace("\\\\", "\\"), source.replace("\\\\", "[\\\\]")
+            assert f"write '{single}', or '{literal}'" in str(refusal)
+            assert Pattern(literal, **how).meant == literal
+        else:
+            assert escape in "()[]{}*+?1", "only these may leave one valid reading"
+    if escape in "bBdDwWsSntrfv.":
+        with pytest.raises(ValueError, match="doubled backslashes"):
+            Pattern(rf"a\\{escape}x", **how)
+
+
+@pytest.mark.parametrize("source", [r"[\\w.]+@", r"\\s*\d", r"C:\\Users\\w+", r"\\bfoo(?=x)", r"print\\(x\\)"])
+def test_a_doubled_backslash_is_refused_in_classes_and_next_to_single_ones(source):
+    with pytest.raises(ValueError, match="doubled backslashes"):
+        Pattern(source)
 
 
 ALWAYS = [

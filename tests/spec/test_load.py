@@ -226,14 +226,39 @@ def test_a_metric_named_after_a_tag_or_grader_stays_that_in_a_run_of_other_tasks
     assert [metric.name for metric in by_name.values() if metric.note] == ["paths_covered"]
 
 
-def test_a_doubled_backslash_is_named(tmp_path):
-    patterns = r"['a\\s*b', 'C:\\sys']"
-    spec = suite(
-        tmp_path, f"graders: [{{type: text, config: {{regex_match: {patterns}}}}}]\ntasks: [{{id: a, prompt: x}}]"
-    )
-    notes = "\n".join(map(str, spec.notes))
-    assert r"the backslashes of a\\s*b are doubled; it is read as a\s*b" in notes
-    assert r"the pattern C:\\sys looks for a backslash itself" in notes
+DOUBLED = {
+    "text": ("regex_match: [{}]", "'"),
+    "regex": ("must_not_match: [{}]", "'"),
+    "file": ("content_patterns: [{{path: a.txt, must_not_match: [{}]}}]", "'"),
+    "tool_constraint": ("reject_tools: [{{tool: bash, command_pattern: {}}}]", "command_pattern"),
+    "tool_calls": ("expect: [{{name: bash, args: {{command: {{regex: {}}}}}}}]", "regex"),
+    "matches": ("pattern: {}", "pattern"),
+}
+
+
+@pytest.mark.parametrize("kind", DOUBLED)
+def test_doubled_backslashes_are_named_where_they_are(kind, tmp_path):
+    line, marked = DOUBLED[kind]
+    head = "tasks: [{id: a, prompt: x}]\ngraders:\n  - type: " + kind + "\n    config:\n      "
+    column = 7 + line.format("'").index(marked)
+    notes = [note for note in suite(tmp_path, head + line.format(r"'a\\s*b'")).notes if "doubled" in note.message]
+    assert [(note.severity, note.line, note.column) for note in notes] == [("warning", 5, column)]
+    assert r"'a\\s*b' are doubled; it is read as 'a\s*b'" in notes[0].message
+    with pytest.raises(waza.SpecError) as refused:
+        suite(tmp_path, head + line.format(r"'\\bpassword\\b'"))
+    (problem,) = refused.value.problems
+    assert (problem.line, problem.column) == (5, column)
+    assert r"write '\bpassword\b', or '[\\]bpassword[\\]b'" in problem.message
+
+
+def test_doubled_backslashes_are_reported_in_python_too():
+    with pytest.warns(UserWarning, match="config.must_match.0.: .*doubled"):
+        waza.load_grader({"type": "regex", "config": {"must_match": [r"a\\s*b"]}})
+    with pytest.warns(UserWarning, match="output_matches: .*doubled"):
+        (grader,) = waza.load_expected({"output_matches": r"a\\s*b"})
+    assert grader.grade(waza.Trace(input="q", output="a b")).passed
+    with pytest.raises(waza.SpecError, match="doubled backslashes"):
+        waza.load_expected({"output_matches": r"\\bpassword\\b"})
 
 
 def test_words_that_no_json_schema_knows_are_noted(tmp_path):

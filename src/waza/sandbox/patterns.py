@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ import re2
 
 from waza.sandbox.backtrack import Program, check_program, search
 from waza.sandbox.child import NoAnswer
-from waza.sandbox.lookaround import for_backtracking, unbalanced, without_backtracking
+from waza.sandbox.lookaround import TOKEN, for_backtracking, unbalanced, without_backtracking
 from waza.sandbox.texts import utf8, well_formed
 from waza.sandbox.universal import (
     every_character,
@@ -45,6 +45,9 @@ _REASONS = {
 _HINTS = {"\\Z": "; the end of the text is \\z", "\\u": "; write \\x{...} for a character by its number"}
 _ESCAPES = re.compile(r"\\.|[^\\]|\\\Z", re.DOTALL)
 _REPEATED_CLASS = re.compile(r"[sSdDwW](?:[*+?]|\{\d)")
+_IN_CLASS = re.compile(r"[dDsSwWnrtfv]|[pP](?:\{|[A-Z])|x[0-9A-Fa-f{]")
+_ELSEWHERE = re.compile(r"\\(?:Z|u[0-9A-Fa-f]{4})|(\\.)", re.DOTALL)
+"""Escapes that people know from other engines, and RE2 has not."""
 _MAY_BE_IMPOSSIBLE = re.compile(r"[$^].|.[$^]|\\[AzZ]|\(\?<?!", re.DOTALL)
 _WITNESSES = ("", "\x01", "\n\x01\n")
 """Texts that most patterns do not match; one that matches all of them may match every text."""
@@ -55,10 +58,11 @@ class PatternTimeout(Exception):
 
 
 class Pattern:
-    r"""A compiled pattern; `source` is what the author wrote.
+    r"""A compiled pattern; `source` is what the author wrote, `meant` the pattern that is run.
 
-    Where a class such as `\\s` has its backslash doubled and is repeated (`\\s*` would be a backslash and any number
-    of the letter s), all doubled backslashes are read as single ones; `meant` is the pattern that is run.
+    They differ where backslashes are doubled and only single ones make sense: `\\s*` would be a backslash and any
+    number of the letter s, and `print\\(` has no end. Where both readings make sense (`\\bword`, a backslash and
+    "bword", or "word" at an edge) the pattern is refused; a backslash itself is written `[\\]`.
 
     With `python` it has the syntax and meaning of Python's `re`, otherwise those of RE2, where lookaround and
     back-references may be added.
@@ -74,7 +78,7 @@ class Pattern:
         if source != well_formed(source):
             raise ValueError("not a valid pattern: it holds half a character (a lone surrogate)")
         self.source = source
-        self.meant = _without_doubled_backslashes(source)
+        self.meant = _read(source, python)
         self.ignore_case = ignore_case
         self.python = python
         self._finds: Callable[[bytes], bool] | None = None
@@ -134,16 +138,77 @@ class Pattern:
             self._program = _backtracking(self.meant, self.ignore_case, error)
 
 
-def _without_doubled_backslashes(source: str) -> str:
-    """Return the pattern its author meant: as written, unless a repeated class shows that backslashes are doubled."""
-    if "\\\\" not in source:
+def _read(source: str, python: bool) -> str:
+    """Return the pattern its author meant; raise ValueError where doubled backslashes leave two possible readings."""
+    if "\\\\" not in source or not (doubled := _doubled(source)):
         return source
-    tokens = _ESCAPES.findall(source)
-    is_slip = any(
-        token == "\\\\" and before != "\\\\" and _REPEATED_CLASS.match("".join(tokens[at + 1 : at + 4]))
-        for at, (before, token) in enumerate(zip(["", *tokens], tokens, strict=False))
+    everywhere = {at for at, token in _escapes(source) if token == "\\\\"} - _deliberate(source)
+    candidates = (_replaced(source, dict.fromkeys(places, "\\")) for places in (everywhere, doubled))
+    single = next((each for each in candidates if _is_valid(each, python)), None)
+    is_mixed = single is None or any(len(token) == 2 and token != "\\\\" for _, token in _escapes(source))
+    repeated = next((at for at in doubled if _REPEATED_CLASS.match(source, at + 2)), None)
+    if single is None and repeated is None:
+        return source
+    if single is not None and (not _is_valid(source, python) or (repeated is not None and not is_mixed)):
+        return single
+    at = next(iter(doubled)) if repeated is None else repeated
+    escape = source[at + 1 : at + 3]
+    meant = single or _replaced(source, {at: "\\\\\\"})
+    literal = _replaced(source, {at: r"\x5c" if in_class else r"[\\]" for at, in_class in doubled.items()})
+    raise ValueError(
+        f"doubled backslashes: '{source}' looks for a backslash and '{escape[1]}', but {escape} may be meant, which "
+        f"YAML's single quotes and blocks take as it is; write '{meant}', "
+        f"or '{literal}' where the backslash itself is meant"
     )
-    return "".join("\\" if token == "\\\\" else token for token in tokens) if is_slip else source
+
+
+def _doubled(source: str) -> dict[int, bool]:
+    """Return where a doubled backslash is before what a single one could escape, and whether that is in a class."""
+    found = {}
+    deliberate = _deliberate(source)
+    for token in TOKEN.finditer(source):
+        if token[0] == "\\\\":
+            following = source[token.end() : token.end() + 1]
+            if token.start() not in deliberate and following.isascii() and following.isprintable() and following != " ":
+                found[token.start()] = False
+        elif token["members"]:
+            first = token.start("members")
+            for at, member in _escapes(token["members"]):
+                if member == "\\\\" and _IN_CLASS.match(source, first + at + 2):
+                    found[first + at] = True
+    return found
+
+
+def _deliberate(source: str) -> set[int]:
+    r"""Return where a doubled backslash is next to another escape or at the end (`\\\\`, `\\\.`), which is no slip."""
+    tokens = _escapes(source)
+    found = set()
+    for (at, token), (_, after) in zip(tokens, [*tokens[1:], (0, "\\")], strict=True):
+        if token == "\\\\" and after[0] == "\\":
+            found |= {at, at + 2}
+    return found
+
+
+def _escapes(source: str) -> list[tuple[int, str]]:
+    return [(token.start(), token[0]) for token in _ESCAPES.finditer(source)]
+
+
+def _replaced(source: str, by: Mapping[int, str]) -> str:
+    """Return the pattern with other texts in place of the doubled backslashes at some places."""
+    return "".join(by.get(at, token) for at, token in _escapes(source))
+
+
+def _is_valid(source: str, python: bool) -> bool:
+    """Say whether a pattern can be compiled, with the escapes of other engines, which get a hint of their own."""
+    try:
+        if python:
+            python_tree(source, ignore_case=False)
+        else:
+            known = _ELSEWHERE.sub(lambda token: token[1] or "x", source)
+            re2.compile(without_backtracking(known), _options(False))
+    except (re2.error, re.error, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _again(source: str, ignore_case: bool, python: bool) -> Pattern:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,11 +14,9 @@ from waza.graders._match import ArgMatcher
 from waza.graders.human_calibration import HumanCalibrationGrader
 from waza.graders.json_schema import JsonSchemaGrader
 from waza.model import Task
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.patterns import Pattern
 from waza.spec.judges import build_judge, judge_settings, own_judge, settings_place
 from waza.spec.local_code import code_notes
-from waza.spec.places import keys_of
+from waza.spec.places import keys_of, option_fields
 from waza.spec.project import unused_keys
 from waza.spec.shapes import EvalShape, MetricShape
 from waza.spec.sources import source_text
@@ -30,7 +26,6 @@ METRICS = ("task_completion", "trigger_accuracy", "behavior_quality", "efficienc
 ORIGINAL_ENGINES = ("copilot-sdk",)
 """Engines that files written for the original name."""
 _IGNORED = ("outcomes", "behavior", "tool_calls", "should_trigger")
-_DOUBLED = re.compile(r"\\\\[sSdDwWbBnrt.()\[\]{}]")
 
 
 def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
@@ -43,7 +38,6 @@ def advise(spec: EvalSpec, shape: EvalShape) -> list[Problem]:
         *_judge(spec),
         *_skill(spec),
         *_names(spec),
-        *_patterns(spec),
         *_schema_words(spec),
         *code_notes(spec.place, spec.folder, spec.local_code, spec.imported),
     ]
@@ -168,21 +162,6 @@ def _names(spec: EvalSpec) -> Iterator[Problem]:
             )
 
 
-def _patterns(spec: EvalSpec) -> Iterator[Problem]:
-    """Yield a warning per pattern whose backslashes are, or seem to be, doubled by mistake."""
-    distinct = {id(grader): grader for graders in spec.graders.values() for grader in graders}
-    seen: set[str] = set()
-    for grader in distinct.values():
-        for pattern in _compiled_patterns(grader):
-            if _DOUBLED.search(pattern.source) and pattern.source not in seen:
-                seen.add(pattern.source)
-                fact = f"grader '{grader.name}': the pattern {pattern.source} looks for a backslash itself"
-                if pattern.meant != pattern.source:
-                    fact = f"grader '{grader.name}': the backslashes of {pattern.source} are doubled"
-                    fact += f"; it is read as {pattern.meant}"
-                yield spec.place.warning(f"{fact}; in single quotes write \\s, not \\\\s")
-
-
 def _schema_words(spec: EvalSpec) -> Iterator[Problem]:
     """Yield a note per grader on the words of its JSON Schemas that no validator reads."""
     distinct = {id(grader): grader for graders in spec.graders.values() for grader in graders}
@@ -202,30 +181,8 @@ def _parts(value: Any) -> Iterator[BaseModel]:
     """Yield a grader and every model in its options."""
     if isinstance(value, BaseModel):
         yield value
-        for name in _holders(type(value)):
+        for name in option_fields(type(value)):
             yield from _parts(getattr(value, name))
     elif isinstance(value, list | dict):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _parts(item)
-
-
-def _compiled_patterns(value: Any) -> Iterator[Pattern]:
-    """Yield every pattern in a grader's options."""
-    if isinstance(value, Pattern):
-        yield value
-    elif isinstance(value, BaseModel):
-        for name in _holders(type(value)):
-            yield from _compiled_patterns(getattr(value, name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _compiled_patterns(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _compiled_patterns(item)
-
-
-@cache
-def _holders(cls: type[BaseModel]) -> list[str]:
-    """Return the fields of a model that may hold patterns: not plain texts, numbers and truths."""
-    plain = (str, int, float, bool, list[str], SpecFolder)
-    return [name for name, info in cls.model_fields.items() if info.annotation not in plain]

@@ -11,7 +11,7 @@ from waza.errors import Problem, did_you_mean
 from waza.graders._base import GRADERS, Grader
 from waza.graders._composite import CompositeGrader
 from waza.sandbox.folders import SpecFolder
-from waza.spec.places import Place, dotted, problems_of, unknown_key, what
+from waza.spec.places import Place, dotted, doubled_backslashes, problems_of, unknown_key, what
 
 _KEYS: dict[str, tuple[str, str]] = {
     "output_contains": ("contains", "values"),
@@ -87,10 +87,15 @@ def _one(name: str, kind: str, option: str, value: Any, place: Place, folder: Sp
     cls: type[Grader] = GRADERS.load(kind)
     if option in _NUMBERS:
         value = _whole(value)
+
+    def locate(path: tuple[str | int, ...]) -> Place:
+        return place.at(*path[1:])
+
     try:
-        return [cls.model_validate({"name": name, option: value, "folder": folder})], []
+        grader = cls.model_validate({"name": name, option: value, "folder": folder})
     except ValidationError as error:
-        return [], problems_of(error, cls, {option: value}, lambda path: place.at(*path[1:]))
+        return [], problems_of(error, cls, {option: value}, locate)
+    return [grader], doubled_backslashes(grader, {option: value}, locate)
 
 
 def _whole(value: Any) -> Any:

@@ -15,7 +15,7 @@ from waza.graders._fields import ZERO_LIMIT
 from waza.sandbox.folders import SpecFolder
 from waza.spec.expected import build_expected
 from waza.spec.local_code import is_local, left_out, load_local, not_imported_grader
-from waza.spec.places import Place, keys_of, problems_of, unknown_key, unmarked, what
+from waza.spec.places import Place, doubled_backslashes, keys_of, problems_of, unknown_key, unmarked, what
 
 WRAPPER_KEYS = ("type", "name", "weight", "config")
 
@@ -89,18 +89,18 @@ def build_grader(
     options, problems = _options(data, config, cls, place)
     if forced:
         options |= {key: value for key, value in forced.items() if key in keys_of(cls)}
+
+    def locate(path: tuple[str | int, ...]) -> Place:
+        return place.at(*(path if not path or path[0] in data else ("config", *path)))
+
     try:
         grader = cls.model_validate({"name": _default_name(str(kind), cls)} | options | {"folder": folder})
     except ValidationError as error:
-
-        def locate(path: tuple[str | int, ...]) -> Place:
-            return place.at(*(path if not path or path[0] in data else ("config", *path)))
-
         return None, problems + problems_of(error, cls, options, locate)
     if problems:
         return None, problems
-    at = {key: place.at(key) if key in data else place.at("config", key) for key in options}
-    return grader, [at[key].warning(ZERO_LIMIT.format(key)) for key in grader.zero_limits()]
+    zeros = [locate((key,)).warning(ZERO_LIMIT.format(key)) for key in grader.zero_limits()]
+    return grader, zeros + doubled_backslashes(grader, options, locate)
 
 
 def weightless(graders: Sequence[Grader], task: str, place: Place) -> list[Problem]:

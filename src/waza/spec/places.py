@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from waza.errors import Problem, did_you_mean, nearest
+from waza.sandbox.folders import SpecFolder
+from waza.sandbox.patterns import Pattern
 from waza.sandbox.yaml12 import mark_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -92,6 +94,45 @@ def unknown_key(key: str, known: list[str]) -> str:
 def keys_of(model: type[BaseModel]) -> list[str]:
     """Return the keys an author may write for a model."""
     return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def doubled_backslashes(model: BaseModel, data: Any, locate: Callable[[tuple[str | int, ...]], Place]) -> list[Problem]:
+    """Return a warning for each pattern that is read with single backslashes in place of the doubled ones written."""
+    read = {pattern.source: pattern.meant for pattern in _patterns(model) if pattern.meant != pattern.source}
+    told = "the backslashes of '{}' are doubled; it is read as '{}'; YAML's single quotes and blocks need no doubling"
+    return [
+        locate(path).warning(told.format(text, read[text]))
+        for path, text in (_texts(data) if read else ())
+        if text in read
+    ]
+
+
+def _patterns(value: Any) -> Iterator[Pattern]:
+    """Yield every pattern in a model's options."""
+    if isinstance(value, Pattern):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name in option_fields(type(value)):
+            yield from _patterns(getattr(value, name))
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _patterns(item)
+
+
+@cache
+def option_fields(cls: type[BaseModel]) -> list[str]:
+    """Return the fields of a model that may hold patterns or further models: not plain texts, numbers and truths."""
+    plain = (str, int, float, bool, list[str], SpecFolder)
+    return [name for name, info in cls.model_fields.items() if info.annotation not in plain]
+
+
+def _texts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield every text in what an author wrote, with the path to it."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, list | dict):
+        for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(item, (*path, step))
 
 
 def what(value: Any) -> str:
