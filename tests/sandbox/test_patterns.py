@@ -19,8 +19,15 @@ from hypothesis import strategies as st
 
 from waza.sandbox.backtrack import CHILD
 from waza.sandbox.lookaround import for_backtracking, without_backtracking
-from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_members
-from waza.sandbox.universal import matches_every_text, matches_no_text, python_members, python_tree, re2_tree
+from waza.sandbox.patterns import MAX_PATTERN_CHARS, Pattern, PatternTimeout, finder, re2_ascii_members, re2_members
+from waza.sandbox.universal import (
+    matches_every_text,
+    matches_no_text,
+    python_ascii_members,
+    python_members,
+    python_tree,
+    re2_tree,
+)
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
 FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
@@ -424,14 +431,39 @@ def test_a_pattern_that_matches_every_text_is_recognised(sources, how, always):
 @pytest.mark.parametrize(
     ("sources", "how", "never"),
     [
+        (
+            [
+                *[
+                    r"[^\s\S]",
+                    r"a\bb",
+                    r"\w\b\w",
+                    r"\B\b",
+                    r"[^\x00-\x{10FFFF}]",
+                    r"\P{Any}",
+                    r"(?:a\b)+b",
+                    r"(?i)é\bü",
+                ],
+                *["(?=a)b", "(?!a)a", r"(?<=a)\bb", "(?=.*b)^a*$", r"(a$)\1b"],
+            ],
+            {},
+            True,
+        ),
+        (
+            [
+                *[r"\Ba\B", r"\bdone\b", r"\b", r"\B", "[^a]", r"\P{L}", r"(a)\1$", "(?<!x)y", "(?=a)a", "(?!(?!x))x"],
+                *["(?<=a)b", "x|$a", r"a\b|ab", r"(?i)\bпароль\b", r"(?=.*b)(?=.*a)^[ab]*$", r"(?<!(?<!a))b"],
+            ],
+            {},
+            False,
+        ),
         (["$a", "a^", r"foo$\nbar", r"\za|b\A", "(a$)+b", "(?!)", "(?<!x*)a", "x(?=$a)", "(^|$)a.*b\\A"], {}, True),
         (
             ["^a$", "a$|^b", "(?m)foo$\\nbar", "a$b?", "a?^b", "(?m)a\n^b", "(?!x)", "[$]a", "a(^|b)", "$^", "(a$)*b"],
             {},
             False,
         ),
-        ([r"a\Zb", "b^", "(?!)"], {"python": True}, True),
-        (["foo$\\nbar", "(?m)$a|b", "^$", r"a\$b"], {"python": True}, False),
+        ([r"a\Zb", "b^", "(?!)", "foo$\\nbar", r"[^\s\S]", r"a\bb", r"é\bü", "[^\\W\\w]"], {"python": True}, True),
+        (["foo$\\n", "(?m)$a|b", "^$", r"a\$b", r"\B", "(?>a)b$", r"(a)?(?(1)b|c)$"], {"python": True}, False),
     ],
 )
 def test_a_pattern_that_matches_no_text_is_recognised(sources, how, never):
@@ -468,7 +500,8 @@ def test_a_pattern_said_to_match_every_text_or_none_does(pattern, look, python):
         tree = (python_tree if python else re2_tree)(pattern, ignore_case=False)
     except (re2.error, re.error, regex.error):
         assume(False)
-    if matches_no_text(lambda: tree):
+    members = (python_members, python_ascii_members) if python else (re2_members, re2_ascii_members)
+    if matches_no_text(lambda: tree, *members):
         assert [text for text in SHORT_TEXTS if compiled.search(text)] == []
     if matches_every_text(lambda: tree, python_members if python else re2_members):
         assert [text for text in SHORT_TEXTS if compiled.search(text) is None] == []

@@ -31,7 +31,7 @@ def _compile(value: Any, **how: bool) -> Pattern:
         raise ValueError(f"a pattern is a text, found {type(value).__name__}")
     pattern = Pattern(value, **how)
     if pattern.matches_no_text():
-        hint = "; `^` and `$` are the ends of the text, those of a line with (?m)"
+        hint = "; `^` and `$` are the ends of the text, those of a line with (?m)" if {"^", "$"} & set(value) else ""
         raise ValueError(f"the pattern '{value}' can match no text: the check could come out only one way{hint}")
     return pattern
 

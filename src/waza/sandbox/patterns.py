@@ -17,9 +17,11 @@ from waza.sandbox.child import NoAnswer
 from waza.sandbox.lookaround import TOKEN, for_backtracking, unbalanced, without_backtracking
 from waza.sandbox.texts import utf8, well_formed
 from waza.sandbox.universal import (
+    ASCII,
     every_character,
     matches_every_text,
     matches_no_text,
+    python_ascii_members,
     python_members,
     python_tree,
     re2_tree,
@@ -48,7 +50,7 @@ _REPEATED_CLASS = re.compile(r"[sSdDwW](?:[*+?]|\{\d)")
 _IN_CLASS = re.compile(r"[dDsSwWnrtfv]|[pP](?:\{|[A-Z])|x[0-9A-Fa-f{]")
 _ELSEWHERE = re.compile(r"\\(?:Z|u[0-9A-Fa-f]{4})|(\\.)", re.DOTALL)
 """Escapes that people know from other engines, and RE2 has not."""
-_MAY_BE_IMPOSSIBLE = re.compile(r"[$^].|.[$^]|\\[AzZ]|\(\?<?!", re.DOTALL)
+_MAY_BE_IMPOSSIBLE = re.compile(r"[$^].|.[$^]|\\[AzZbBP]|\\p\{\^|\(\?<?[=!]", re.DOTALL)
 _WITNESSES = ("", "\x01", "\n\x01\n")
 """Texts that most patterns do not match; one that matches all of them may match every text."""
 
@@ -123,7 +125,7 @@ class Pattern:
         return _matches_every_text(self.meant, self.ignore_case, self.python)
 
     def matches_no_text(self) -> bool:
-        """Say whether the pattern certainly matches in no text, such as `$a`."""
+        """Say whether the pattern certainly matches in no text, such as `$a` and `[^\\s\\S]`."""
         return _MAY_BE_IMPOSSIBLE.search(self.meant) is not None and _matches_no_text(
             self.meant, self.ignore_case, self.python
         )
@@ -218,7 +220,8 @@ def _again(source: str, ignore_case: bool, python: bool) -> Pattern:
 @lru_cache(maxsize=1024)
 def _matches_no_text(source: str, ignore_case: bool, python: bool) -> bool:
     read = python_tree if python else re2_tree
-    return matches_no_text(lambda: read(source, ignore_case=ignore_case))
+    members = (python_members, python_ascii_members) if python else (re2_members, re2_ascii_members)
+    return matches_no_text(lambda: read(source, ignore_case=ignore_case), *members)
 
 
 @lru_cache(maxsize=256)
@@ -231,6 +234,11 @@ def _matches_every_text(source: str, ignore_case: bool, python: bool) -> bool:
 def re2_members(source: str) -> list[range]:
     """Return the characters that a pattern of `re2_tree` for one character matches."""
     return spans(found[0] for found in re2.compile(f"(?:{source})+", _options(False)).finditer(every_character()))
+
+
+def re2_ascii_members(source: str) -> list[range]:
+    """Return the ASCII characters among them."""
+    return spans(found[0] for found in re2.compile(f"(?:{source})+", _options(False)).finditer(ASCII))
 
 
 @lru_cache(maxsize=4096)

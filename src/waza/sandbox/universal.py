@@ -1,9 +1,10 @@
 """Decide whether a pattern matches every text, or none, so that a check with it could come out only one way.
 
-For the first, the pattern becomes an automaton over classes of characters that it cannot tell apart, and all texts are
-explored, the shortest first, until one is found that does not match or none is left. A lookahead is a condition on the
-rest of the text that a thread carries along, a lookbehind an automaton of its own. Where the pattern is beyond this
-(references to groups, atomic groups), only matches that are certain are counted; the answer True is always a proof.
+The pattern becomes an automaton over classes of characters that it cannot tell apart, and all texts are explored, for
+the first question the shortest first, until one is found that does not match (that does), or none is left. A lookahead
+is a condition on the rest of the text that a thread carries along, a lookbehind an automaton of its own. Where the
+pattern is beyond this (references to groups, atomic groups), only matches that are certain are counted for the first
+question, and all that are possible for the second; the answer True is always a proof.
 
 `re2_tree` and `python_tree` read the two syntaxes; both assume a pattern that its engine has accepted.
 """
@@ -98,6 +99,7 @@ class Unknown(NamedTuple):
 
 Node: TypeAlias = Atom | Place | Sequence | Either | Repeat | Group | Reference | Look | Atomic | Unknown
 NEWLINE = r"\x{a}"
+_ANY = "(?s:.)"
 Groups: TypeAlias = frozenset[int]
 
 
@@ -109,82 +111,43 @@ def matches_every_text(read: Callable[[], Node], members: Members) -> bool | Non
         return None
 
 
-def matches_no_text(read: Callable[[], Node]) -> bool:
-    """Return whether a pattern certainly matches nowhere: something must follow the end, or precede the start."""
+def matches_no_text(read: Callable[[], Node], members: Members, ascii_members: Members) -> bool:
+    r"""Return whether a pattern certainly matches nowhere, such as `$a`, `a\bb` and `[^\s\S]`.
+
+    Most patterns match some text of ASCII characters, which is found without asking about all of them.
+    """
     try:
-        return _is_impossible(read())
-    except RecursionError:
+        automaton = _Automaton(_loosened(read()))
+        in_ascii = _Search(automaton, ascii_members, 0x80)
+        return not in_ascii.finds_one() and not _Search(automaton, members).finds_one()
+    except (_TooMuch, RecursionError):
         return False
 
 
-def _is_impossible(node: Node) -> bool:
+def _loosened(node: Node, *, wanted: bool = True) -> Node:
+    """Return a tree that matches wherever `node` does, and perhaps elsewhere, of parts that can be followed exactly.
+
+    What must not match (`wanted` is false) is kept or left out as a whole.
+    """
     match node:
         case Sequence(parts):
-            ends = [_is_at("end", part) for part in parts]
-            starts = [_is_at("start", part) for part in parts]
-            takes = [_takes_something(part) for part in parts]
-            return any(map(_is_impossible, parts)) or any(
-                (ends[at] and any(takes[at + 1 :])) or (starts[at] and any(takes[:at])) for at in range(len(parts))
-            )
+            return Sequence(tuple(_loosened(part, wanted=wanted) for part in parts))
         case Either(branches):
-            return all(map(_is_impossible, branches))
-        case Repeat(inner, least, _):
-            return least > 0 and _is_impossible(inner)
-        case Group(_, inner) | Atomic(inner) | Look(inner, _, True):
-            return _is_impossible(inner)
-        case Look(inner, _, False):
-            return _always_matches_nothing(inner)
-    return False
-
-
-def _is_at(kind: str, node: Node) -> bool:
-    """Say whether a part matches only where the text begins (`start`), or ends (`end`)."""
-    match node:
-        case Place():
-            return node.kind == kind
-        case Sequence(parts):
-            takes = [_takes_something(part) for part in parts]
-            return any(
-                _is_at(kind, part) and not any(takes[:at] if kind == "start" else takes[at + 1 :])
-                for at, part in enumerate(parts)
-            )
-        case Either(branches):
-            return all(_is_at(kind, branch) for branch in branches)
-        case Repeat(inner, least, _):
-            return least > 0 and _is_at(kind, inner)
+            return Either(tuple(_loosened(branch, wanted=wanted) for branch in branches))
+        case Repeat(inner, least, most):
+            return Repeat(_loosened(inner, wanted=wanted), least, most)
         case Group(_, inner) | Atomic(inner):
-            return _is_at(kind, inner)
-    return False
-
-
-def _takes_something(node: Node) -> bool:
-    """Say whether a part takes at least one character in every match."""
-    match node:
-        case Atom():
-            return True
-        case Sequence(parts):
-            return any(map(_takes_something, parts))
-        case Either(branches):
-            return all(map(_takes_something, branches))
-        case Repeat(inner, least, _):
-            return least > 0 and _takes_something(inner)
-        case Group(_, inner) | Atomic(inner):
-            return _takes_something(inner)
-    return False
-
-
-def _always_matches_nothing(node: Node) -> bool:
-    """Say whether a part can be passed at every place without a character."""
-    match node:
-        case Sequence(parts):
-            return all(map(_always_matches_nothing, parts))
-        case Either(branches):
-            return any(map(_always_matches_nothing, branches))
-        case Repeat(inner, least, _):
-            return least == 0 or _always_matches_nothing(inner)
-        case Group(_, inner):
-            return _always_matches_nothing(inner)
-    return False
+            return _loosened(inner, wanted=wanted)
+        case Reference() | Unknown():
+            return Repeat(Atom(_ANY), 0, None)
+        case Place("no_edge_in_text", word) if wanted:
+            return Place("no_edge", word)
+        case Look(inner, ahead, is_wanted):
+            beyond = Look | Reference | Unknown | Atomic
+            if not (ahead and is_wanted) and any(isinstance(part, beyond) for part in _nodes(inner)):
+                return Sequence(())
+            return Look(_loosened(inner, wanted=is_wanted), ahead, is_wanted)
+    return node
 
 
 class _TooMuch(Exception):
@@ -309,9 +272,10 @@ class _Text(NamedTuple):
 class _Search:
     """The texts that do not match, explored by their characters."""
 
-    def __init__(self, automaton: _Automaton, members: Members) -> None:
+    def __init__(self, automaton: _Automaton, members: Members, characters: int = 0x110000) -> None:
         self.automaton = automaton
         self._members = members
+        self._characters = characters
         self._behind = [look for look in automaton.looks if not look.ahead]
         self._nested = {
             look
@@ -338,6 +302,26 @@ class _Search:
                     waiting.append(after)
         return True
 
+    def finds_one(self) -> bool:
+        """Say whether there is a text that matches; one thread at a time is enough."""
+        waiting = [_Text(frozenset({_Thread(self.automaton.start)}), self._started(()), None)]
+        seen = set(waiting)
+        while waiting:
+            text = waiting.pop()
+            closed, _ = self._closed(text, None)
+            if any(thread.state == self.automaton.accept and not thread.owed for thread in closed):
+                return True
+            for following in self._alphabet:
+                closed, behind = self._closed(text, following)
+                moved = tuple(frozenset(self._targets(states, following)) for states in behind)
+                threads = {_Thread(self.automaton.start)}.union(*(self._moved(thread, following) for thread in closed))
+                for thread in threads:
+                    after = _Text(frozenset({thread}), self._started(moved), following)
+                    if after not in seen:
+                        seen.add(after)
+                        waiting.append(after)
+        return False
+
     def _matches_nothing_anywhere(self) -> bool:
         """Say whether an empty match is possible at every place, whatever is before and after it."""
         start = self.automaton.start
@@ -351,7 +335,7 @@ class _Search:
 
     @cached_property
     def _alphabet(self) -> list[frozenset[str]]:
-        return _classes(self.automaton.atoms, self._members)
+        return _classes(self.automaton.atoms, self._members, self._characters)
 
     def _started(self, states: Iterable[frozenset[int]]) -> tuple[frozenset[int], ...]:
         """Return the states of the lookbehinds with a new beginning at this place."""
@@ -484,8 +468,8 @@ def _is_met(place: Place, beside: _Beside) -> bool:
     return not is_edge and (place.kind == "no_edge" or before is not None or after is not None)
 
 
-def _classes(atoms: Iterable[str], members: Members) -> list[frozenset[str]]:
-    """Return the classes of characters that no atom tells apart, each as the atoms that match it."""
+def _classes(atoms: Iterable[str], members: Members, characters: int) -> list[frozenset[str]]:
+    """Return the classes of the first characters that no atom tells apart, each as the atoms that match it."""
     changes: dict[int, set[str]] = {0: set(), 0xE000: set()}
     for atom in atoms:
         literal = _LITERAL.fullmatch(atom)
@@ -497,9 +481,12 @@ def _classes(atoms: Iterable[str], members: Members) -> list[frozenset[str]]:
     inside: frozenset[str] = frozenset()
     for edge in sorted(changes):
         inside ^= changes[edge]
-        if not 0xD800 <= edge < 0xE000 and edge < 0x110000:
+        if not 0xD800 <= edge < 0xE000 and edge < characters:
             found[inside] = None
     return list(found)
+
+
+ASCII = "".join(map(chr, range(0x80)))
 
 
 @cache
@@ -522,6 +509,11 @@ def spans(runs: Iterable[str]) -> list[range]:
 def python_members(source: str) -> list[range]:
     """Return the characters that a pattern of `python_tree` for one character matches."""
     return spans(found[0] for found in re.finditer(f"(?:{source})+", every_character()))
+
+
+def python_ascii_members(source: str) -> list[range]:
+    """Return the ASCII characters among them."""
+    return spans(found[0] for found in re.finditer(f"(?:{source})+", ASCII))
 
 
 def re2_tree(source: str, *, ignore_case: bool) -> Node:
