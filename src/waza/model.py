@@ -165,12 +165,18 @@ class Usage(_Record, frozen=True, kw_only=True, gc=False):
 
     @property
     def total_tokens(self) -> int | None:
-        """Input plus output tokens (cached ones are not counted twice); None where one of them cannot be true."""
-        if self.input_tokens is None and self.output_tokens is None:
+        """Input plus output tokens (cached ones are not counted twice); None where one of them is not known."""
+        if self.input_tokens is None or self.output_tokens is None:
             return None
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def least_tokens(self) -> int | None:
+        """The tokens that were certainly used: the total, or the part that is known; None where a part is invalid."""
         if "input_tokens" in self.invalid_numbers or "output_tokens" in self.invalid_numbers:
             return None
-        return (self.input_tokens or 0) + (self.output_tokens or 0)
+        known = [part for part in (self.input_tokens, self.output_tokens) if part is not None]
+        return sum(known) if known else None
 
 
 USAGE_NUMBERS = tuple(name for name in Usage.__struct_fields__ if name not in ("extra", "invalid_numbers"))
@@ -397,8 +403,10 @@ def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
     usage: dict[str, JSON] = {"llm_calls": len(models)}
     if tokens:
         counts = [[_count(item.get(f"{part}_tokens")) for part in ("prompt", "completion", "total")] for item in tokens]
-        usage["input_tokens"] = sum_amounts(asked for asked, _, _ in counts)
-        usage["output_tokens"] = sum_amounts(output_tokens(*three) for three in counts)
+        if len(tokens) == len(models) and _has_each(tokens, "prompt_tokens"):
+            usage["input_tokens"] = sum_amounts(asked for asked, _, _ in counts)
+        if len(tokens) == len(models) and _has_each(tokens, "completion_tokens"):
+            usage["output_tokens"] = sum_amounts(output_tokens(*three) for three in counts)
     rest = {key: value for key, value in tree.items() if key not in ("steps", "output", "framework", "agent_name")}
     return rest | {
         "output": tree.get("output") or "",
@@ -424,6 +432,11 @@ def output_tokens(prompt: float, completion: float, total: float) -> float:
         if not is_amount(part):
             return part
     return max(completion, total - prompt) if is_amount(prompt) else completion
+
+
+def _has_each(calls: Sequence[dict[str, JSON]], key: str) -> bool:
+    """Say whether a number of tokens is known of every model call, by itself or as part of a total."""
+    return all(call.get(key) is not None or call.get("total_tokens") is not None for call in calls)
 
 
 def _count(value: JSON) -> int | float:

@@ -57,6 +57,18 @@ def test_a_failed_check_decides_over_an_undecided_one():
     assert [check.ok for check in result.checks] == [None, None, False]
 
 
+@pytest.mark.parametrize("half", ["input_tokens", "output_tokens"])
+def test_half_recorded_tokens_decide_only_what_they_exceed(half):
+    trace = waza.Trace(input="", output="", tool_events=[], usage=waza.Usage(**{half: 5}))
+    assert (trace.usage.total_tokens, trace.usage.least_tokens) == (None, 5)
+    for kind in ("behavior", "tool_constraint", "max_tokens"):
+        status = {limit: grade(kind, trace, max_tokens=limit).status for limit in (4, 5, 100)}
+        assert status == {4: "failed", 5: "error", 100: "error"}
+    steps = [{"type": "llm_call", "tokens": {"prompt_tokens": 3, "completion_tokens": 1}}, {"type": "llm_call"}]
+    for calls, total in ((steps[:1], 4), (steps, None), ([{"type": "llm_call", "tokens": {"prompt_tokens": 3}}], None)):
+        assert waza.Trace.from_json({"input": "", "output": "", "steps": calls}).usage.total_tokens == total
+
+
 def test_cached_tokens_do_not_count_twice():
     trace = waza.Trace(input="", output="", usage=waza.Usage(input_tokens=1, output_tokens=1, cache_read_tokens=900))
     assert grade("behavior", trace, max_tokens=2).status == "passed"

@@ -257,6 +257,8 @@ def test_every_span_is_a_step_and_a_sum_with_a_negative_part_is_not_recorded():
     assert trace.usage.total_tokens == 64
     trace = read_trace(exported([*spans, chat("o", "-1")]))
     assert (trace.usage.input_tokens, trace.usage.output_tokens, trace.usage.total_tokens) == (None, 21, None)
+    half = read_trace(exported([*spans, span("o", "a", "chat", 9, gen_ai__usage__input_tokens="5")])).usage
+    assert (half.input_tokens, half.output_tokens, half.total_tokens, half.least_tokens) == (55, None, None, 55)
 
 
 def test_the_final_answer_of_smolagents_is_the_output_and_no_call():

@@ -70,7 +70,7 @@ def _facts(result: Result) -> Iterator[Node]:
     if usage is not None:
         facts += [plural(usage.turns, "turn")] if usage.turns is not None else []
         parts = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
-        facts += [f"{count(usage.total_tokens)} tokens ({parts})"] if usage.total_tokens is not None else []
+        facts += [f"{count(usage.total_tokens)} tokens ({parts})"] if usage.least_tokens is not None else []
         facts += [money(float(usage.cost_usd))] if usage.cost_usd is not None else []
     facts += [f"{result.attempts} attempts"] if result.attempts > 1 else []
     yield " · ".join(facts)

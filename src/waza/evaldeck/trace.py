@@ -196,6 +196,7 @@ def as_waza(trace: Trace | WazaTrace) -> WazaTrace:
         return trace
     models = trace.llm_calls
     tokens = [step.tokens for step in models if step.tokens]
+    is_whole = bool(tokens) and len(tokens) == len(models)
     return WazaTrace(
         input=trace.input,
         output=_text(trace.output),
@@ -204,8 +205,8 @@ def as_waza(trace: Trace | WazaTrace) -> WazaTrace:
         steps=len(trace.steps),
         usage=Usage(
             llm_calls=len(models),
-            input_tokens=sum_amounts(used.prompt_tokens for used in tokens) if tokens else None,
-            output_tokens=sum_amounts(used.beside_prompt for used in tokens) if tokens else None,
+            input_tokens=sum_amounts(used.prompt_tokens for used in tokens) if is_whole else None,
+            output_tokens=sum_amounts(used.beside_prompt for used in tokens) if is_whole else None,
         ),
         tool_events=[
             ToolEvent(

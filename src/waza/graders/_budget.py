@@ -13,12 +13,22 @@ from waza.sandbox.patterns import fits_name, name_glob
 NO_TOOLS = "tool calls were not recorded: this engine cannot observe them"
 
 
-def within(noun: str, actual: float | None, limit: int | Literal["none"], unit: str = "") -> Iterator[Check]:
-    """Yield whether a number stayed within its limit (0: no check); undecided when it was not recorded."""
+def within(
+    noun: str, actual: float | None, limit: int | Literal["none"], unit: str = "", *, least: float | None = None
+) -> Iterator[Check]:
+    """Yield whether a number stayed within its limit (0: no check); undecided when it was not recorded.
+
+    `least` is the part of it that is known; where that alone is too much, the limit is exceeded.
+    """
     bound = bound_of(limit)
     if bound is None:
         return
     claim = f"{noun.lower()} is at most {bound}{unit}"
+    if actual is None and least is not None:
+        if least <= bound:
+            yield from undecided([claim], f"only a part of it was recorded, {least:g}{unit}")
+            return
+        actual = least
     if actual is None:
         yield from undecided([claim], "it was not recorded")
     elif actual <= bound:

@@ -7,9 +7,17 @@ from functools import lru_cache
 from waza.model import Check, Trace
 
 
-def at_most(noun: str, actual: float | None, bound: float) -> Check:
-    """Return whether a count stayed within its bound; undecided when it was not recorded."""
+def at_most(noun: str, actual: float | None, bound: float, *, least: float | None = None) -> Check:
+    """Return whether a count stayed within its bound; undecided when it was not recorded.
+
+    `least` is the part of it that is known; where that alone is too much, the bound is exceeded.
+    """
     held = _is_within("most", bound, noun)
+    if actual is None and least is not None:
+        if least <= bound:
+            told = f"cannot tell whether there were {held.claim}: only a part of them was recorded, {least:g}"
+            return Check(None, held.claim, told)
+        actual = least
     if actual is None:
         return Check(None, held.claim, f"cannot tell whether there were {held.claim}: they were not recorded")
     if actual <= bound:

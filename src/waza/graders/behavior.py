@@ -66,7 +66,8 @@ class BehaviorGrader(Grader):
         events = trace.tool_events
         used = names_used(trace, self._names, self.tool_names)
         yield from within("Tool call count", None if events is None else len(events), self.max_tool_calls)
-        yield from within("Token usage", (trace.usage or Usage()).total_tokens, self.max_tokens)
+        usage = trace.usage or Usage()
+        yield from within("Token usage", usage.total_tokens, self.max_tokens, least=usage.least_tokens)
         yield from uses(self.required_tools, used, "Required tool not used: {}")
         yield from avoids(self.forbidden_tools, used, "Forbidden tool was used: {}")
         yield from within("Duration", trace.duration_ms, self.max_duration_ms, "ms")

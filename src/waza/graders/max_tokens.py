@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from waza.graders._base import Grader
 from waza.graders._fields import Bound
 from waza.graders._limits import at_most
-from waza.model import Check, Trace
+from waza.model import Check, Trace, Usage
 
 
 class MaxTokensGrader(Grader):
@@ -26,5 +26,5 @@ class MaxTokensGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield the one bound."""
-        actual = trace.usage.total_tokens if trace.usage else None
-        yield at_most("tokens", actual, self.max_tokens)
+        usage = trace.usage or Usage()
+        yield at_most("tokens", usage.total_tokens, self.max_tokens, least=usage.least_tokens)

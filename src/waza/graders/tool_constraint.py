@@ -95,7 +95,7 @@ class ToolConstraintGrader(Grader):
             yield from self._allowed(names, events, words)
         usage = trace.usage or Usage()
         yield from within("Turn count", usage.turns, self.max_turns)
-        yield from within("Token usage", usage.total_tokens, self.max_tokens)
+        yield from within("Token usage", usage.total_tokens, self.max_tokens, least=usage.least_tokens)
 
     def _unobserved(self) -> Iterator[Check]:
         yield from undecided([f"{rule.label} is called" for rule in self.expect_tools], NO_TOOLS)

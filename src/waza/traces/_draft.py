@@ -78,6 +78,8 @@ class Draft:
     events: list[dict[str, JSON]] = field(default_factory=list)
     notes: Notes = field(default_factory=Notes)
     tokens: dict[str, int] = field(default_factory=dict)
+    _not_recorded: set[str] = field(default_factory=set)
+    """Of input and output tokens those that one of the calls does not report, so that the sum is not known."""
     spent: dict[str, dict[str, JSON]] = field(default_factory=dict)
     """What single model answers consumed, by their id; added up where the recording tells no total."""
     _open: dict[str, Call] = field(default_factory=dict)
@@ -176,9 +178,11 @@ class Draft:
 
     def uses(self, **tokens: JSON) -> None:
         """Add to what was consumed: `input_tokens` (cached ones included), `output_tokens`, …"""
-        for key, value in tokens.items():
-            if (number := reported(value)) is not None:
-                self.tokens[key] = sum_amounts([self.tokens.get(key, 0), number])
+        counted = {key: number for key, value in tokens.items() if (number := reported(value)) is not None}
+        for key, number in counted.items():
+            self.tokens[key] = sum_amounts([self.tokens.get(key, 0), number])
+        if halves := counted.keys() & {"input_tokens", "output_tokens"}:
+            self._not_recorded |= {"input_tokens", "output_tokens"} - halves
 
     def costs(self, usd: JSON) -> None:
         """Add to the cost."""
@@ -245,7 +249,7 @@ class Draft:
             for tokens in self.spent.values():
                 self.uses(**tokens)
         turns = self.turn if self.turns is None else self.turns
-        totals: dict[str, Any] = {**self.tokens}
+        totals: dict[str, Any] = {key: count for key, count in self.tokens.items() if key not in self._not_recorded}
         return Usage(**totals, turns=turns, llm_calls=self.llm_calls, cost_usd=self.cost_usd)
 
     def _since_begin(self, at_ms: float | None) -> float | None:
