@@ -65,8 +65,9 @@ def test_half_recorded_tokens_decide_only_what_they_exceed(half):
         status = {limit: grade(kind, trace, max_tokens=limit).status for limit in (4, 5, 100)}
         assert status == {4: "failed", 5: "error", 100: "error"}
     steps = [{"type": "llm_call", "tokens": {"prompt_tokens": 3, "completion_tokens": 1}}, {"type": "llm_call"}]
-    for calls, total in ((steps[:1], 4), (steps, None), ([{"type": "llm_call", "tokens": {"prompt_tokens": 3}}], None)):
-        assert waza.Trace.from_json({"input": "", "output": "", "steps": calls}).usage.total_tokens == total
+    half = {"type": "llm_call", "tokens": {"prompt_tokens": 3}}
+    for models, total in ((steps[:1], 4), (steps, None), ([half], None)):
+        assert waza.Trace.from_json({"input": "", "output": "", "steps": models}).usage.total_tokens == total
 
 
 def test_cached_tokens_do_not_count_twice():

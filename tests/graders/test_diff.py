@@ -82,6 +82,8 @@ def test_snapshots_are_compared_byte_for_byte(room, known, seen):
         (expect("a", snapshot="want.txt") | {"context_dir": "../elsewhere"}, "leaves the project"),
         (expect("a", snapshots="want.txt"), "did you mean 'snapshot'"),
         (expect("../a", snapshot="want.txt"), "leaves the workspace"),
+        (expect("src/*.py", contains=["a"]), "one file's path, not a glob"),
+        (expect("src\\a.py", contains=["a"]), "write 'src/a.py'"),
         (expect("a", snapshot="want.txt") | {"update_snapshots": "yes"}, "true or false"),
     ],
 )

@@ -64,6 +64,42 @@ BAD_PATHS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("**secrets*", "write '**/*secrets*' for every folder, or '*secrets*' for this one"),
+        ("src/**.py", "write 'src/**/*.py' for every folder, or 'src/*.py' for this one"),
+        ("src\\main.py", "write 'src/main.py'"),
+        (" .env", "write '.env'"),
+        (".env\n", "write '.env'"),
+    ],
+)
+def test_a_path_that_would_not_mean_what_its_author_means_is_refused(room, path, remedy):
+    for field, entry in (
+        ("must_not_exist", path),
+        ("must_exist", path),
+        ("content_patterns", {"path": path, "must_not_match": ["a"]}),
+    ):
+        assert remedy in room.refusal("file", **{field: [entry]})
+
+
+@pytest.mark.parametrize("path", ["*.{tmp,log}", "part-{1..3}.csv", "*.[ch]", "[ab]*.txt"])
+def test_braces_and_brackets_that_look_like_a_list_are_named(path):
+    config = {"must_not_exist": ["a", path], "content_patterns": [{"path": path, "must_not_match": ["a"]}]}
+    with pytest.warns(UserWarning, match="not a list; give one path for each") as warned:
+        waza.load_grader({"type": "file", "config": config})
+    assert [str(one.message).partition(":")[0] for one in warned] == [
+        "config.must_not_exist[1]",
+        "config.content_patterns[0].path",
+    ]
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_with_braces_and_spaces_inside_are_names(room):
+    names = ["{{name}}/a b.txt", "{id}.py", "a,b", "**/{id}.py", "app/[id]/*.tsx"]
+    assert room.grade("file", must_not_exist=names).status == "passed"
+
+
 @pytest.mark.parametrize("path", BAD_PATHS)
 @pytest.mark.parametrize("field", ["must_exist", "must_not_exist", "content_patterns"])
 def test_a_path_that_is_not_in_the_workspace_is_refused_when_loaded(room, field, path):

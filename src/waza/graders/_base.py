@@ -88,6 +88,11 @@ class Grader(Options):
         given = self.model_fields_set
         return [key for key in _limits(type(self)) if key in given and getattr(self, key) == 0]
 
+    def option_warnings(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield what an author should know about single options, each with the path to it."""
+        for key in self.zero_limits():
+            yield (key,), ZERO_LIMIT.format(key)
+
     @classmethod
     def type_name(cls) -> str:
         """Return the YAML `type:`, which is the class's name in another dress: ToolCallsGrader is `tool_calls`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
@@ -10,6 +11,9 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from waza.sandbox.folders import inner_path
 from waza.sandbox.patterns import Pattern, name_glob
+
+_LISTS = re.compile(r"\{[^{}/]*(?:,|\.\.)[^{}/]*\}|(?<=[*?])[^/]*?(\[[^\]/]+\])|(\[[^\]/]+\])(?=[^/]*[*?])")
+_STARS = re.compile(r"\*\*+")
 
 
 def _pattern(value: Any) -> Pattern:
@@ -108,8 +112,34 @@ def _not_none(value: Any) -> Any:
 
 
 def _inner_path(path: str) -> str:
+    """Return a path or glob as it is; raise ValueError for one that would name another file than its author means."""
     inner_path(path)
+    if path.strip() != path:
+        raise ValueError(f"'{path}' has white space around it, which no file's name has; write '{path.strip()}'")
+    if "\\" in path:
+        with_slashes = path.replace("\\", "/")
+        raise ValueError(f"'{path}' has a backslash; folders are separated by '/': write '{with_slashes}'")
+    if glued := next((part for part in path.split("/") if "**" in part and part != "**"), None):
+        name = _STARS.sub("*", glued)
+        deep, flat = (path.replace(glued, written, 1) for written in (f"**/{name}", name))
+        fact = f"'{glued}': `**` is any number of folders only where it is alone between slashes"
+        raise ValueError(f"{fact}; write '{deep}' for every folder, or '{flat}' for this one")
     return path
+
+
+def not_a_list(path: str) -> str:
+    """Return a sentence about braces or brackets that look like a list of names but are themselves; empty if none."""
+    found = _LISTS.search(path)
+    if found is None:
+        return ""
+    part = found[1] or found[2] or found[0]
+    return f"'{part}' in '{path}' is part of the name, not a list; give one path for each, or use `*` and `?`"
+
+
+def _one_file(path: str) -> str:
+    if "*" in path or "?" in path:
+        raise ValueError(f"'{path}' is one file's path, not a glob; name each file, or use the `file` grader")
+    return _inner_path(path)
 
 
 _AS_SOURCE = PlainSerializer(lambda pattern: pattern.source, return_type=str)
@@ -134,7 +164,9 @@ PythonPattern = Annotated[
 ]
 """A pattern with the syntax and meaning of Python's `re` that a text must match."""
 InnerPath = Annotated[str, AfterValidator(_inner_path)]
-"""A path in the workspace that cannot leave it."""
+"""A path in the workspace that cannot leave it, or a glob."""
+InnerFile = Annotated[str, AfterValidator(_one_file)]
+"""The path of one file in the workspace."""
 ToolPattern = Annotated[Pattern, BeforeValidator(_tool_pattern), _AS_SOURCE, _PATTERN_SCHEMA]
 """An RE2 pattern for a tool's name: it ignores case, and white space around it is trimmed."""
 _NAME_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^[^|]*[^|\s][^|]*$"})

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from waza.errors import StoreError
 from waza.graders._base import Finding, Grader, content_hash, files_of, undecided
-from waza.graders._fields import InnerPath, Text
+from waza.graders._fields import InnerFile, Text
 from waza.graders._snapshots import first_difference, lines_changed, place_of, read_snapshot, write_snapshot
 from waza.graders._text import around, excerpt
 from waza.model import JSON, Check, Files, Trace
@@ -34,7 +34,7 @@ def _not_blank(fragment: str) -> str:
 class ExpectedFile(Options):
     """What one file of the workspace must be like."""
 
-    path: InnerPath
+    path: InnerFile
     """The file, relative to the workspace."""
     snapshot: Text | None = None
     """A file of the project that it must equal, byte for byte."""

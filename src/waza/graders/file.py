@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from pydantic import ConfigDict, model_validator
 
 from waza.graders._base import Grader, files_of
-from waza.graders._fields import ForbiddenPatterns, InnerPath, RequiredPatterns
+from waza.graders._fields import ForbiddenPatterns, InnerPath, RequiredPatterns, not_a_list
 from waza.graders._text import excerpt, try_search
 from waza.model import JSON, Check, Files, Trace
 from waza.options import Options
@@ -85,6 +85,14 @@ class FileGrader(Grader):
     """Paths or globs that must not be there."""
     content_patterns: list[ContentPatterns] = []
     """Patterns for the content of files."""
+
+    def option_warnings(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the paths with braces or brackets that look like lists of names."""
+        yield from super().option_warnings()
+        paths = {("must_exist", at): path for at, path in enumerate(self.must_exist)}
+        paths |= {("must_not_exist", at): path for at, path in enumerate(self.must_not_exist)}
+        inner = {("content_patterns", at, "path"): entry.path for at, entry in enumerate(self.content_patterns)}
+        yield from ((at, told) for at, path in (paths | inner).items() if (told := not_a_list(path)))
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per path and per pattern."""

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from waza.errors import Problem, SpecError, did_you_mean, nearest
 from waza.graders._base import GRADERS, WRAPPER, Grader
-from waza.graders._fields import ZERO_LIMIT
 from waza.sandbox.folders import SpecFolder
 from waza.spec.expected import build_expected
 from waza.spec.local_code import is_local, left_out, load_local, not_imported_grader
@@ -99,8 +98,8 @@ def build_grader(
         return None, problems + problems_of(error, cls, options, locate)
     if problems:
         return None, problems
-    zeros = [locate((key,)).warning(ZERO_LIMIT.format(key)) for key in grader.zero_limits()]
-    return grader, zeros + doubled_backslashes(grader, options, locate)
+    warned = [locate(path).warning(text) for path, text in grader.option_warnings()]
+    return grader, warned + doubled_backslashes(grader, options, locate)
 
 
 def weightless(graders: Sequence[Grader], task: str, place: Place) -> list[Problem]:
