@@ -2,6 +2,7 @@
 
     WazaError                 anything a person can act on (exit 2)
     ├── SpecError             the spec is wrong: every mistake in it at once
+    │   └── ArgumentError     what a class was called with is wrong; a ValueError too
     ├── UsageError            the command line or a call is wrong
     ├── TraceError            a recorded trace cannot be read
     ├── StoreError            results cannot be written or read (exit 3)
@@ -15,7 +16,8 @@ What lives here is what every room may raise; nothing here imports from above.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from waza.spending import NOTHING, Spending
@@ -61,6 +63,10 @@ class SpecError(WazaError):
             problems = Problem(problems)
         self.problems: list[Problem] = [problems] if isinstance(problems, Problem) else list(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class ArgumentError(SpecError, ValueError):
+    """Arguments of a constructor that are refused; a ValueError, as callers of a constructor expect."""
 
 
 class UsageError(WazaError):
@@ -194,6 +200,117 @@ def _edit_distance(one: str, other: str, limit: int) -> int:
                 cost = min(cost, two_before[j - 2] + 1)
             row.append(cost)
     return row[-1]
+
+
+def what(value: Any) -> str:
+    """Return what a value is, in an author's words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {str(value)[:40]}"
+    if isinstance(value, str):
+        return f"the text '{value[:40]}{'…' if len(value) > 40 else ''}'"
+    if isinstance(value, list | dict):
+        kind = "list" if isinstance(value, list) else "mapping"
+        return f"a {kind}" if value else f"an empty {kind}"
+    return type(value).__name__
+
+
+_NEEDED = {
+    "list_type": "a list is needed",
+    "tuple_type": "a list is needed",
+    "dict_type": "a mapping of keys is needed",
+    "model_type": "a mapping of keys is needed",
+    "model_attributes_type": "a mapping of keys is needed",
+    "string_type": "a text is needed",
+    "int_type": "a whole number is needed",
+    "int_from_float": "a whole number is needed",
+    "limit_type": "a whole number or `none` is needed",
+    "float_type": "a number is needed",
+    "bool_type": "true or false is needed",
+    "finite_number": "a finite number is needed",
+    "int_parsing": "a whole number is needed",
+    "float_parsing": "a number is needed",
+    "bool_parsing": "true or false is needed",
+}
+_SHOULD_BE = "Input should be "
+"""How sentences of pydantic's own begin."""
+_HINTS = {
+    ("list_type", str): "; put it in a list: [{}]",
+    ("string_type", int): "; quote it",
+    ("string_type", float): "; quote it",
+}
+
+
+def validation_fact(item: Mapping[str, Any]) -> str:
+    """Return the fact and the next step for one of pydantic's errors."""
+    kind, found, context = item["type"], item.get("input"), item.get("ctx", {})
+    if kind in _NEEDED:
+        hint = _HINTS.get((kind, type(found)), "").format(repr(found)[:60])
+        return f"{_NEEDED[kind]}, found {what(found)}{hint}"
+    if kind in ("literal_error", "enum"):
+        allowed = [word.strip("'") for word in str(context.get("expected", "")).replace(" or ", ", ").split(", ")]
+        close = nearest(found, allowed) if isinstance(found, str) else None
+        return f"found {what(found)}; one of: {', '.join(allowed)}" + (f"; did you mean '{close}'?" if close else "")
+    if kind in ("string_too_short", "too_short"):
+        return "must not be empty: a check of nothing cannot fail"
+    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+        bound = ", ".join(f"{words.get(key, key)} {value:g}" for key, value in context.items())
+        return f"must be {bound}, found {what(found)}"
+    said = str(item["msg"])
+    if said.startswith(_SHOULD_BE):
+        return f"must be {said.removeprefix(_SHOULD_BE).partition(',')[0]}, found {what(found)}"
+    return said.removeprefix("Value error, ")
+
+
+_KINDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
+_KINDS |= {"array": "a list", "object": "a mapping of keys", "null": "null"}
+_EXPECTED = re.compile(r"Expected `([^`]*)`(?:, got `([^`]*)`)?(.*)", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_ENUM = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+
+
+def decoding_fact(error: Exception, data: Any = None, known: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return an error of msgspec's in an author's words: the place, what is needed and what `data` has there.
+
+    `known` has the words that are allowed, by place.
+    """
+    text, _, place = str(error).partition(" - at ")
+    path = place.strip("`").removeprefix("key in `").removeprefix("$")
+    here = path.removeprefix(".")
+    fact = text
+    if found := _MISSING.match(text):
+        fact = f"'{found[1]}' is missing"
+    elif found := _EXPECTED.match(text):
+        kinds = [_KINDS.get(kind, kind) for kind in found[1].split(" | ")]
+        kinds = [kind for kind in kinds if kind != _KINDS["int"] or _KINDS["float"] not in kinds]
+        got = _at(data, path) if found[2] else None
+        told = what(got) if found[2] and got is not None else _KINDS.get(found[2] or "", found[2])
+        fact = f"{' or '.join(kinds)}{found[3]} is needed" + (f", found {told}" if told else "")
+    elif found := _ENUM.match(text):
+        allowed = (known or {}).get(here)
+        fact = f"found {found[1]}" + (f"; one of: {', '.join(allowed)}" if allowed else ", which is not known here")
+    elif text == "Input data was truncated":
+        fact = "no JSON: it ends too early"
+    elif text.startswith("JSON is malformed: "):
+        fact = f"no JSON: {text.removeprefix('JSON is malformed: ')}"
+    return f"{here}: {fact}" if here else fact
+
+
+def _at(data: Any, path: str) -> Any:
+    """Return the value at a path of msgspec's; None where the path does not say which it is."""
+    for key, index in _STEP.findall(path):
+        if isinstance(data, list) and index.isdecimal():
+            data = data[int(index)]
+        elif isinstance(data, dict) and key:
+            data = data.get(key)
+        else:
+            return None
+    return data
 
 
 _OUT_OF = {errno.ENOMEM: "memory", errno.EMFILE: "open files", errno.ENFILE: "open files", errno.EAGAIN: "processes"}

@@ -11,13 +11,13 @@ import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, get_args
 
 import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
-from waza.errors import TraceError
+from waza.errors import TraceError, decoding_fact, what
 from waza.spending import NO_COSTS, Costs, is_amount, sum_amounts
 
 JSON = Any
@@ -268,16 +268,17 @@ class Trace(_Record, frozen=True, kw_only=True):
         try:
             tree = source if isinstance(source, dict) else decoded(source)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise TraceError(f"not a trace: {error}") from None
+            raise TraceError(f"not a trace: {decoding_fact(error)}") from None
         if not isinstance(tree, dict):
-            raise TraceError(f"not a trace: a JSON object is needed, found {type(tree).__name__}")
+            raise TraceError(f"not a trace: a JSON object is needed, found {what(tree)}")
         if isinstance(tree.get("steps"), list):
             tree = _from_evaldeck(tree)
         tree = _with_numbers(tree)
         try:
             return msgspec.convert(_with_extra(tree, cls), cls)
         except msgspec.ValidationError as error:
-            raise TraceError(f"not a trace: {error}") from None
+            known = {"status": get_args(TraceStatus)}
+            raise TraceError(f"not a trace: {decoding_fact(error, tree, known)}") from None
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the trace as JSON-ready data, unknown fields included."""

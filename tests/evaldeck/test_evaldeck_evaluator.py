@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from evaldeck.graders import BaseGrader, CompositeGrader, ContainsGrader, ToolCalledGrader
+from evaldeck.graders import BaseGrader, CompositeGrader, ContainsGrader, LLMGrader, ToolCalledGrader
 from evaldeck.metrics import (
     BaseMetric,
     DurationMetric,
@@ -124,9 +124,23 @@ def test_an_empty_answer_does_not_complete_a_task():
     assert not Evaluator().evaluate(trace(output=""), case(task_completed=True)).passed
 
 
-def test_a_turn_that_expects_nothing_passes():
-    for nothing in (case(), EvalCase(name="case", turns=[Turn(user="ask")])):
-        assert Evaluator().evaluate(Trace(input="ask"), nothing).passed
+def test_a_case_that_expects_nothing_is_undecided_and_its_agent_is_not_asked():
+    asked = []
+    turns = [Turn(user="ask"), Turn(user="again", expected=ExpectedBehavior())]
+    for nothing in (case(), EvalCase(name="case", input="ask"), EvalCase(name="case", turns=turns)):
+        found = [Evaluator().evaluate(trace(), nothing), asyncio.run(Evaluator().evaluate_async(trace(), nothing))]
+        found += Evaluator().evaluate_suite(suite(nothing), asked.append).results
+        for result in found:
+            assert (result.status, result.passed) == (GradeStatus.ERROR, False)
+            assert "nothing was checked: the case expects nothing; give it `expected`" in result.grades[0].message
+        with_own = Evaluator(graders=[ContainsGrader(["booked"])]).evaluate(trace(), nothing)
+        assert with_own.passed, "graders of the evaluator are enough"
+    assert asked == []
+    with pytest.raises(ValueError, match=r"EvalCase.expected: nothing is expected, so nothing could fail"):
+        EvalCase(name="case", input="ask", expected={})
+    one = EvalCase(name="case", turns=[Turn(user="ask"), Turn(user="b", expected={"output_contains": ["booked"]})])
+    [result] = Evaluator().evaluate_suite(suite(one), agent).results
+    assert result.passed, "a turn that expects nothing is fine next to one that does"
 
 
 def test_an_agent_that_could_not_run_does_not_pass_though_nothing_is_expected():
@@ -528,6 +542,33 @@ def test_graders_within_expectations_are_enforced(entry, name):
 def test_wrong_graders_within_expectations_are_refused(wrong):
     with pytest.raises(ValueError):
         EvalCase(name="x", input="ask", expected={"graders": wrong})
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: EvalCase(name="a", input="x", expected={"graders": ["nope"]}), "expected.graders[0]: unknown grader"),
+        (lambda: EvalCase(name="a", input="x", expected={"graders": []}), "expected.graders: must not be empty"),
+        (lambda: EvalCase(name="a", input="x", expcted={}), "unknown key 'expcted'; did you mean 'expected'?"),
+        (lambda: EvalCase(name="a", input=5), "'input': a text is needed, found the number 5"),
+        (lambda: EvalCase(name="a", expected={"max_steps": 3}), "'input' is missing; or give 'turns'"),
+        (lambda: EvalCase(input="x"), "EvalCase.name: 'name' is missing"),
+        (lambda: EvalSuite(name="s", defaults={"timeout": "long"}), "timeout: a number is needed, found the text"),
+        (lambda: Step(type="tol_call"), "Step.type: found the text 'tol_call'; one of: llm_call, tool_call"),
+        (lambda: Trace(output="x"), "Trace.input: 'input' is missing"),
+        (lambda: Trace.from_dict({"input": 3}), "Trace.input: a text is needed, found the number 3"),
+        (lambda: EvaldeckConfig(suites=3), "EvaldeckConfig.suites: a list is needed, found the number 3"),
+        (lambda: ContainsGrader(values=["a", 5]), "Invalid values[1]: a text is needed, found the number 5"),
+        (lambda: ToolCalledGrader(5), "ToolCalledGrader: Invalid required: a list is needed, found the number 5"),
+        (lambda: LLMGrader(5), "LLMGrader.prompt: a text is needed, found the number 5"),
+        (lambda: CompositeGrader(5), "CompositeGrader: a list of graders is needed, found the number 5"),
+    ],
+)
+def test_a_wrong_argument_is_refused_with_place_and_fact_in_our_words(make, sentence):
+    with pytest.raises(ValueError) as refusal:
+        make()
+    assert sentence in str(refusal.value)
+    assert not any(word in str(refusal.value) for word in ("Input should", "validation error", "pydantic"))
 
 
 def test_defaults_of_a_suite_and_keys_of_the_agent_are_known_or_refused():

@@ -185,7 +185,9 @@ def test_a_wrong_grader_within_expectations_is_refused(project, entry, fact):
 @pytest.mark.parametrize("nothing", ["[]", "~", "{}", "contains"])
 def test_no_graders_within_expectations_are_refused(project, nothing):
     text = f"name: a\ninput: hi\nexpected: {{graders: {nothing}}}\n"
-    assert "a list with at least one grader is needed" in mistakes(project({"tests/evals/a.yaml": text}))
+    told = mistakes(project({"tests/evals/a.yaml": text}))
+    found = {"[]": "an empty list", "~": "nothing", "{}": "an empty mapping", "contains": "the text 'contains'"}
+    assert f"a list with at least one grader is needed, found {found[nothing]}" in told
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,8 @@ def test_the_grader_can_be_copied_and_sent_to_another_process(room):
     ],
 )
 def test_a_word_one_slip_away_from_a_keyword_is_refused(room, schema, meant):
-    assert f"did you mean '{meant}'?" in room.refusal("json_schema", schema=schema)
+    refusal = room.refusal("json_schema", schema=schema)
+    assert refusal.startswith("config.schema: ") and f"did you mean '{meant}'?" in refusal
     expect = [{"name": "t", "args": {"a": {"json_schema": schema}}}]
     assert f"did you mean '{meant}'?" in room.refusal("tool_calls", expect=expect)
 

@@ -88,6 +88,12 @@ def test_each_criterion_needs_one_verdict(calls, status, score):
         ]
 
 
+def test_a_verdict_of_another_type_is_told_with_its_place_and_what_is_there():
+    wrong = [("pass", ONE), ("pass", {"criterion": True})]
+    feedback = by_criteria(wrong, wrong).feedback
+    assert feedback.endswith("wrong arguments: criterion: a number or a text or null is needed, found true")
+
+
 def test_a_missing_verdict_is_named_and_asked_for_once_more():
     assert "no verdict on criterion 2 (It names a date.)" in by_criteria([("pass", ONE)], [("pass", ONE)]).feedback
     grade = by_criteria([("pass", ONE)], [("pass", ONE), ("fail", TWO)], prompt="p")

@@ -72,6 +72,13 @@ def test_a_path_pattern_finds_the_path_whatever_the_engine_calls_the_argument(ar
     assert result.feedback == "Rejected tool was used: write (path_pattern: \\.env$)"
 
 
+@pytest.mark.parametrize("rule", ["mcp__github__*", {"tool": "github"}, {"name": "mcp__*", "args": {}}])
+def test_a_rejected_glob_or_pattern_names_the_calls_that_matched(rule):
+    seen = calls("mcp__github__push", "bash", "mcp__github__pull", "mcp__github__push")
+    result = grade("tool_constraint", seen, reject_tools=[rule])
+    assert result.feedback.endswith(" (mcp__github__push, mcp__github__pull)"), result.feedback
+
+
 def test_a_command_given_as_a_list_is_read_as_json():
     rule = {"tool": "shell", "command_pattern": r'"rm","-rf"'}
     assert grade("tool_constraint", calls(("shell", {"command": ["rm", "-rf", "/"]})), reject_tools=[rule]).score == 0.0

@@ -5,7 +5,10 @@ import json
 import subprocess
 import sys
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trace_recordings import DATA, FILES, FOLDER
 
 from waza.errors import TraceError
@@ -183,7 +186,7 @@ def test_what_programs_print_against_the_standard_is_read():
         (b'{"a": 1}', "not a trace, nor a recording that is recognised"),
         (b"[]", "not a trace, nor a recording that is recognised"),
         (b"null", "not a trace, nor a recording that is recognised"),
-        (b'{"input": "x", "output": "y", "status": 3}', "not a trace: Expected `str`"),
+        (b'{"input": "x", "output": "y", "status": 3}', "not a trace: status: a text is needed, found the number 3"),
     ],
 )
 def test_what_is_no_recording_is_refused_with_a_sentence(text, sentence):
@@ -197,6 +200,42 @@ def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
         read_trace(tmp_path / "nothing.jsonl")
     with pytest.raises(TraceError, match="cannot be read: Is a directory"):
         read_trace(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        (
+            "usage",
+            {"input_tokens": "many"},
+            "usage.input_tokens: a whole number or null is needed, found the text 'many'",
+        ),
+        ("duration_ms", "fast", "duration_ms: a number or null is needed, found the text 'fast'"),
+        ("status", "weird", "status: found 'weird'; one of: success, failure, error, timeout"),
+        ("output", 5, "output: a text is needed, found the number 5"),
+        ("tool_events", [{"args": {}}], "tool_events[0]: 'tool_name' is missing"),
+        ("tool_events", [{"tool_name": ["a"]}], "tool_events[0].tool_name: a text is needed, found a list"),
+    ],
+)
+def test_a_field_of_another_type_is_refused_with_its_place_and_what_is_there(field, value, sentence):
+    with pytest.raises(TraceError) as refusal:
+        Trace.from_json({"input": "a", "output": "b"} | {field: value})
+    assert str(refusal.value) == f"not a trace: {sentence}"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from([field.name for field in msgspec.structs.fields(Trace)]), JSON)
+def test_no_refusal_of_a_trace_is_in_the_words_of_a_library(field, value):
+    try:
+        Trace.from_json({"input": "a", "output": "b"} | {field: value})
+    except TraceError as refusal:
+        assert "`" not in str(refusal) and "$" not in str(refusal).replace(str(value), "")
 
 
 def test_another_package_can_announce_a_reader(tmp_path):

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from waza.engines._base import Engine, Options, Room
 from waza.engines._turns import converse
-from waza.errors import EngineError, Problem, SpecError
+from waza.errors import EngineError, Problem, SpecError, validation_fact
 from waza.model import JSON, SkillInvocation, Task, ToolEvent, Trace, Trial, Usage
 from waza.sandbox.folders import inner_path
 from waza.sandbox.patterns import Pattern
@@ -341,7 +341,7 @@ def _script(task: Task) -> MockScript:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "mock"
-        raise EngineError(f"the script of task '{task.id}' is wrong: {place}: {first['msg']}") from None
+        raise EngineError(f"the script of task '{task.id}' is wrong: {place}: {validation_fact(first)}") from None
 
 
 def _write_files(files: dict[str, str], room: Room) -> None:

@@ -10,11 +10,11 @@ import yaml
 from waza.errors import SpecError
 from waza.spec.evaldeck_shapes import EvaldeckShape
 from waza.spec.evaldeck_suite import FILES
-from waza.spec.places import parse
+from waza.spec.places import Checked, parse
 from waza.spec.project import read_file
 
 
-class EvaldeckConfig(EvaldeckShape):
+class EvaldeckConfig(EvaldeckShape, Checked):
     """The keys of `evaldeck.yaml`; unknown ones are refused."""
 
     @classmethod

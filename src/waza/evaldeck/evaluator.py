@@ -40,6 +40,9 @@ from waza.spec.places import Place
 Listener = Callable[[EvaluationResult], None]
 AgentFunction = Callable[..., Any]
 _NO_LIMIT_S = 1e7
+NOTHING_CHECKED = (
+    "nothing was checked: the case expects nothing; give it `expected` or `graders`, or give graders to the Evaluator"
+)
 _BY_KEY = {cls.key: cls for cls in CODE_GRADERS}
 
 
@@ -150,12 +153,12 @@ def graders_of(turn: Turn, judge: Mapping[str, str]) -> list[BaseGrader]:
 
 
 def _ungraded(trace: Trace) -> list[GradeResult]:
-    """Return nothing, unless an agent of which nothing is expected could not even run, or ran out of time."""
+    """Return that nothing was checked, or that the agent could not run or ran out of time."""
     if trace.status == TraceStatus.ERROR:
         return [GradeResult.error_result("execution", "the agent ended with an error")]
     if trace.status == TraceStatus.TIMEOUT:
         return [GradeResult.failed_result("execution", "the agent ran out of time")]
-    return []
+    return [GradeResult.error_result("execution", NOTHING_CHECKED)]
 
 
 def _closed(result: EvaluationResult) -> EvaluationResult:
@@ -191,6 +194,9 @@ class _Conversation:
         if not self.case.turns:
             result.add_grade(GradeResult.error_result("execution", "Test case has no turns defined"))
             return _closed(result)
+        if not any(self.evaluator.graders_of(turn) for turn in self.case.turns):
+            result.add_grade(GradeResult.error_result("execution", NOTHING_CHECKED))
+            return _closed(result)
         history: list[Message] = []
         for index, turn in enumerate(self.case.turns):
             if result.failed_at_turn is not None:
@@ -216,7 +222,7 @@ class _Conversation:
             grades += await asyncio.gather(
                 *(graded_async(grader, seen, alone) for grader, seen in views(graders, trace))
             )
-            grades = grades or _ungraded(trace)
+            grades = grades or [grade for grade in _ungraded(trace) if grade.message != NOTHING_CHECKED]
             result.metrics = self.evaluator.measured(trace, alone)
             result.trace_id = trace.id
         elif trouble is not None and trouble.status == GradeStatus.ERROR:

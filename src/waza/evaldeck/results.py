@@ -6,7 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from waza.spec.places import Checked
 
 
 class GradeStatus(StrEnum):
@@ -24,7 +26,7 @@ class GradeStatus(StrEnum):
         return format(self.name, how)
 
 
-class GradeResult(BaseModel):
+class GradeResult(Checked):
     """A grader's verdict; as text it says what was expected, what there was and what is missing."""
 
     grader_name: str
@@ -76,7 +78,7 @@ class GradeResult(BaseModel):
         return "\n".join(lines)
 
 
-class MetricResult(BaseModel):
+class MetricResult(Checked):
     """A number about a trace; never a verdict."""
 
     metric_name: str
@@ -85,7 +87,7 @@ class MetricResult(BaseModel):
     details: dict[str, Any] = Field(default_factory=dict)
 
 
-class _Graded(BaseModel):
+class _Graded(Checked):
     """A status with the grades it comes from."""
 
     status: GradeStatus
@@ -169,7 +171,7 @@ def worst(statuses: list[GradeStatus]) -> GradeStatus:
     return next((status for status in order if status in statuses), GradeStatus.PASS)
 
 
-class SuiteResult(BaseModel):
+class SuiteResult(Checked):
     """What came of all cases of a suite."""
 
     suite_name: str
@@ -213,7 +215,7 @@ class SuiteResult(BaseModel):
         return sum(result.status == status for result in self.results)
 
 
-class RunResult(BaseModel):
+class RunResult(Checked):
     """What came of several suites."""
 
     suites: list[SuiteResult] = Field(default_factory=list)

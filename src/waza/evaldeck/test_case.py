@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from waza.errors import SpecError
+from waza.errors import SpecError, what
 from waza.evaldeck.graders.base import BaseGrader
 from waza.evaldeck.graders.lookup import configured
 from waza.options import ZeroMeans
-from waza.spec.evaldeck_cases import case_files, documents, problems_in_case
+from waza.spec.evaldeck_cases import case_files, documents, problems_in_case, unknown_grader
 from waza.spec.evaldeck_judged import TYPES as JUDGED
 from waza.spec.graders import load_expected
-from waza.spec.places import Place, unmarked
+from waza.spec.places import Checked, Place, parse, unmarked
 
 Made = TypeVar("Made")
 Case = TypeVar("Case", bound="EvalCase")
@@ -26,7 +26,7 @@ _LEGACY = ("input", "expected", "graders")
 _Limit = Annotated[int, BeforeValidator(lambda value: 0 if value == "none" else value)]
 
 
-class _Declared(BaseModel):
+class _Declared(Checked):
     model_config = ConfigDict(extra="forbid")
 
 
@@ -51,6 +51,8 @@ class GraderConfig(_Declared):
     @model_validator(mode="before")
     @classmethod
     def _keys_in_params(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            raise ValueError(unknown_grader(data))
         if not isinstance(data, dict):
             return data
         if "params" in data and "config" in data:
@@ -135,6 +137,13 @@ class Turn(_Declared):
     expected: ExpectedBehavior | None = None
     graders: list[GraderConfig] = Field(default_factory=list)
 
+    @field_validator("expected", mode="before")
+    @classmethod
+    def _expects_something(cls, given: Any) -> Any:
+        if given == {}:
+            raise ValueError("nothing is expected, so nothing could fail; name what must be true, or leave it out")
+        return given
+
 
 class EvalCase(_Declared):
     """One case: a conversation of one or more turns.
@@ -142,6 +151,9 @@ class EvalCase(_Declared):
     `input`, `expected` and `graders` may stand at the case itself: as its only turn, or, beside `turns`, what is
     expected after the last one.
     """
+
+    SHORT_FORMS: ClassVar[tuple[str, ...]] = _LEGACY
+    """Keys that are no fields: they become the only turn."""
 
     name: str
     description: str | None = None
@@ -161,6 +173,10 @@ class EvalCase(_Declared):
         rest = {key: value for key, value in data.items() if key not in _LEGACY}
         given = {key: data[key] for key in _LEGACY if data.get(key) is not None}
         if not rest.get("turns"):
+            if "input" not in given:
+                raise ValueError("'input' is missing; or give 'turns'")
+            if not isinstance(given["input"], str):
+                raise ValueError(f"'input': a text is needed, found {what(given['input'])}")
             return rest | {"turns": [{"user": given.pop("input", None), **given}]}
         if "input" in given:
             raise ValueError("'input' and 'turns' both say what is asked; keep one of them")
@@ -241,7 +257,9 @@ class EvalSuite(_Declared):
     @field_validator("defaults")
     @classmethod
     def _are_known(cls, given: dict[str, Any]) -> dict[str, Any]:
-        checked = _Defaults.model_validate(given)
+        checked, problems = parse(_Defaults, given, Place())
+        if checked is None:
+            raise ValueError("; ".join(map(str, problems)))
         return checked.model_dump(exclude_unset=True)
 
     @property

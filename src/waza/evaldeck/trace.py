@@ -7,10 +7,11 @@ from enum import StrEnum
 from typing import Any, Self
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from waza.model import ToolEvent, Usage, output_tokens
 from waza.model import Trace as WazaTrace
+from waza.spec.places import Checked
 from waza.spending import is_amount, sum_amounts
 
 
@@ -44,14 +45,14 @@ class TraceStatus(StrEnum):
     ERROR = "error"
 
 
-class Message(BaseModel):
+class Message(Checked):
     """One utterance of a conversation."""
 
     role: str
     content: str
 
 
-class TokenUsage(BaseModel):
+class TokenUsage(Checked):
     """Tokens of one call of a model."""
 
     prompt_tokens: int = 0
@@ -70,7 +71,7 @@ class TokenUsage(BaseModel):
         return self
 
 
-class Step(BaseModel):
+class Step(Checked):
     """One thing the agent did. Fields that are not known are kept."""
 
     model_config = ConfigDict(extra="allow")
@@ -126,7 +127,7 @@ class Step(BaseModel):
         return cls(type=StepType.REASONING, reasoning_text=text, **more)
 
 
-class Trace(BaseModel):
+class Trace(Checked):
     """What an agent did: steps are added as they happen, `complete` closes it. Fields that are not known are kept."""
 
     model_config = ConfigDict(extra="allow")
@@ -187,7 +188,7 @@ class Trace(BaseModel):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """Return the trace that `to_dict` wrote."""
-        return cls.model_validate(data)
+        return cls(**data)
 
 
 def as_waza(trace: Trace | WazaTrace) -> WazaTrace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from waza.errors import Undecidable
 from waza.graders._base import Grader, content_hash
@@ -50,6 +50,14 @@ class JsonSchemaGrader(Grader):
 
     _digest: str = PrivateAttr(default="")
     _unknown: list[str] = PrivateAttr(default_factory=list)
+
+    @field_validator("schema_")
+    @classmethod
+    def _compiles(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
+        if schema is not None:
+            compile_schema(schema)
+            refuse_slips(schema)
+        return schema
 
     @model_validator(mode="after")
     def _is_sound(self) -> Self:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field
 from pydantic import Field, PrivateAttr, model_validator
 
-from waza.errors import Undecidable
+from waza.errors import Undecidable, decoding_fact
 from waza.graders._base import Finding, Grader
 from waza.graders._fields import Text
 from waza.graders._programs import (
@@ -157,9 +157,14 @@ class ScriptGrader(Grader):
                 why = "it ended with an uncaught exception"
             raise Undecidable(f"{self.script} decided nothing: {why}{_stderr(ran)}")
         try:
-            verdict = msgspec.convert(parse_json(finished.stdout.text), Verdict)
-        except (ValueError, msgspec.ValidationError) as error:
+            printed = parse_json(finished.stdout.text)
+        except ValueError as error:
             raise Undecidable(f"{self.script} printed no verdict: {error}; it must print one JSON object") from None
+        try:
+            verdict = msgspec.convert(printed, Verdict)
+        except msgspec.ValidationError as error:
+            fact = decoding_fact(error, printed)
+            raise Undecidable(f"{self.script} printed no verdict: {fact}; it must print one JSON object") from None
         if not 0 <= verdict.score <= 1:
             raise Undecidable(f"{self.script} gave the score {verdict.score}, which is not between 0 and 1")
         return verdict

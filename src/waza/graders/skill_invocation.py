@@ -10,6 +10,7 @@ from pydantic import model_validator
 from waza.errors import Undecidable
 from waza.graders._align import Order
 from waza.graders._base import Finding, Grader
+from waza.graders._budget import covered
 from waza.graders._fields import SkillName
 from waza.graders._names import fits_of_names, names_of
 from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
@@ -76,7 +77,8 @@ class SkillInvocationGrader(Grader):
         checks = sequence_checks(order, self._required, actual, "Skill", fits)
         if self.forbidden_skills:
             violations = self._violations(actual)
-            failure = f"Forbidden skills invoked: {', '.join(violations)}" if violations else ""
+            told = [skill + covered(skill, actual) for skill in violations]
+            failure = f"Forbidden skills invoked: {', '.join(told)}" if violations else ""
             checks.append(Check(not violations, "no forbidden skill is invoked", failure, actual=violations or None))
         return checks
 

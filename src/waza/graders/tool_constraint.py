@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -16,6 +16,7 @@ from waza.graders._fields import Limit
 from waza.graders._names import Names, ToolNames, calls_spelled, names_of, really_seen, selection, words_of
 from waza.graders._tool_rule import AllowedTool, ToolRule
 from waza.model import JSON, Check, ToolEvent, Trace, Usage
+from waza.sandbox.texts import fold_case
 from waza.traces._aliases import Dialect
 
 _UNREADABLE = "its arguments could not be read within limits"
@@ -123,7 +124,7 @@ class ToolConstraintGrader(Grader):
             claim = f"{rule.label} is not called"
             found = find(rule, names, events, words)
             if found.sure:
-                failure = f"Rejected tool was used: {rule.label}"
+                failure = f"Rejected tool was used: {rule.label}{_calls(rule, names, found.sure)}"
                 yield Check(False, claim, failure, rule.written(), [{"call": call} for call in found.sure[:3]])
             elif found.maybe:
                 yield from undecided([claim], _UNREADABLE)
@@ -180,3 +181,11 @@ class ToolConstraintGrader(Grader):
         """Return the calls with the arguments that rules look at under the names they use."""
         wanted = ["command", "skill", "path", *(key for rule in self._rules for key in rule.args)]
         return calls_spelled(calls, wanted, words)
+
+
+def _calls(rule: ToolRule, names: list[str], calls: Sequence[int]) -> str:
+    """Return the tools that a glob or a pattern matched, in brackets; nothing where the rule says the name itself."""
+    called = list(dict.fromkeys(names[call] for call in calls))
+    if [fold_case(name) for name in called] == [fold_case(rule.tool_text)]:
+        return ""
+    return f" ({', '.join(called[:5])}{', …' if len(called) > 5 else ''})"

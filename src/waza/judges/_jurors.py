@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from waza.errors import did_you_mean
+from waza.errors import did_you_mean, validation_fact
 from waza.judges._base import JUDGES, WRAPPER, Judge
 from waza.sandbox.folders import SpecFolder
 
@@ -69,7 +69,7 @@ def _juror(entry: str | Mapping[str, Any], place: int, folder: SpecFolder) -> Ju
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join([here, *(str(part) for part in first["loc"])])
-        raise ValueError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise ValueError(f"{where}: {validation_fact(first)}") from None
     if judge.needs_model and not judge.model:
         raise ValueError(f"{here}: this judge has no model; name one in its 'model'")
     return Juror(judge.model or kind, judge.model, judge)

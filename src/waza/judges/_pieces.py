@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from waza.errors import JudgeError
+from waza.errors import JudgeError, decoding_fact
 from waza.judges._base import Call
 from waza.judges._faults import short
 from waza.sandbox.strict_json import parse_json
@@ -118,7 +118,7 @@ def shaped(tree: Any, shape: type[T], what: str) -> T:
     try:
         return msgspec.convert(tree, shape)
     except msgspec.ValidationError as error:
-        raise JudgeError(f"the answer has another shape than a {what}: {error}") from None
+        raise JudgeError(f"the answer has another shape than a {what}: {decoding_fact(error, tree)}") from None
 
 
 def part_of(tree: Any, key: str) -> dict[str, Any]:

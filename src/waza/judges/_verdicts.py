@@ -13,6 +13,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from waza.errors import decoding_fact
 from waza.judges._base import Call, Tool
 from waza.model import JSON
 
@@ -142,7 +143,7 @@ def _fitting(call: Call, shape: type[Args]) -> Args:
     try:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:
-        raise NoVerdict(f"{call.name} was called with wrong arguments: {error}") from None
+        raise NoVerdict(f"{call.name} was called with wrong arguments: {decoding_fact(error, given)}") from None
 
 
 def _whole(value: JSON) -> JSON:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from pydantic import Field
 
-from waza.errors import Problem, SpecError
+from waza.errors import Problem, SpecError, what
 from waza.graders._base import Grader
 from waza.options import Options
 from waza.sandbox.folders import SpecFolder
@@ -19,7 +19,7 @@ from waza.spec.evaldeck_judged import KEYS, judged
 from waza.spec.evaldeck_judged import TYPES as JUDGED
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader
-from waza.spec.places import Place, parse, unknown_key, unmarked, what
+from waza.spec.places import Place, parse, unknown_key, unmarked
 from waza.spec.shapes import Scalar, Timeout, Words
 
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.M)
@@ -172,11 +172,15 @@ def _turn_graders(
     return built, problems
 
 
+def unknown_grader(name: str) -> str:
+    """Return the sentence about a name where a grader is written out."""
+    return f"unknown grader '{name}'; an evaldeck project has no graders to name: write {{type: …, params: …}}"
+
+
 def _grader(entry: Any, place: Place, folder: SpecFolder, names: dict[str, str]) -> tuple[Grader | None, list[Problem]]:
     """Return the grader that evaldeck's `{type, params, prompt, model, threshold}` means."""
     if isinstance(entry, str):
-        fact = f"unknown grader '{entry}'; an evaldeck project has no graders to name: write {{type: …, params: …}}"
-        return None, [place.problem(fact)]
+        return None, [place.problem(unknown_grader(entry))]
     if not isinstance(entry, dict):
         return None, [place.problem(f"a grader is a mapping with a type, found {what(entry)}")]
     if "module" in entry or "function" in entry:

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from waza.errors import Problem, did_you_mean
+from waza.errors import Problem, did_you_mean, what
 from waza.graders._base import GRADERS, Grader
 from waza.graders._composite import CompositeGrader
 from waza.sandbox.folders import SpecFolder
-from waza.spec.places import Place, dotted, doubled_backslashes, problems_of, unknown_key, what
+from waza.spec.places import Place, dotted, doubled_backslashes, problems_of, unknown_key
 
 _KEYS: dict[str, tuple[str, str]] = {
     "output_contains": ("contains", "values"),

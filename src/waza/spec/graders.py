@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from waza.errors import Problem, SpecError, did_you_mean, nearest
+from waza.errors import Problem, SpecError, did_you_mean, nearest, what
 from waza.graders._base import GRADERS, WRAPPER, Grader
 from waza.sandbox.folders import SpecFolder
 from waza.spec.expected import build_expected
 from waza.spec.local_code import is_local, left_out, load_local, not_imported_grader
-from waza.spec.places import Place, doubled_backslashes, keys_of, problems_of, unknown_key, unmarked, what
+from waza.spec.places import Place, doubled_backslashes, keys_of, problems_of, unknown_key, unmarked
 
 WRAPPER_KEYS = ("type", "name", "weight", "config")
 

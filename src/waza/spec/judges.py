@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from waza.errors import Problem, SpecError, did_you_mean
+from waza.errors import Problem, SpecError, did_you_mean, what
 from waza.graders._base import Grader
 from waza.graders._composite import CompositeGrader
 from waza.graders._judged import JudgedGrader
@@ -18,7 +18,7 @@ from waza.judges._base import JUDGES, Judge
 from waza.judges._jurors import Juror
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.yaml12 import read_yaml
-from waza.spec.places import Place, problems_of, unmarked, what
+from waza.spec.places import Place, problems_of, unmarked
 from waza.spec.project import FILE, shown
 from waza.spec.shapes import ConfigShape, ProjectShape
 

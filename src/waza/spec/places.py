@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from waza.errors import Problem, did_you_mean, nearest
+from waza.errors import ArgumentError, Problem, did_you_mean, nearest, validation_fact, what
 from waza.sandbox.folders import SpecFolder
 from waza.sandbox.patterns import Pattern
 from waza.sandbox.yaml12 import mark_of
@@ -65,6 +65,21 @@ def parse(model: type[Model], data: Any, place: Place) -> tuple[Model | None, li
         return None, problems_of(error, model, data, lambda path: place.at(*path))
 
 
+class Checked(BaseModel):
+    """A model for callers from Python: its constructor refuses a wrong argument with the sentence of a wrong key."""
+
+    def __init__(self, /, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            cls = type(self)
+            problems = problems_of(error, cls, given, lambda path: Place(path=(cls.__name__, *path)))
+            raise ArgumentError(problems) from None
+
+    # Models within others are then validated without this constructor, so that their places are told too.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
 def problems_of(
     error: ValidationError, model: type[BaseModel], data: Any, locate: Callable[[tuple[str | int, ...]], Place]
 ) -> list[Problem]:
@@ -79,7 +94,7 @@ def problems_of(
                 suggested.add((*path[:-1], suggestion))
             problems.append(locate(path).problem(unknown_key(str(path[-1]), known)))
         elif item["type"] != "missing":
-            problems.append(locate(path).problem(_sentence(item)))
+            problems.append(locate(path).problem(validation_fact(item)))
         elif path not in suggested:
             problems.append(locate(path).problem(f"'{path[-1]}' is missing"))
     return problems
@@ -93,7 +108,8 @@ def unknown_key(key: str, known: list[str]) -> str:
 @cache
 def keys_of(model: type[BaseModel]) -> list[str]:
     """Return the keys an author may write for a model."""
-    return [info.alias or name for name, info in model.model_fields.items()]
+    own = [info.alias or name for name, info in model.model_fields.items()]
+    return own + list(getattr(model, "SHORT_FORMS", ()))
 
 
 def doubled_backslashes(model: BaseModel, data: Any, locate: Callable[[tuple[str | int, ...]], Place]) -> list[Problem]:
@@ -135,64 +151,11 @@ def _texts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple
             yield from _texts(item, (*path, step))
 
 
-def what(value: Any) -> str:
-    """Return what a value is, in an author's words."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"the number {str(value)[:40]}"
-    if isinstance(value, str):
-        return f"the text '{value[:40]}{'…' if len(value) > 40 else ''}'"
-    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else type(value).__name__
-
-
 def unmarked(value: Any) -> Any:
     """Return plain dicts and lists instead of those that know their place in a file; some libraries take no others."""
     if isinstance(value, dict):
         return {key: unmarked(item) for key, item in value.items()}
     return [unmarked(item) for item in value] if isinstance(value, list) else value
-
-
-_NEEDED = {
-    "list_type": "a list is needed",
-    "tuple_type": "a list is needed",
-    "dict_type": "a mapping of keys is needed",
-    "model_type": "a mapping of keys is needed",
-    "model_attributes_type": "a mapping of keys is needed",
-    "string_type": "a text is needed",
-    "int_type": "a whole number is needed",
-    "int_from_float": "a whole number is needed",
-    "limit_type": "a whole number or `none` is needed",
-    "float_type": "a number is needed",
-    "bool_type": "true or false is needed",
-    "finite_number": "a finite number is needed",
-}
-_HINTS = {
-    ("list_type", str): "; put it in a list: [{}]",
-    ("string_type", int): "; quote it",
-    ("string_type", float): "; quote it",
-}
-
-
-def _sentence(item: Mapping[str, Any]) -> str:
-    """Return the fact and the next step for one of pydantic's errors."""
-    kind, found, context = item["type"], item.get("input"), item.get("ctx", {})
-    if kind in _NEEDED:
-        hint = _HINTS.get((kind, type(found)), "").format(repr(found)[:60])
-        return f"{_NEEDED[kind]}, found {what(found)}{hint}"
-    if kind == "literal_error":
-        allowed = [word.strip("'") for word in str(context.get("expected", "")).replace(" or ", ", ").split(", ")]
-        close = nearest(found, allowed) if isinstance(found, str) else None
-        return f"found {what(found)}; one of: {', '.join(allowed)}" + (f"; did you mean '{close}'?" if close else "")
-    if kind in ("string_too_short", "too_short"):
-        return "must not be empty: a check of nothing cannot fail"
-    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
-        words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-        bound = ", ".join(f"{words.get(key, key)} {value:g}" for key, value in context.items())
-        return f"must be {bound}, found {what(found)}"
-    return str(item["msg"]).removeprefix("Value error, ")
 
 
 def _path_in(data: Any, loc: tuple[int | str, ...], kind: str) -> tuple[str | int, ...]:

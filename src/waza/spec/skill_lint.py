@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from waza.engines._skills import MARK
-from waza.errors import Problem, SpecError, did_you_mean, nearest
+from waza.errors import Problem, SpecError, did_you_mean, nearest, what
 from waza.graders._skill import use_for_phrases
 from waza.sandbox.folders import is_there
 from waza.sandbox.texts import fold_case
-from waza.spec.places import what
 from waza.spec.skills import BYTES_PER_TOKEN, SkillFile, estimated_tokens, not_for_phrases, read_skill_file
 
 MOST_NAME = 64

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from waza.errors import decoding_fact
 from waza.graders._skill import use_for_phrases
 from waza.judges._asking import Question, answer
 from waza.judges._base import Call, Judge, Tool
@@ -127,7 +128,8 @@ def _read(calls: Sequence[Call]) -> Suggestions:
     try:
         said = msgspec.convert(calls[0].arguments, Suggestions)
     except msgspec.ValidationError as error:
-        raise NoVerdict(f"{SUGGEST.name} was called with wrong arguments: {error}") from None
+        fact = decoding_fact(error, calls[0].arguments)
+        raise NoVerdict(f"{SUGGEST.name} was called with wrong arguments: {fact}") from None
     prompts = [entry.prompt for entry in (*said.should_trigger, *said.should_not_trigger)]
     prompts += [task.prompt for task in said.tasks]
     if not said.should_trigger or not all(prompt.strip() and len(prompt) <= _LONGEST for prompt in prompts):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.engines._skills import MARK, find_skills, skills_in
-from waza.errors import Problem, SpecError
+from waza.errors import Problem, SpecError, what
 from waza.graders._skill import MAX_SKILL_BYTES, read_skill, use_for_phrases
 from waza.sandbox.folders import SpecFolder, is_there
 from waza.sandbox.texts import fold_case
 from waza.sandbox.yaml12 import read_yaml
-from waza.spec.places import Place, what
+from waza.spec.places import Place
 from waza.spec.project import shown
 from waza.spec.shapes import TaskShape
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.engines.mock import MockFile, script_for, unused_patterns
-from waza.errors import Problem, SpecError, did_you_mean, nearest
+from waza.errors import Problem, SpecError, did_you_mean, nearest, what
 from waza.graders._base import Grader
 from waza.mocks.shapes import CommandMock, McpMock
 from waza.model import InputFile, Task
@@ -17,7 +17,7 @@ from waza.spec.datasets import read_rows, unused_column
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader, weightless
 from waza.spec.mocks import as_data, call_graders, plain, read_commands
-from waza.spec.places import Place, parse, what
+from waza.spec.places import Place, parse
 from waza.spec.project import read_file, shown
 from waza.spec.shapes import ConfigShape, EvalShape, TaskShape
 from waza.spec.skills import delivery_problems

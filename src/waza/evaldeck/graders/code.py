@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
+from waza.errors import validation_fact
 from waza.evaldeck.graders.base import BaseGrader
 from waza.evaldeck.results import GradeResult
 from waza.evaldeck.trace import as_waza
@@ -95,7 +96,8 @@ class CodeGrader(BaseGrader):
     def refused(self, error: ValidationError) -> str:
         """Return a sentence about a value that cannot be checked."""
         first = error.errors()[0]
-        return f"Invalid {self.option}: {str(first['msg']).removeprefix('Value error, ')}"
+        index = next((f"[{step}]" for step in first["loc"] if isinstance(step, int)), "")
+        return f"Invalid {self.option}{index}: {validation_fact(first)}"
 
     def told(self, wanted: Any, trace: Trace, grade: Grade) -> Told:
         """Return the message, what was expected, what there was, and details."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from pydantic import ValidationError
+
+from waza.errors import ArgumentError
 from waza.evaldeck.graders.base import BaseGrader, as_result
 from waza.evaldeck.results import GradeResult
 from waza.evaldeck.trace import as_waza
@@ -12,7 +15,7 @@ from waza.graders._base import GRADERS, Grader
 from waza.sandbox.folders import SpecFolder
 from waza.spec.evaldeck_judged import DEFAULT_MODEL, judged
 from waza.spec.judges import chosen_judge
-from waza.spec.places import Place
+from waza.spec.places import Place, problems_of
 
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
@@ -69,7 +72,12 @@ class LLMGrader(BaseGrader):
             names |= {"test_case_name": test_case.name, "reference": test_case.reference_output or ""}
             names["expected"] = test_case.expected.model_dump_json(exclude_none=True, exclude={"graders"})
         options = judged(self.criteria() | {"threshold": self.threshold}, names)
-        return GRADERS.load(options.pop("type"))(**options)  # type: ignore[no-any-return]
+        cls = GRADERS.load(options.pop("type"))
+        try:
+            return cls(**options)  # type: ignore[no-any-return]
+        except ValidationError as error:
+            place = Place(path=(type(self).__name__,))
+            raise ArgumentError(problems_of(error, cls, options, lambda path: place.at(*path))) from None
 
     def _judge(self) -> Any:
         if self.judge is None:

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from waza.errors import what
 from waza.evaldeck.graders.base import BaseGrader, graded, graded_async
 from waza.evaldeck.results import GradeResult, GradeStatus
 from waza.runner.waiting import wait_for
@@ -21,6 +22,8 @@ class CustomGrader(BaseGrader):
     def __init__(
         self, func: Callable[..., Any] | None = None, module: str | None = None, function: str | None = None
     ) -> None:
+        if func is not None and not callable(func):
+            raise ValueError(f"CustomGrader: func must be a function of trace and case, found {what(func)}")
         if func is None and not (module and function):
             raise ValueError("CustomGrader needs a function: func=, or module= and function=")
         self.func = func
@@ -67,6 +70,8 @@ class CompositeGrader(BaseGrader):
     name = "composite"
 
     def __init__(self, graders: list[BaseGrader], require_all: bool = True, *, mode: str | None = None) -> None:
+        if not isinstance(graders, list | tuple) or not all(isinstance(one, BaseGrader) for one in graders):
+            raise ValueError(f"CompositeGrader: a list of graders is needed, found {what(graders)}")
         if not graders:
             raise ValueError("CompositeGrader needs at least one grader: without any it could not fail")
         if mode not in (None, "all", "any"):

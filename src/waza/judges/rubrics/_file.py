@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from waza.errors import SpecError, did_you_mean
+from waza.errors import SpecError, decoding_fact, did_you_mean
 from waza.judges.rubrics._rubric import BUILT_IN, NEEDS, Golden, Rubric, validate
 from waza.model import ToolEvent
 from waza.sandbox.folders import inner_path
@@ -110,7 +110,7 @@ def _not_events(value: Any) -> str:
     try:
         msgspec.convert(value, tuple[ToolEvent, ...])
     except msgspec.ValidationError as error:
-        return f"{error}; each is tool_name, args, result, success"
+        return f"{decoding_fact(error, value)}; each is tool_name, args, result, success"
     return ""
 
 
