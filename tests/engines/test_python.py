@@ -164,17 +164,20 @@ def test_half_characters_are_replaced(base):
         ("{}", "not a trace"),
         ("{'output': 3}", "not a trace"),
         ("{'output': '', 'outcome': {'x': object()}}", "not a trace"),
-        ("{'output': '', 'status': 'error', 'error': 'no key'}", "could not run: no key"),
+        ("holds_itself", "not a trace"),
     ],
 )
-def test_anything_else_is_an_agent_that_could_not_run(base, value, fact):
-    with pytest.raises(EngineError, match=fact):
-        play(base, f"def agent(prompt): return {value}")
+def test_an_agent_that_returns_no_answer_has_crashed(base, value, fact):
+    code = "holds_itself = {'output': ''}\nholds_itself['outcome'] = holds_itself\n"
+    trace = play(base, f"{code}def agent(prompt): return {value}")
+    assert (trace.status, trace.output) == ("failure", "")
+    assert fact in trace.crash.exception
+    assert fact in trace.error
 
 
-def test_a_value_that_holds_itself_is_no_trace(base):
-    with pytest.raises(EngineError, match="not a trace"):
-        play(base, "d = {'output': ''}\nd['outcome'] = d\ndef agent(prompt): return d")
+def test_an_agent_may_say_that_it_could_not_run(base):
+    with pytest.raises(EngineError, match="could not run: no key"):
+        play(base, "def agent(prompt): return {'output': '', 'status': 'error', 'error': 'no key'}")
 
 
 # When it breaks

@@ -64,9 +64,9 @@ class PythonEngine(Engine):
     ```
 
     It returns the answer as a text, or a `waza.Trace` (or a mapping in its shape) with the tools it called, its usage
-    and so on. A function that raises has crashed (see `on_agent_crash`), unless it is a transport or vendor error of a
-    known library or a `waza.errors.EngineError`: then it could not run. What `waza.record` saw before counts. Follow-up
-    prompts are further calls, with the conversation so far in `context.history`. The task's time limit is for all calls
+    and so on. A function that raises, or returns anything else, has crashed (see `on_agent_crash`), unless it raises a
+    transport or vendor error of a known library or a `waza.errors.EngineError`: then it could not run. What
+    `waza.record` saw before counts. Follow-up prompts are further calls, with the conversation so far in `context.history`. The task's time limit is for all calls
     together; a plain function that runs out of it cannot be ended, and goes on in its thread.
     """
 
@@ -152,15 +152,21 @@ class PythonEngine(Engine):
         tree = value.to_dict() if hasattr(value, "to_dict") else value
         if not isinstance(tree, dict):
             kind = type(value).__name__
-            raise EngineError(f"the agent '{self.agent}' returned {kind}; a text, a waza.Trace or a mapping is needed")
+            return _no_answer(f"'{self.agent}' returned {kind}; a text, a waza.Trace or a mapping is needed", prompt)
         try:
             trace = Trace.from_json(msgspec.json.encode({"input": prompt} | well_formed_data(tree)))
         except (TypeError, ValueError, RecursionError, TraceError) as error:
-            raise EngineError(f"the agent '{self.agent}' returned something that is not a trace: {error}") from None
+            return _no_answer(f"'{self.agent}' returned something that is not a trace: {error}", prompt)
         if trace.status == "error":
             reason = trace.error or "it gives no reason"
             raise EngineError(f"the agent '{self.agent}' says that it could not run: {reason}", recorded=trace)
         return trace
+
+
+def _no_answer(fact: str, prompt: str) -> Trace:
+    """Return the trace of an agent that came to its end without an answer, which is a mistake in its code: a crash."""
+    crash = Crash(exception=f"TypeError: {without_controls(fact)}")
+    return Trace(input=prompt, output="", status="failure", error=crash_reason(crash), crash=crash)
 
 
 def _context(trial: Trial, room: Room, before: Sequence[Trace], skill_folder: Path | None) -> Context:
