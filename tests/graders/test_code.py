@@ -2,6 +2,7 @@ import pytest
 import tool_cases
 from pydantic import ValidationError
 
+import waza
 from waza.graders.code import CodeGrader
 from waza.model import ToolEvent, Trace
 
@@ -73,6 +74,16 @@ def test_an_assertion_that_raises_is_a_failed_check_that_says_so():
     assert verdict.status == "failed"
     assert verdict.feedback.startswith("Failed: ouput == 'x': the assertion raised NameError")
     assert "did you mean 'output'?" in verdict.feedback
+
+
+def test_assertions_that_raise_or_read_nothing_are_named_when_they_are_loaded():
+    sources = ["ouput == 'x'", "1 == 1", "len('ab') == 2", "[x for x in output] or (lambda y: y)(output)"]
+    with pytest.warns(UserWarning) as warned:
+        waza.load_grader({"type": "code", "assertions": sources})
+    told = [str(one.message) for one in warned]
+    assert [each.partition(":")[0] for each in told] == ["assertions[0]", "assertions[1]", "assertions[2]"]
+    assert "did you mean 'output'?" in told[0]
+    assert all("reads nothing of what the agent did" in each for each in told[1:])
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from waza.sandbox.expressions import BUILT_IN_NAMES, CONTEXT_NAMES, MAX_CHARS
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
 CONTEXT = HOSTILE["context"]
+NOT_OFFERED = ["hash", "repr", "type", "divmod", "print", "open", "map", "frozenset", "ord", "pow"]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
@@ -268,6 +269,12 @@ def test_a_match_is_true_and_no_match_is_not():
         ("None", "the constant None is always false, so this assertion cannot pass"),
         ("-1", "the same whatever the agent does"),
         ("2 ** 10 % 3", "the same whatever the agent does"),
+        ("'a' in 'abc'", "a comparison of constants is the same whatever the agent does"),
+        ("'done' in 'output'", "a name of the context stands without quotes"),
+        ("not 'x' == 'x'", "a comparison of constants"),
+        ("1 in [1, 2]", "a comparison of constants"),
+        ("{'a': 1}['a']", "an expression of constants"),
+        ("'abc'[0]", "an expression of constants"),
         ("'hello' 'world'", "a text literal is always true"),
         ("b'x'", "a text literal is always true"),
         ("f'x'", "a text literal with characters in it is always true"),
@@ -341,6 +348,9 @@ def test_a_function_that_is_the_result_does_not_hold():
         ("output.encode('cp037') == b''", "the encoding 'cp037' is not available in assertions"),
         ("str(output.encode(), 'EUC-JP') == ''", "the encoding 'EUC-JP' is not available"),
         ("[1 for output.x in output]", "cannot set attributes"),
+        *[(f"{name}(output)", f"'{name}' is not available in assertions") for name in NOT_OFFERED],
+        ("[type(x) for x in output]", "column 2: 'type' is not available in assertions; of Python's functions there"),
+        ("isinstance(output, ValueError)", "'ValueError' is not available"),
     ],
 )
 def test_what_is_not_available_is_refused_when_it_is_read(source, words):
@@ -354,7 +364,6 @@ def test_what_is_not_available_is_refused_when_it_is_read(source, words):
     [
         ("ouput == 'x'", "raised NameError: 'ouput' is not known in assertions; did you mean 'output'?"),
         ("true", "did you mean 'True'?"),
-        ("print(output)", "'print' is not known"),
         ("1 // len(errors)", "raised ZeroDivisionError"),
         ("outcome['gone']", "raised KeyError"),
         ("output.foo()", "raised AttributeError"),

@@ -66,8 +66,9 @@ class PythonEngine(Engine):
     It returns the answer as a text, or a `waza.Trace` (or a mapping in its shape) with the tools it called, its usage
     and so on. A function that raises, or returns anything else, has crashed (see `on_agent_crash`), unless it raises a
     transport or vendor error of a known library or a `waza.errors.EngineError`: then it could not run. What
-    `waza.record` saw before counts. Follow-up prompts are further calls, with the conversation so far in `context.history`. The task's time limit is for all calls
-    together; a plain function that runs out of it cannot be ended, and goes on in its thread.
+    `waza.record` saw before counts. Follow-up prompts are further calls, with the conversation so far in
+    `context.history`. The task's time limit is for all calls together; a plain function that runs out of it cannot be
+    ended, and goes on in its thread.
     """
 
     takes_skill = True

@@ -9,11 +9,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from waza.errors import did_you_mean
 from waza.graders._base import Grader
 from waza.graders._fields import Text
 from waza.model import JSON, Check, ToolEvent, Trace
 from waza.sandbox import assertions as python
 from waza.sandbox import javascript
+from waza.sandbox.expressions import BUILT_IN_NAMES, CONTEXT_NAMES, read_expression, unknown_names
 
 Language = Literal["python", "javascript"]
 _SANDBOXES: dict[str, ModuleType] = {"python": python, "javascript": javascript}
@@ -35,16 +37,19 @@ class CodeGrader(Grader):
     sorted set tuple abs round enumerate zip range isinstance`.
 
     A Python assertion means what it means in CPython, `re` included. Not available, and refused when the suite is
-    loaded: attributes that begin with an underscore, names that begin with two, `await` and `yield`; of `re`
-    everything but `search match fullmatch split findall finditer sub subn compile escape Pattern Match` and the flags
-    `A I M S U X NOFLAG` with their long names; attributes of generators and functions; `.format` that is not called at
-    once; encodings other than UTF-7, -8, -16 and -32, ASCII, Latin-1, cp1252, cp437, punycode and the escapes. Where
-    this shows only at run time, the assertion is undecided.
+    loaded: Python's other functions (`hash`, `repr`, `type`, `divmod`, ...); attributes that begin with an
+    underscore, names that begin with two, `await` and `yield`; of `re` everything but `search match fullmatch split
+    findall finditer sub subn compile escape Pattern Match` and the flags `A I M S U X NOFLAG` with their long
+    names; attributes of generators and functions; `.format` that is not called at once; encodings other than UTF-7,
+    -8, -16 and -32, ASCII, Latin-1, cp1252, cp437, punycode and the escapes. Where this shows only at run time, the
+    assertion is undecided.
 
     An assertion that comes to the same whatever the agent did is refused too: a constant, a text, a tuple, list, set
-    or dict display, a `lambda` or a function that nobody calls, `... or 'text'`; in JavaScript an array, object,
-    function or regular expression, `new ...`, `typeof ...`. An assertion whose value turns out to be a function, a
-    type, a module or a generator fails.
+    or dict display, a `lambda` or a function that nobody calls, `... or 'text'`, `'text' in 'output'` and whatever else
+    is made of literals alone; in JavaScript an array, object, function or regular expression, `new ...`, `typeof ...`,
+    `({a: 1}).a`. Comparisons of numbers, and other Python assertions that read nothing of the trace, get a warning, as
+    do names that nobody knows: those raise. An assertion whose value turns out to be a function, a type, a module or a
+    generator fails.
 
     ```yaml
     - type: code
@@ -65,6 +70,18 @@ class CodeGrader(Grader):
     """The language of the assertions."""
     assertions: list[Annotated[Text, AfterValidator(_assertion)]] = Field(min_length=1)
     """Expressions that must be true; each is parsed when the spec is loaded."""
+
+    def option_warnings(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the Python assertions that read nothing of the trace, and those that read a name nobody knows."""
+        yield from super().option_warnings()
+        for at, source in enumerate(self.assertions if self.language == "python" else ()):
+            unknown = unknown_names(source)
+            if unknown:
+                hint = did_you_mean(unknown[0], [*CONTEXT_NAMES, *BUILT_IN_NAMES])
+                yield ("assertions", at), f"'{unknown[0]}' is not known in assertions, so this one raises; {hint}"
+            elif not read_expression(source).names & set(CONTEXT_NAMES):
+                fact = "reads nothing of what the agent did, so it comes to the same in every trial"
+                yield ("assertions", at), f"'{source[:80]}' {fact}; use {', '.join(CONTEXT_NAMES)}"
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per assertion."""

@@ -1,7 +1,8 @@
 """Assertions that come to the same truth whatever the agent did, recognised by their form.
 
-`(output == 'yes', 'message')` is a tuple and therefore true, `[]` is true in JavaScript. Comparisons, bare names of the
-context, calls and comprehensions can come out both ways and are left alone. Nothing is evaluated.
+`(output == 'yes', 'message')` is a tuple and therefore true, `[]` is true in JavaScript, and what is made of literals
+alone says nothing about the agent. Bare names, calls and comprehensions are left alone, and so are comparisons of
+numbers (`1 == 1`) and, in Python, of what is computed (`2 ** 10 == 1024`). Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ class _Python(NamedTuple):
                 return _text_with_fields(parts)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return _negated(self.form(operand))
-            case ast.UnaryOp() | ast.BinOp() if _is_arithmetic(node):
-                return Form("an expression of constants", None)
+            case ast.Compare(left=left, comparators=others):
+                return _compared((left, *others))
             case ast.BoolOp(op=operator, values=values):
                 either = isinstance(operator, ast.Or)
                 return _joined([self.form(value) for value in values], "or" if either else "and", either)
@@ -111,7 +112,8 @@ class _Python(NamedTuple):
             case ast.NamedExpr(value=value):
                 return self.form(value)
             case _:
-                return _display(node) or self._uncalled(node) or self._iterator(node)
+                known = _display(node) or self._uncalled(node) or self._iterator(node)
+                return known or (Form("an expression of constants", None) if _is_of_literals(node) else None)
 
     def _uncalled(self, node: ast.expr) -> Form | None:
         match node:
@@ -170,15 +172,29 @@ def _display(node: ast.expr) -> Form | None:
     return Form(f"a {name} display, whatever is in it,", True, hint)
 
 
-def _is_arithmetic(node: ast.expr) -> bool:
-    """Say whether an expression is made of literals and operators alone."""
+_READS = (ast.Name, ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _is_of_literals(node: ast.expr) -> bool:
+    """Say whether an expression is made of literals, displays and operators alone: no name, call or comprehension."""
+    return not any(isinstance(part, _READS) for part in ast.walk(node))
+
+
+def _compared(operands: Sequence[ast.expr]) -> Form | None:
+    """Return the form of a comparison: constant where texts or displays are written out on all sides."""
+    computed = (ast.BinOp, ast.BoolOp, ast.IfExp, ast.Subscript, ast.Compare)
+    parts = [part for operand in operands for part in ast.walk(operand)]
+    if all(map(_is_number, operands)) or any(isinstance(part, (*_READS, *computed)) for part in parts):
+        return None
+    return Form("a comparison of constants", None, "; a name of the context stands without quotes")
+
+
+def _is_number(node: ast.expr) -> bool:
     match node:
-        case ast.Constant():
-            return True
+        case ast.Constant(value=value):
+            return type(value) in (int, float)
         case ast.UnaryOp(operand=operand):
-            return _is_arithmetic(operand)
-        case ast.BinOp(left=left, right=right):
-            return _is_arithmetic(left) and _is_arithmetic(right)
+            return _is_number(operand)
     return False
 
 
@@ -322,8 +338,9 @@ def _js_form(items: list[Item]) -> Form | None:
         if mark in items:
             return _joined([_js_form(part) for part in _split(items, mark)], mark, deciding)
     if any(isinstance(item, str) and item in _COMPARES for item in items):
-        return None
-    return _js_operand(items)
+        is_open = all(_is_js_number(item) or (isinstance(item, str) and item in _COMPARES | {"-"}) for item in items)
+        return None if is_open else _js_literals(items)
+    return _js_operand(items) or _js_literals(items)
 
 
 def _js_choice(items: list[Item]) -> Form | None:
@@ -343,8 +360,6 @@ def _js_choice(items: list[Item]) -> Form | None:
 def _js_operand(items: list[Item]) -> Form | None:
     """Return the form of an expression without comparisons and logical operators."""
     first, rest = items[0], items[1:]
-    if len(items) > 1 and _js_is_arithmetic(items):
-        return Form("an expression of constants", None)
     if any(isinstance(item, str) and item in _COMPUTES for item in rest):
         return None
     if first == "!":
@@ -377,7 +392,7 @@ def _js_primary(item: Item) -> Form | None:
         return Form(f"the constant {item}", True)
     if item in _ALWAYS_FALSE:
         return Form(f"the constant {item}", False)
-    if re.match(r"\.?\d", item):
+    if _is_js_number(item):
         return Form(f"the constant {item[:20]}", _is_not_zero(item))
     return None
 
@@ -388,15 +403,48 @@ def _is_not_zero(number: str) -> bool:
     return re.search("[1-9]", re.split("[eE]", number)[0]) is not None
 
 
-def _js_is_arithmetic(items: list[Item]) -> bool:
-    """Say whether items are literals and computing operators alone."""
+def _is_js_number(item: Item) -> bool:
+    return isinstance(item, str) and re.match(r"\.?\d", item) is not None
+
+
+_LITERAL_WORDS = _words("true True typeof void in instanceof Infinity") | _ALWAYS_FALSE
+_MARKS = _COMPUTES | _COMPARES | _words("~ ! && || ?? ? : , ...")
+
+
+def _js_literals(items: list[Item]) -> Form | None:
+    """Return the form of an expression that is made of literals and operators alone."""
+    return Form("an expression of constants", None) if items and _is_of_js_literals(items) else None
+
+
+def _is_of_js_literals(items: list[Item]) -> bool:
+    """Say whether there is no name, call, function or assignment in an expression; names of properties may be."""
+    before: Item = ""
     for item in items:
         if isinstance(item, list):
-            if item[0] != "(" or not _js_is_arithmetic(item[1:]):
+            follows = isinstance(before, list) or (before not in _BEFORE_OPERAND and _OPERAND.match(before))
+            if (item[0] == "(" and follows) or not _is_of_js_literals(_object_values(item)):
                 return False
-        elif item not in _COMPUTES and item != "~" and not re.match(r"[\"'\d]|\.\d", item):
+        elif before not in (".", "?.") and not _is_js_literal(item):
             return False
-    return bool(items)
+        before = item
+    return True
+
+
+def _is_js_literal(token: str) -> bool:
+    is_text = token[0] in "\"'" or (token[0] == "`" and "${}" not in token)
+    is_regex = token[0] == "/" and len(token) > 2
+    return is_text or is_regex or _is_js_number(token) or token in _LITERAL_WORDS | _MARKS | {".", "?."}
+
+
+def _object_values(bracket: list[Item]) -> list[Item]:
+    """Return what is in a bracket, of an object literal the values; a shorthand stays, because it is a name."""
+    if bracket[0] != "{":
+        return bracket[1:]
+    values: list[Item] = []
+    for entry in _split(bracket[1:], ","):
+        is_pair = entry[1:2] == [":"] and isinstance(entry[0], str)
+        values += [*(entry[2:] if is_pair else entry), ","]
+    return values
 
 
 def _is_only_new(items: list[Item]) -> bool:

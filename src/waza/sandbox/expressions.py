@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _string  # type: ignore[import-not-found]  # what str.format itself parses with
 import ast
+import builtins
 import encodings
 import re
 import symtable
@@ -28,6 +29,11 @@ BUILT_IN_NAMES = (
     *("len", "any", "all", "str", "int", "float", "bool", "list", "dict", "re"),
     *("sum", "min", "max", "sorted", "set", "tuple", "abs", "round", "enumerate", "zip", "range", "isinstance"),
 )
+
+
+_OFFERED = ", ".join(sorted(set(BUILT_IN_NAMES) - {"re"}))
+_NOT_OFFERED = frozenset(name for name in dir(builtins) if name[0] != "_") - {*BUILT_IN_NAMES, *CONTEXT_NAMES}
+"""What CPython knows by these names, and assertions do not; any other unknown name raises there too."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -206,6 +212,7 @@ def _refuse_bombs(tree: ast.Expression) -> None:
 def _refusals(nodes: list[ast.AST]) -> Iterator[tuple[ast.AST, str]]:
     """Yield each part that is not available in an assertion, and the reason."""
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    bound = _bound(nodes)
     for node in nodes:
         if type(node) in _PAUSES:
             yield node, f"'{_PAUSES[type(node)]}' is not allowed in an assertion"
@@ -220,8 +227,24 @@ def _refusals(nodes: list[ast.AST]) -> Iterator[tuple[ast.AST, str]]:
             name = node.id if isinstance(node, ast.Name) else node.arg
             if name.startswith("__"):
                 yield node, f"'{name}': names that begin with two underscores are not available in assertions"
+            elif name in _NOT_OFFERED and name not in bound:
+                yield node, f"'{name}' is not available in assertions; of Python's functions there are {_OFFERED}"
         elif isinstance(node, ast.Call) and (reason := _call_refusal(node)):
             yield node, reason
+
+
+def _bound(nodes: list[ast.AST]) -> set[str]:
+    """Return the names that the expression itself gives values to."""
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    return stored | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def unknown_names(source: str) -> list[str]:
+    """Return the names in an accepted expression that nothing gives a value to; reading one raises NameError."""
+    expression = read_expression(source)
+    nodes = list(ast.walk(expression.tree))
+    known = {*CONTEXT_NAMES, *BUILT_IN_NAMES, GET_ATTRIBUTE, CALL_FORMAT} | _bound(nodes)
+    return sorted(expression.names - known)
 
 
 def _attribute_refusal(node: ast.Attribute, is_called: bool) -> str:
