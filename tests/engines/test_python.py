@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -300,6 +301,28 @@ def test_what_was_recorded_before_a_crash_is_kept(base):
     assert (trace.status, [event.tool_name for event in trace.tool_events]) == ("failure", ["search"])
     assert (trace.usage.input_tokens, trace.input) == (5, "hi")
     assert "ValueError: boom" in trace.crash.stderr
+
+
+@pytest.mark.parametrize("keyword", ["def", "async def"])
+def test_the_traceback_of_a_crash_has_the_agents_frames_only(base, keyword):
+    code = f"""
+    def inner():
+        raise KeyError("first")
+
+    {keyword} agent(prompt):
+        try:
+            inner()
+        except KeyError as error:
+            raise ValueError("boom") from error
+    """
+    told = play(base, code).crash.stderr
+    assert told.startswith("Traceback (most recent call last):") and told.rstrip().endswith("ValueError: boom")
+    files = re.findall(r'File "([^"]+)", line \d+, in (\w+)', told)
+    assert [(Path(file).name, name) for file, name in files] == [
+        ("bot.py", "agent"),
+        ("bot.py", "inner"),
+        ("bot.py", "agent"),
+    ]
 
 
 def test_a_crash_on_a_follow_up_prompt_keeps_the_turns_before(base):

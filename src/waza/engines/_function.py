@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -25,6 +26,7 @@ def not_imported(what: str, folder: SpecFolder) -> str:
     return f"'{what}' is Python of this project and is not imported: {not_trusted(folder.root)}"
 
 
+_WAZA = str(Path(__file__).parent.parent) + os.sep
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -161,6 +163,19 @@ def told(error: BaseException, folder: SpecFolder) -> str:
         return said
     place = Path(own[-1].filename).relative_to(folder.root)
     return f"{said} ({place}:{own[-1].lineno}: {own[-1].line})"
+
+
+def own_traceback(error: BaseException) -> str:
+    """Return the traceback of what an agent raised, without waza's own frames around and between the agent's."""
+    whole = traceback.TracebackException.from_exception(error)
+    waiting: list[traceback.TracebackException | None] = [whole]
+    while waiting:
+        if (one := waiting.pop()) is None:
+            continue
+        if theirs := [frame for frame in one.stack if not frame.filename.startswith(_WAZA)]:
+            one.stack[:] = theirs
+        waiting += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]
+    return "".join(whole.format())
 
 
 def _is_own(file: str, folder: SpecFolder) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,16 @@ from msgspec.structs import replace
 from pydantic import field_validator
 
 from waza.engines._base import Engine, Room
-from waza.engines._function import Called, absent_function, find_function, is_async, told, with_context, with_history
+from waza.engines._function import (
+    Called,
+    absent_function,
+    find_function,
+    is_async,
+    own_traceback,
+    told,
+    with_context,
+    with_history,
+)
 from waza.engines._start import crash_reason
 from waza.engines._turns import converse
 from waza.errors import EngineError, Problem, TraceError
@@ -136,7 +144,7 @@ class PythonEngine(Engine):
         recorded = replace(recorded_before(error) or Trace(input=prompt, output=""), input=prompt)
         if is_infrastructure(error):
             return replace(recorded, status="error", error=f"the agent '{self.agent}' raised {said}", crash=None)
-        crash = Crash(exception=said, stderr=last_lines("".join(traceback.format_exception(error))))
+        crash = Crash(exception=said, stderr=last_lines(own_traceback(error)))
         return replace(recorded, status="failure", error=crash_reason(crash), crash=crash)
 
     @cached_property
