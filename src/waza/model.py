@@ -509,6 +509,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Folders that hold skills, in place of the suite's; None where the task names none."""
     instruction_files: list[str] = field(default_factory=list)
     """Files added to the agent's instructions, after the suite's."""
+    metadata: dict[str, JSON] = field(default_factory=dict)
+    """For readers: columns of a dataset that are no fields of a task, or what the task says itself."""
     until_skill: str = ""
     """A trigger test: the trial ends at the first use of this skill (`*`: of any). Empty for every other task."""
 

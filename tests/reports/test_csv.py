@@ -64,6 +64,11 @@ def test_a_long_text_still_fits_into_a_cell():
 def test_numbers_are_numbers_and_what_is_not_known_is_empty():
     rows = rows_of(a_run([a_result("a"), a_result("b", status="failed")], tasks=["a", "b", "c"]))
     first = rows[0]
+    assert (first["grader_duration_ms"], first["judge_duration_ms"]) == ("", ""), "not recorded"
+    timed = replace(a_result("a"), duration_ms=806.0, grader_duration_ms=3.5, judge_duration_ms=800.0)
+    (row,) = rows_of(a_run([timed]))
+    times = [float(row[f"{name}duration_ms"]) for name in ("", "grader_", "judge_")]
+    assert times == [2.5, 3.5, 800.0], "a trial's time is its agent's"
     assert (float(first["score"]), first["input_tokens"], first["cost_usd"]) == (1.0, "10", "")
     assert (float(first["duration_ms"]), first["tool_calls"], first["golden"]) == (2.0, "1", "false")
     assert (rows[2]["task"], rows[2]["status"], rows[2]["reason"], rows[2]["score"]) == ("c", "error", "not run", "")

@@ -11,7 +11,11 @@ import pytest
 import waza
 from waza.cli import run_command
 from waza.errors import SpecError, UsageError
+from waza.reports.json import JsonReport
 from waza.results.summary import summarize
+from waza.runner.order import order_for
+from waza.runner.run import conduct
+from waza.runner.suite import Listeners
 from waza.spec.load import load_spec
 
 
@@ -104,6 +108,73 @@ def test_rows_outside_the_range_are_left_out(tmp_path):
     )
     spec = suite(tmp_path, "tasks_from: rows.jsonl\nrange: [2, 3]", rows_dot_jsonl=rows)
     assert [task.id for task in spec.tasks] == ["r2", "r3"]
+
+
+@pytest.mark.parametrize("written", ["range: [0, 0]", ""])
+def test_a_range_of_zeros_means_unset(tmp_path, written):
+    rows = "prompt,expected.output_contains\nhi,x\nho,y\n"
+    assert len(suite(tmp_path, f"tasks_from: rows.csv\n{written}", rows_dot_csv=rows).tasks) == 2
+
+
+def test_other_columns_are_metadata_of_the_task_and_reach_the_results(tmp_path):
+    rows = [
+        {"prompt": "Say {{word}}", "word": "hi", "author": "ada", "source.page": 7, "labels": ["a"]},
+        {"prompt": "x", "metadata": {"own": True}},
+    ]
+    spec = suite(
+        tmp_path,
+        "config: {executor: mock}\ngraders: [{type: text, contains: [hi]}]\ntasks_from: rows.jsonl",
+        rows_dot_jsonl="".join(json.dumps(row) + "\n" for row in rows),
+        mock_dot_yaml="default: {output: hi}",
+    )
+    first, second = (task.metadata for task in spec.tasks)
+    assert first == {"word": "hi", "author": "ada", "source.page": 7, "labels": ["a"]}
+    assert second == {"own": True}
+    tree = json.loads(b"".join(JsonReport().render(conduct(order_for(spec), Listeners()))))
+    assert tree["tasks"][0]["metadata"] == first
+
+
+@pytest.mark.parametrize(
+    ("task", "is_fine"),
+    [
+        ({"prompt": ""}, False),
+        ({"prompt": " \n"}, False),
+        ({"inputs": {"prompt_file": "empty.txt"}}, False),
+        ({"prompt": "{{nothing}}"}, False),
+        ({"prompt": "", "allow_empty_prompt": True}, True),
+        ({"allow_empty_prompt": True}, True),
+        ({"inputs": {"prompt": "", "files": [{"path": "a.txt", "content": "x"}]}}, True),
+        ({"inputs": {"prompt": "", "follow_up_prompts": ["go on"]}}, True),
+        ({"inputs": {"follow_up_prompts": ["go on"]}}, False),
+    ],
+)
+def test_an_empty_prompt_needs_files_further_prompts_or_permission(tmp_path, task, is_fine):
+    (tmp_path / "empty.txt").touch()
+    text = json.dumps({"inputs": {"nothing": ""}, "graders": [{"type": "text", "contains": ["a"]}], "tasks": [task]})
+    if is_fine:
+        assert suite(tmp_path, text).tasks[0].prompt == ""
+    else:
+        with pytest.raises(SpecError, match=r"the prompt is empty; give the task files|'inputs\.prompt' is missing"):
+            suite(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("column", "meant"),
+    [
+        ("output_contains", "expected.output_contains"),
+        ("tool_called", "tools_called"),
+        ("gradrs", "graders"),
+        ("promt", "prompt"),
+        ("file", "files"),
+    ],
+)
+def test_a_column_that_may_mean_a_check_or_an_input_is_never_taken_for_metadata(tmp_path, column, meant):
+    with pytest.raises(SpecError, match=f"unknown column '{column}'; did you mean '{meant}'"):
+        suite(
+            tmp_path,
+            "graders: [{type: text, config: {contains: [a]}}]\ntasks_from: rows.csv",
+            rows_dot_csv=f"prompt,{column}\nhi,x\n",
+        )
 
 
 def test_a_misspelt_column_is_refused_not_ignored(tmp_path):

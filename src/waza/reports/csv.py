@@ -26,7 +26,7 @@ COLUMNS = (
     *("run", "suite", "engine", "model", "task", "name", "tags", "golden", "trial", "status", "reason"),
     *("score", "score_low", "score_high", "undecided", "duration_ms", "input_tokens", "output_tokens", "cost_usd"),
     *("tool_calls", "attempts", "started_at", "failed_checks", "prompt", "output", "error"),
-    *("kind", "skill", "should_trigger", "did_trigger", "skills"),
+    *("kind", "skill", "should_trigger", "did_trigger", "skills", "grader_duration_ms", "judge_duration_ms"),
 )
 _NOT_OF_TRIGGERS = ("score", "score_low", "score_high", "undecided", "failed_checks")
 
@@ -108,6 +108,8 @@ def _trial(result: Result) -> dict[str, Cell]:
         "score_high": score.high,
         "undecided": score.undecided,
         "duration_ms": duration_of(result),
+        "grader_duration_ms": outcome.grader_duration_ms,
+        "judge_duration_ms": outcome.judge_duration_ms,
         "input_tokens": usage.input_tokens if usage else None,
         "output_tokens": usage.output_tokens if usage else None,
         "cost_usd": usage.cost_usd if usage else None,

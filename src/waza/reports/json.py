@@ -229,6 +229,7 @@ def _task_tree(task: TaskSummary, runs: Sequence[JSON]) -> dict[str, JSON]:
         "display_name": task.name,
         **({"golden": True} if task.golden else {}),
         **({"tags": task.tags} if task.tags else {}),
+        **({"metadata": task.metadata} if task.metadata else {}),
         "status": task.status,
         **({"reason": task.reason} if task.reason else {}),
         "runs": runs,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from waza.model import JSON, USAGE_NUMBERS, ResultStatus, Run, Usage
@@ -47,6 +47,8 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
     usage: Usage | None
     attempts: int = 1
     """How often its most repeated trial was started."""
+    metadata: dict[str, JSON] = field(default_factory=dict)
+    """What the suite says of the task for readers."""
 
     @property
     def is_flaky(self) -> bool:
@@ -97,6 +99,7 @@ class TaskRule(NamedTuple):
             name=str(task.get("name") or task["id"]),
             tags=[str(tag) for tag in tags] if tags else [],
             golden=bool(task.get("golden")),
+            metadata=found if isinstance(found := task.get("metadata"), dict) else {},
             reason=_reason(numbers.status, trials, numbers.not_run),
             duration_ms=duration_ms,
             usage=total_usage([trial.usage for trial in trials]),

@@ -42,7 +42,7 @@ JUDGE = {"judge", "judge_model", "judge_reasoning_effort"}
 """Settings of the judge; what they come to stands beside the spec, with the tasks it judges."""
 AFFECTS = {"executor", "model", "skill_directories", "tool_names", "on_agent_crash"}
 """Settings that change results; so do all keys of engines."""
-_READERS = {"name", "description", "tags", "golden"}
+_READERS = {"name", "description", "tags", "golden", "metadata"}
 """Fields of a task for readers and gates only."""
 
 

@@ -1,4 +1,8 @@
-"""Tasks from CSV or JSON lines: one task a row, a column for any field of a task (`expected.output_contains`)."""
+"""Tasks from CSV or JSON lines: one task a row, a column for any field of a task (`expected.output_contains`).
+
+Other columns are values for prompts (`{{column}}`) and become the task's metadata, except those whose name is a slip of
+a field's: a check must not be lost by a typing mistake.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from waza.errors import Problem, SpecError, nearest
+from waza.errors import Problem, SpecError, slip_of
 from waza.sandbox.yaml12 import YamlMap
 from waza.spec.expected import KEYS
 from waza.spec.places import Place, keys_of
@@ -22,7 +27,7 @@ _LISTS = {"tags", "output_contains", "output_not_contains", "output_contains_any
     "tools_not_called",
     "tool_call_order",
 }
-_TYPED = ("golden", "enabled", "timeout_seconds", "task_completed", "should_trigger")
+_TYPED = ("allow_empty_prompt", "golden", "enabled", "timeout_seconds", "task_completed", "should_trigger")
 
 
 class _Spot(NamedTuple):
@@ -113,6 +118,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _row(record: dict[str, Any], number: int, line: int, shown: str) -> Row:
     tree: dict[str, Any] = {}
     values: dict[str, str] = {}
+    others: dict[str, Any] = {}
     place = Place(shown, _marked(tree, line))
     for key, value in record.items():
         head = key.split(".")[0]
@@ -121,32 +127,25 @@ def _row(record: dict[str, Any], number: int, line: int, shown: str) -> Row:
                 _put(tree, key.split(".") if head in keys_of(TaskShape) else ["inputs", key], value)
             except ValueError as error:
                 raise SpecError(place.problem(str(error))) from None
-        elif isinstance(value, str | int | float):
-            values[key] = str(value)
+        elif meant := _meant(key):
+            raise SpecError(place.problem(f"unknown column '{key}'; did you mean '{meant}'?"))
         else:
-            raise SpecError(place.problem(f"unknown column '{key}'{_hint(key)}"))
+            others[key] = value
+            values |= {key: str(value)} if isinstance(value, str | int | float) else {}
+    if others and isinstance(tree.setdefault("metadata", {}), dict):
+        tree["metadata"] = others | tree["metadata"]
     tree.setdefault("id", str(tree.get("name") or f"row-{number}"))
     marked = _marked(tree, line)
     return Row(marked, values, Place(shown, marked))
 
 
-def unused_column(row: Row, used: set[str]) -> list[Problem]:
-    """Return a problem for each column that is no field of a task and stands in no prompt."""
-    return [
-        row.place.problem(f"column '{key}' is no field of a task and no prompt uses {{{{{key}}}}}{_hint(key)}")
-        for key in row.values
-        if key not in used
-    ]
-
-
-def _hint(key: str) -> str:
-    known = [
-        *keys_of(TaskShape),
-        *(f"expected.{name}" for name in KEYS),
-        *(f"inputs.{k}" for k in keys_of(InputsShape)),
-    ]
-    close = nearest(key, known)
-    return f"; did you mean '{close}'?" if close else ""
+@cache
+def _meant(key: str) -> str | None:
+    """Return the field of a task that a column is a slip of, or that it names without what comes before; else None."""
+    short = [*(f"expected.{name}" for name in KEYS), *(f"inputs.{name}" for name in keys_of(InputsShape))]
+    return next((name for name in short if name.endswith(f".{key}")), None) or slip_of(
+        key, [*keys_of(TaskShape), *short, *(name.partition(".")[2] for name in short)]
+    )
 
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:

@@ -166,8 +166,11 @@ class EvalShape(Options):
     """Globs of task files, `task_files:` lists, or whole tasks."""
     tasks_from: Words | None = None
     """A CSV or JSONL file with one task a row."""
-    range: Annotated[list[Whole], Field(min_length=2, max_length=2)] | None = None
-    """The rows of `tasks_from` to take: first and last, counted from 1."""
+    range: Annotated[
+        Annotated[list[Whole], Field(min_length=2, max_length=2)] | None,
+        BeforeValidator(lambda rows: None if rows == [0, 0] else rows),
+    ] = None
+    """The rows of `tasks_from` to take: first and last, counted from 1; all of them if left out or `[0, 0]`."""
     graders: list[Any] = []
     """Graders of every task."""
     metrics: list[MetricShape] = []
@@ -238,6 +241,10 @@ class TaskShape(Options):
     """A task that must pass at every gate."""
     prompt: str | None = None
     """Short for `inputs.prompt`."""
+    allow_empty_prompt: bool = False
+    """Accept an empty prompt; with files or follow-up prompts it is accepted anyway."""
+    metadata: dict[str, Any] = {}
+    """For readers; kept with the results. Other columns of `tasks_from` become part of it."""
     inputs: InputsShape = Field(default_factory=InputsShape)
     """What the agent is given."""
     expected: dict[str, Any] | None = None

@@ -13,11 +13,11 @@ from waza.mocks.shapes import CommandMock, McpMock
 from waza.model import InputFile, Task
 from waza.sandbox.folders import SpecFolder, inner_path, is_there
 from waza.spec.checkpoints import Around, build_checkpoints
-from waza.spec.datasets import read_rows, unused_column
+from waza.spec.datasets import read_rows
 from waza.spec.expected import build_expected
 from waza.spec.graders import build_grader, weightless
 from waza.spec.mocks import as_data, call_graders, plain, read_commands
-from waza.spec.places import Place, parse
+from waza.spec.places import Place, parse, unmarked
 from waza.spec.project import read_file, shown
 from waza.spec.shapes import ConfigShape, EvalShape, TaskShape
 from waza.spec.skills import delivery_problems
@@ -161,7 +161,6 @@ def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
         number = 0
         for number, row in enumerate(read_rows(path, shown(path)), 1):
             if first <= number and (last is None or number <= last):
-                problems += unused_column(row, names_in(str(row.fields)))
                 yield Found(row.fields, row.place, suite.folder.base, row.values, "")
         if last is not None and (first > last or last > number):
             problems.append(suite.place.at("range").problem(f"rows {first} to {last} of {number} are not there"))
@@ -233,23 +232,29 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
     graders += [*later, *call_graders(suite.servers, commands)]
     wrong += [*wrong_later, *wrong_mocks, *weightless(graders, identity, found.place)]
     problems += wrong
-    prompt = _prompt(shape, found, problems)
+    written = _prompt(shape, found, problems)
+    files = _files(shape, found, suite, problems)
     values = suite.shape.inputs | {
         k: str(v) for k, v in shape.inputs.context.items() if isinstance(v, str | int | float)
     }
     values |= found.values
     script = shape.mock or (script_for(mocks, identity) if mocks else None)
+    prompt = _filled(written or "", values, found.place, problems)
+    may_be_empty = shape.allow_empty_prompt or bool(files or shape.inputs.follow_up_prompts)
+    if written is not None and not prompt.strip() and not may_be_empty:
+        fact = "the prompt is empty; give the task files or follow_up_prompts, or say `allow_empty_prompt: true`"
+        problems.append(found.place.at("inputs", "prompt").problem(fact))
     task = Task(
         id=identity,
         name=shape.name,
         description=shape.description,
-        prompt=_filled(prompt, values, found.place, problems),
+        prompt=prompt,
         tags=shape.tags or _NONE,
         golden=shape.golden,
         timeout_s=shape.timeout_seconds or suite.config.timeout_seconds,
         follow_up_prompts=[_filled(text, values, found.place, problems) for text in shape.inputs.follow_up_prompts]
         or _NONE,
-        files=_files(shape, found, suite, problems) or _NONE,
+        files=files or _NONE,
         environment=shape.inputs.environment or _NO_KEYS,
         context=shape.inputs.context or _NO_KEYS,
         workdir=_workdir(shape.inputs.workdir, found.place, problems),
@@ -257,6 +262,7 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
         mocks=as_data(suite.servers, commands),
         skill_directories=shape.skill_directories,
         instruction_files=shape.instruction_files or _NONE,
+        metadata=unmarked(shape.metadata) if shape.metadata else _NO_KEYS,
     )
     if not graders and not wrong and not suite.shape.graders:
         problems.append(found.place.problem(f"task '{identity}' has no grader and no expectation: it could not fail"))
@@ -323,21 +329,22 @@ def _task_graders(data: dict[str, Any], place: Place, suite: Suite, task: str) -
     return (named if chooses else list(suite.graders)) + own, problems
 
 
-def _prompt(shape: TaskShape, found: Found, problems: list[Problem]) -> str:
+def _prompt(shape: TaskShape, found: Found, problems: list[Problem]) -> str | None:
+    """Return the prompt as it is written; None where that is wrong, which is reported."""
     given = [text for text in (shape.prompt, shape.inputs.prompt, shape.inputs.prompt_file) if text is not None]
+    if not given and shape.allow_empty_prompt:
+        return ""
     if len(given) != 1:
         fact = "give one of inputs.prompt, inputs.prompt_file and prompt" if given else "'inputs.prompt' is missing"
         problems.append(found.place.at("inputs").problem(fact))
-        return ""
+        return None
     if shape.inputs.prompt_file is None:
-        if not given[0].strip():
-            problems.append(found.place.at("inputs", "prompt").problem("the prompt is empty"))
         return given[0]
     try:
         return SpecFolder(found.folder, found.folder).find(shape.inputs.prompt_file).read_text(encoding="utf-8")
     except (ValueError, OSError) as error:
         problems.append(found.place.at("inputs", "prompt_file").problem(str(error)))
-        return ""
+        return None
 
 
 def _filled(text: str, values: dict[str, str], place: Place, problems: list[Problem]) -> str:
