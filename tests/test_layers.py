@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "waza"
 LAYERS = [
-    {"errors", "model", "options", "plugins", "recording", "spending"},
+    {"compact", "errors", "model", "options", "plugins", "recording", "spending"},
     {"sandbox", "traces", "results"},
     {"judges", "graders", "engines", "mocks", "reports"},
     {"spec", "dashboard"},

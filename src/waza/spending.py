@@ -19,6 +19,7 @@ MOST_AMOUNT = 1e12
 """A count, a cost in dollars or a time in milliseconds (31 years) above this cannot be true.
 
 Sums over a million of them fit into 64 bits, and into a float without loss of order: no reader can overflow."""
+_MOST_COUNT = int(MOST_AMOUNT)
 _NANO = 1e9
 
 
@@ -46,6 +47,14 @@ class Spending(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Those of them whose cost is not known, or not all of it."""
 
     def __post_init__(self) -> None:
+        if (  # written out, not a loop: this runs for every record that is read
+            0 <= self.cost_usd <= MOST_AMOUNT
+            and 0 <= self.input_tokens <= MOST_AMOUNT
+            and 0 <= self.output_tokens <= MOST_AMOUNT
+            and 0 <= self.count <= MOST_AMOUNT
+            and 0 <= self.without_cost <= MOST_AMOUNT
+        ):
+            return
         for name in self.__struct_fields__:
             if not is_amount(getattr(self, name)):  # in a file that somebody changed: the rest stays readable
                 force_setattr(self, name, 0)
@@ -56,10 +65,10 @@ class Spending(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         cost = round(self.cost_usd * _NANO) + round(other.cost_usd * _NANO)
         return Spending(
             cost_usd=min(cost / _NANO, MOST_AMOUNT),
-            **{
-                name: min(getattr(self, name) + getattr(other, name), int(MOST_AMOUNT))
-                for name in ("input_tokens", "output_tokens", "count", "without_cost")
-            },
+            input_tokens=min(self.input_tokens + other.input_tokens, _MOST_COUNT),
+            output_tokens=min(self.output_tokens + other.output_tokens, _MOST_COUNT),
+            count=min(self.count + other.count, _MOST_COUNT),
+            without_cost=min(self.without_cost + other.without_cost, _MOST_COUNT),
         )
 
     @property

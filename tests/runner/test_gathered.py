@@ -53,8 +53,7 @@ def test_listeners_hear_what_was_kept_not_what_was_handed_over(suite):
 def test_texts_that_do_not_fit_in_memory_come_from_a_file(suite, monkeypatch):
     monkeypatch.setattr(gathered, "_MOST_HELD", 200_000)
     made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners())
-    kinds = {type(text) for text in made.results._texts}
-    assert kinds == {bytes, gathered.Written}
+    assert made.results._complete.texts._rolled
     with open(f"{made.folder}/results.json", "rb") as file:
         assert file.read() == b"".join(JsonReport().chunks(open_run(made.folder)))
 
@@ -79,7 +78,7 @@ def test_a_disk_without_room_for_the_texts_costs_no_result(tmp_path, monkeypatch
         for is_full in (False, True):
             gathering = Gathering(folder.run, task_text)
             if is_full:
-                gathering._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115  closed with what holds it
+                gathering._complete_ones.texts = open("/dev/full", "wb", buffering=0)  # noqa: SIM115  closed with it
             [kept] = map(gathering.add, folder.append(a_result("a")))
             assert kept.task_id == "a"
             assert (gathering.results() is None) == is_full

@@ -20,10 +20,11 @@ from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
 from waza.cli._upload import sent, store_of
 from waza.cli._working import telling_options, trust_option, with_stdout, working_options
+from waza.compact import CompactList
 from waza.engines._base import ENGINES, NO_CREDENTIAL, Engine
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
 from waza.judges._base import Judge
-from waza.model import Run
+from waza.model import Run, Task
 from waza.reports._text import plural
 from waza.reports.table import models_table
 from waza.results._remote_store import is_url
@@ -174,7 +175,7 @@ def prepared(path: Path, options: dict[str, Any]) -> EvalSpec:
         from msgspec.structs import replace as changed
 
         triggers = with_time(spec.triggers, options["timeout"]) if spec.triggers else None
-        tasks = [changed(task, timeout_s=options["timeout"]) for task in spec.tasks]
+        tasks = CompactList((changed(task, timeout_s=options["timeout"]) for task in spec.tasks), Task)
         spec = replace(spec, tasks=tasks, triggers=triggers)
     if options["replay"]:
         named = options["replay"].resolve()
@@ -239,19 +240,21 @@ def one_model(
 
 def _conducted(order: Order, model: str | None, store: str | None, options: dict[str, Any]) -> tuple[int, Run]:
     order, spec = baseline_of(order, options), order.spec
-    planned = {(trial.task.id, trial.number) for trial in order.planned()}
-    asked = len(list(order.asked()))
-    total = most_trials(len(order.spec.tasks), order.auto) + asked if order.auto else len(planned)
-    done = planned & order.resume.done if order.resume else set()
+    asked = sum(1 for _ in order.asked())
+    planned = len(order.spec.tasks) * order.trials + asked
+    total = most_trials(len(order.spec.tasks), order.auto) + asked if order.auto else planned
+    done = 0
+    if order.resume:
+        done = sum((trial.task.id, trial.number) in order.resume.done for trial in order.planned())
     more, more_done = control_counts(order)
-    if order.resume and planned <= done and more == more_done and not order.auto:
+    if order.resume and done == planned and more == more_done and not order.auto:
         remark(f"run {order.resume.run.id} is complete; nothing was run")
     stop, trouble = Stop(), list[str]()
     quiet = options["quiet"] or options["as_json"]
     about = {"suite": spec.name, "engine": order.engine, "model": order.model}
     with (
         telemetry(options["otel"], **about) as heard,
-        progress_for(total + more, len(done) + more_done, console(stderr=True), quiet=quiet) as progress,
+        progress_for(total + more, done + more_done, console(stderr=True), quiet=quiet) as progress,
     ):
         listeners = Listeners(
             on_start=progress.on_start,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -18,8 +19,8 @@ from waza.reports._numbers import times_of
 from waza.reports._text import clipped, seconds, visible
 from waza.reports.table import TableReport, result_lines
 from waza.results.mock_calls import mock_calls
-from waza.results.outcomes import outcome_of
-from waza.results.store import open_run, read_run_and_warnings
+from waza.results.outcomes import outcome_of, outcomes_of
+from waza.results.store import open_run, open_run_and_warnings
 from waza.sandbox.snapshot import EMPTY, read_manifest, restore
 
 LONG = 2_000
@@ -59,14 +60,14 @@ def command(
         if not reports.take_stdout:
             written.tell()
         return EXIT_PASSED if written.is_whole else EXIT_UNDECIDED
-    stored, warnings = read_run_and_warnings(folder)
+    stored, warnings = open_run_and_warnings(folder)
     is_table = task is None and not as_json and files is None
     for warning in warnings:
         if not is_table or warning != stored.integrity:  # the table has it among the suite's warnings
             remark(warning, "yellow")
     if trial and not task:
         raise UsageError("--trial needs --task")
-    results = _chosen(stored, task, trial)
+    results = _chosen(stored, task, trial) if task else stored.results
     if files is not None:
         return _lay_files(folder, results, files)
     if as_json:
@@ -80,7 +81,7 @@ def command(
     return 0
 
 
-def _lay_files(folder: Path, results: list[Result], target: Path) -> int:
+def _lay_files(folder: Path, results: Sequence[Result], target: Path) -> int:
     """Lay out what one trial left behind."""
     if len(results) != 1:
         raise UsageError("--files needs one trial: add --task and --trial")
@@ -91,24 +92,28 @@ def _lay_files(folder: Path, results: list[Result], target: Path) -> int:
     return 0
 
 
-def _chosen(run: Run, task: str | None, trial: int | None) -> list[Result]:
-    if task is None:
-        return list(run.results)
-    every = [*run.results, *run.triggers]
-    known = list(dict.fromkeys(result.task_id for result in every))
+def _chosen(run: Run, task: str, trial: int | None) -> list[Result]:
+    known: dict[str, None] = {}
+    found: list[Result] = []
+    for results in (run.results, run.triggers):
+        for place, outcome in enumerate(outcomes_of(results)):
+            known.setdefault(outcome.task_id)
+            if outcome.task_id == task and trial in (None, outcome.trial):
+                found.append(results[place])
     if task not in known:
-        raise UsageError(f"run {run.id} has no task '{task}'; {did_you_mean(task, known)}")
-    found = [result for result in every if result.task_id == task and trial in (None, result.trial)]
+        raise UsageError(f"run {run.id} has no task '{task}'; {did_you_mean(task, list(known))}")
     if not found:
         raise UsageError(f"task '{task}' has no trial {trial}")
     return found
 
 
-def _print_json(run: Run, results: list[Result] | None) -> None:
+def _print_json(run: Run, results: Sequence[Result] | None) -> None:
     if results is None:
         from waza.reports.json import JsonReport
 
-        emit(JsonReport().text(run))
+        for piece in JsonReport().chunks(run):
+            emit(piece, nl=False)
+        emit("")
         return
     from waza.results.plain import plain
 

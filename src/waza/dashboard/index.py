@@ -43,7 +43,7 @@ from waza.results.records import Header
 from waza.results.seen import SeenResult
 from waza.results.signing import Chain
 from waza.results.store import control_costs, in_order, trigger_order
-from waza.results.stored import Found, StoredResults
+from waza.results.stored import Found, Places, StoredResults
 from waza.spending import NO_COSTS, Costs
 
 __all__ = ["Index", "Listed", "SeenMark", "TrialMarks"]
@@ -126,19 +126,22 @@ class Index:
         rows = self._rows(
             "SELECT place, length, outcome FROM results WHERE run = (SELECT id FROM runs WHERE key = ?)", (listed.key,)
         )
-        found = [Found(place, length, _OUTCOME.decode(blob)) for place, length, blob in rows]
-        latest = {(one.outcome.task_id, one.outcome.trial): one for one in found}
+        found, latest = Places(), dict[tuple[str, int], int]()
+        for place, length, blob in rows:
+            one = Found(place, length, _OUTCOME.decode(blob))
+            latest[one.outcome.task_id, one.outcome.trial] = len(found)
+            found.append(one)
         journal = listed.path / JOURNAL
         triggers = [latest.pop(key) for key in trigger_order(run, latest)]
         results = [latest.pop(key) for key in in_order(run, latest)[0]]
         [(costs,)] = self._rows("SELECT other_costs FROM runs WHERE key = ?", (listed.key,)) or [(None,)]
         other_costs = (_COSTS.decode(costs) if costs else NO_COSTS) + control_costs(listed.path, run)
         for left in latest.values():  # of tasks that are not in the spec any more
-            other_costs += left.outcome.costs
+            other_costs += found[left].outcome.costs
         return replace(
             run,
-            results=StoredResults(journal, results),
-            triggers=StoredResults(journal, triggers),
+            results=StoredResults(journal, found, results),
+            triggers=StoredResults(journal, found, triggers),
             integrity=self._integrity(listed.key, listed.path),
             other_costs=other_costs,
         )

@@ -74,7 +74,7 @@ def _sort(ask: Ask) -> str:
     return asked if asked in _SORTS else "status"
 
 
-def _chosen(ask: Ask, tasks: Sequence[TaskSummary]) -> list[TaskSummary]:
+def _chosen(ask: Ask, tasks: Sequence[TaskSummary]) -> Sequence[TaskSummary]:
     word, status, tag = (ask.query.get(name) for name in _FILTERS)
     fitting = [
         task

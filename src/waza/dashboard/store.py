@@ -54,11 +54,11 @@ class Opened(NamedTuple):
     listed: Listed
     run: Run
     """Its results stay on the disk, each is read when asked for."""
-    tasks: list[TaskSummary]
+    tasks: Sequence[TaskSummary]
     summary: Summary
     damaged: int
     """Places of the journal that could not be read."""
-    prompts: list[TaskSummary]
+    prompts: Sequence[TaskSummary]
     """Those of its trigger tests, as tasks."""
 
 
@@ -161,7 +161,7 @@ class Store:
         return trends([_stored(listed) for listed in self.index.select(where, values)])
 
 
-def _prompts(run: Run) -> list[TaskSummary]:
+def _prompts(run: Run) -> Sequence[TaskSummary]:
     if not run.triggers:
         return []
     asked = {**run.spec, "tasks": run.spec["triggers"].get("tasks") or []}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,7 +86,7 @@ def before_from_file(path: Path) -> Before:
     return Before(results.eval_id or path.name, {task.test_id: task.status for task in results.tasks}, trials)
 
 
-def delta(before: Before, tasks: list[TaskSummary]) -> Delta:
+def delta(before: Before, tasks: Sequence[TaskSummary]) -> Delta:
     """Return which tasks came out differently than before."""
     old, now = before.statuses, {task.id: task.status for task in tasks}
     common = [task for task in now if task in old]
@@ -110,7 +110,7 @@ def _trials(task: TaskSummary) -> tuple[int, int]:
     return task.passed, task.passed + task.failed
 
 
-def _tallies(before: Before, tasks: list[TaskSummary]) -> Iterator[Tally]:
+def _tallies(before: Before, tasks: Sequence[TaskSummary]) -> Iterator[Tally]:
     """Yield the tasks of which trials were decided in both runs."""
     for task in tasks:
         tally = Tally(*before.trials.get(task.id, (0, 0)), *_trials(task))

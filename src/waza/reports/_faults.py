@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import count, islice
 from typing import NamedTuple, TypeVar
 
@@ -74,7 +74,7 @@ def headline(result: Result) -> str:
     return " · ".join(part for part in (result.reason, told) if part) or result.status
 
 
-def by_task(run: Run, tasks: list[TaskSummary]) -> Iterator[tuple[TaskSummary, Iterator[Result]]]:
+def by_task(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskSummary, Iterator[Result]]]:
     """Yield the tasks with their trials; results that stand in the tasks' order are taken one at a time."""
     order = {task.id: number for number, task in enumerate(tasks)}
     keys = [(order[outcome.task_id], outcome.trial) for outcome in outcomes_of(run.results)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from waza.model import Run
 from waza.reports._elements import Bar, plot
 from waza.reports._faults import trials_of
@@ -14,7 +16,7 @@ MOST_BARS = 20
 MOST_TICKS = 50
 
 
-def rates(tasks: list[TaskSummary]) -> str:
+def rates(tasks: Sequence[TaskSummary]) -> str:
     """Return the pass rates with their intervals: by tag, and by task where there are not too many."""
     tags = sorted({tag for task in tasks for tag in task.tags})
     by_tag = [_tag_bar(tag, [task for task in tasks if tag in task.tags]) for tag in tags[:MOST_BARS]]
@@ -26,7 +28,7 @@ def rates(tasks: list[TaskSummary]) -> str:
     return f"<h2>Pass rates</h2>\n{note}{plots}" if plots else ""
 
 
-def _tag_bar(tag: str, tasks: list[TaskSummary]) -> Bar:
+def _tag_bar(tag: str, tasks: Sequence[TaskSummary]) -> Bar:
     passed = sum(task.status == "passed" for task in tasks)
     return _rate_bar(tag, passed, len(tasks), wilson(passed, len(tasks)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from waza.model import Run
 from waza.reports._text import percent, plural
@@ -16,7 +16,7 @@ def interpret(run: Run) -> str:
     return " ".join(_sentences(summarize(run), summarize_tasks(run), run))
 
 
-def _sentences(summary: Summary, tasks: list[TaskSummary], run: Run) -> Iterator[str]:
+def _sentences(summary: Summary, tasks: Sequence[TaskSummary], run: Run) -> Iterator[str]:
     if summary.total_tests == 0:
         yield "Nothing was run."
         return

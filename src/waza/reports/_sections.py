@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from waza.model import Result, Run
 from waza.reports._before import Before, Delta, Flip, delta
@@ -58,7 +58,7 @@ def impact(run: Run) -> Iterator[str]:
         yield markdown_document(impact_document(found), level=2) + "\n"
 
 
-def change(before: Before, tasks: list[TaskSummary]) -> Iterator[str]:
+def change(before: Before, tasks: Sequence[TaskSummary]) -> Iterator[str]:
     """Yield which tasks came out differently than in the run before."""
     found = delta(before, tasks)
     yield f"### Against {code(before.name)}\n\n{_change_line(found)}\n\n"
@@ -106,7 +106,7 @@ def task_rows(tasks: Iterable[TaskSummary]) -> Iterator[str]:
     yield "\n"
 
 
-def failed_first(run: Run, tasks: list[TaskSummary]) -> Iterator[tuple[TaskSummary, list[int]]]:
+def failed_first(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskSummary, list[int]]]:
     """Yield the tasks that did not pass, failed before undecided, with the places of such trials in the results."""
     places = places_of(run, ("failed", "error"))
     for status in ("failed", "error"):
@@ -115,7 +115,7 @@ def failed_first(run: Run, tasks: list[TaskSummary]) -> Iterator[tuple[TaskSumma
                 yield task, places.get(task.id, [])
 
 
-def failures(run: Run, tasks: list[TaskSummary]) -> Iterator[str]:
+def failures(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[str]:
     """Yield each task that did not pass with its failed checks, a piece a task."""
     title = "### What did not hold\n\n"
     for task, places in failed_first(run, tasks):

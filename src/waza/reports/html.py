@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from waza.model import Run
@@ -109,7 +109,7 @@ def _rows(names: tuple[str, ...], rows: str) -> str:
     return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n'
 
 
-def _change(before: Before, tasks: list[TaskSummary]) -> str:
+def _change(before: Before, tasks: Sequence[TaskSummary]) -> str:
     found = delta(before, tasks)
     told = f"{plural(found.common, 'common task')}: {found.passed_now} pass now, {found.passed_before} did before."
     rows = "".join(
@@ -121,7 +121,7 @@ def _change(before: Before, tasks: list[TaskSummary]) -> str:
     return f"<h2>Against {text(before.name)}</h2>\n<p>{told}</p>\n{verdict}{table}"
 
 
-def _table(tasks: list[TaskSummary]) -> str:
+def _table(tasks: Sequence[TaskSummary]) -> str:
     rows = "".join(_table_row(number, task) for number, task in enumerate(tasks))
     return f"<h2>Tasks</h2>\n{_rows(('', 'task', 'passed', 'score', 'time'), rows)}"
 
@@ -141,7 +141,7 @@ def _score(task: TaskSummary) -> str:
     return score(task.score.weighted) + spread
 
 
-def _trials(run: Run, tasks: list[TaskSummary], most_bytes: int) -> Iterator[bytes]:
+def _trials(run: Run, tasks: Sequence[TaskSummary], most_bytes: int) -> Iterator[bytes]:
     """Yield every trial, task by task, as long as the page does not grow too large."""
     places = places_of(run)
     size, left_out, title = 0, 0, ""

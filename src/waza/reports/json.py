@@ -51,7 +51,7 @@ class JsonReport(Report):
         return b"".join(self.chunks(run)).decode()
 
     def chunks(
-        self, run: Run, tasks: list[TaskSummary] | None = None, summary: Summary | None = None
+        self, run: Run, tasks: Sequence[TaskSummary] | None = None, summary: Summary | None = None
     ) -> Iterator[bytes]:
         """Yield the same piece by piece, a trial at a time; `tasks` and `summary` are its numbers, where known."""
         tasks = tasks or summarize_tasks(run)
@@ -67,7 +67,7 @@ class JsonReport(Report):
         yield (b"\n  ],\n" if tasks else b"],\n") + _indented(after)[2:] + b"\n"
 
 
-def _tasks(run: Run, tasks: list[TaskSummary], impacts: Mapping[str, dict[str, JSON]]) -> Iterator[Iterable[bytes]]:
+def _tasks(run: Run, tasks: Sequence[TaskSummary], impacts: Mapping[str, dict[str, JSON]]) -> Iterator[Iterable[bytes]]:
     """Yield the text of each task in pieces; `impacts` is what the skill under test did for it, by its id."""
     if isinstance(run.results, GatheredResults) and not impacts:
         yield from ([text] for text in run.results.texts())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
@@ -55,7 +55,7 @@ def _trigger_case(run: Run, summary: Summary) -> bytes:
     return _element("testcase", {"classname": _suite_name(run), "name": "trigger tests", "time": time}, told.decode())
 
 
-def _counts(run: Run, tasks: list[TaskSummary], summary: Summary) -> dict[str, str]:
+def _counts(run: Run, tasks: Sequence[TaskSummary], summary: Summary) -> dict[str, str]:
     outcomes = [*outcomes_of(run.results), *outcomes_of(run.triggers)]
     statuses: list[str] = [outcome.status for outcome in outcomes[: len(run.results)]]
     statuses += [trigger_verdict(summary)[0]] if summary.triggers else []

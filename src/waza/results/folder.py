@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -22,15 +22,25 @@ from waza.model import Run
 from waza.results.disk import DISK, Disk, open_regular, why, write_atomically
 from waza.results.frames import Piece
 from waza.results.journal import End, Journal, Record
-from waza.results.plain import encode
+from waza.results.plain import encode, json_pieces
 from waza.results.start_order import next_start, note_start
-from waza.results.stored_spec import refuse_odd
+from waza.results.stored_spec import refuse_odd, spec_from
 from waza.results.summary import Summary
 
 RUN = "run.json"
 JOURNAL = "journal.jsonl"
 ARTIFACTS = "artifacts"
-_DECODER = msgspec.json.Decoder(Run)
+
+
+class _File(Run, frozen=True, kw_only=True):
+    """`run.json` as it is read: of the spec only the names of its parts."""
+
+    spec: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+
+
+_DECODER = msgspec.json.Decoder(_File)
+_SPEC = b'"spec":{}'
+"""How an empty spec is written; nothing else in the file can read so, as a text's own quotes are escaped."""
 
 
 class RunFolder:
@@ -96,7 +106,7 @@ class RunFolder:
 
         The journal names the new file before it is there, so that an end in between leaves one that fits.
         """
-        self.run = replace(run, id=self.path.name, folder=str(self.path), results=[], complete=False)
+        self.run = replace(run, id=self.path.name, folder=str(self.path), results=[], triggers=[], complete=False)
         new = hash_of(_encoded(self.run))
         self.journal.bind(read_run_and_hash(self.path)[1], new)
         _write_run(self.path, self.run, self._disk)
@@ -129,8 +139,7 @@ def read_run_and_hash(folder: Path) -> tuple[Run, str]:
     try:
         with open_regular(path) as file:
             content = file.read()
-        run = _DECODER.decode(content)
-        refuse_odd(run.spec)
+        run = _run_in(content)
     except FileNotFoundError:
         raise StoreError(f"{folder}: is not a run folder: it has no {RUN}") from None
     except OSError as error:
@@ -140,20 +149,46 @@ def read_run_and_hash(folder: Path) -> tuple[Run, str]:
     return replace(run, folder=str(folder), results=[], complete=False, integrity=""), hash_of(content)
 
 
-def _encoded(run: Run) -> bytes:
-    return encode(replace(run, folder="", integrity="")) + b"\n"
+def _run_in(content: bytes) -> Run:
+    """Return the run that a `run.json` holds; raise msgspec.DecodeError when it is none."""
+    file = _DECODER.decode(content)
+    try:
+        spec = spec_from(file.spec)
+    except msgspec.ValidationError:
+        refuse_odd(msgspec.json.decode(content)["spec"])  # which says in what place
+        raise
+    return Run(**{name: getattr(file, name) for name in Run.__struct_fields__ if name != "spec"}, spec=spec)
+
+
+def _encoded(run: Run) -> Iterator[bytes]:
+    """Yield the text of `run.json` in pieces."""
+    before, after = encode(replace(run, folder="", integrity="", spec={})).split(_SPEC, 1)
+    yield before + b'"spec":{'
+    for number, (key, part) in enumerate(run.spec.items()):
+        yield (b"," if number else b"") + encode(key) + b":"
+        yield from json_pieces(part)
+    yield b"}" + after + b"\n"
 
 
 def _write_run(folder: Path, run: Run, disk: Disk) -> str:
     """Write `run.json` and return its hash."""
-    content = _encoded(run)
-    write_atomically(folder / RUN, content, disk)
-    return hash_of(content)
+    digest = sha256()
+
+    def hashed() -> Iterator[bytes]:
+        for piece in _encoded(run):
+            digest.update(piece)
+            yield piece
+
+    write_atomically(folder / RUN, hashed(), disk)
+    return digest.hexdigest()[:32]
 
 
-def hash_of(content: bytes) -> str:
+def hash_of(content: bytes | Iterable[bytes]) -> str:
     """Return the hash by which a journal names its `run.json`."""
-    return sha256(content).hexdigest()[:32]
+    digest = sha256()
+    for piece in [content] if isinstance(content, bytes) else content:
+        digest.update(piece)
+    return digest.hexdigest()[:32]
 
 
 def _new_folder(parent: Path, run_id: str, disk: Disk) -> Path:

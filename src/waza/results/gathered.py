@@ -2,59 +2,72 @@
 
 from __future__ import annotations
 
-import os
+from array import array
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, NamedTuple
+from sys import intern
+from tempfile import SpooledTemporaryFile
 
+from waza.compact import CompactList
 from waza.errors import StoreError
-from waza.model import Result, Run
+from waza.model import JSON, Result, Run
 from waza.results.folder import JOURNAL
 from waza.results.frames import Piece
 from waza.results.outcomes import outcome_of
 from waza.results.records import read_record
-from waza.results.stored import Found, StoredResults
+from waza.results.stored import Found, Places, StoredResults
 from waza.results.tasks import TaskRule, TaskSummary
 
-_BUFFER = 1 << 18
-"""How much text is collected before it is written."""
 _MOST_HELD = 1 << 22
 """How many bytes of text are held; the rest is written to a file."""
 _MOST_PENDING = 1 << 26
 """How many bytes, as they stand in the journal, may wait for the other trials of their tasks."""
 
 
-class Written(NamedTuple):
-    """Where a text stands in a file."""
-
-    start: int
-    size: int
+_NOT_YET = -1
 
 
-class Gathered(NamedTuple):
-    """A task of which all is known: where its trials stand in the journal, its numbers and its text."""
+class _Complete:
+    """The tasks that are complete, in the order in which they became so: their trials, numbers and texts."""
 
-    found: list[Found]
-    summary: TaskSummary
-    text: bytes | Written
+    def __init__(self, folder: str) -> None:
+        self.trials = Places()
+        self.first_trials = array("q", [0])
+        """Where among the trials those of each task begin."""
+        self.summaries = CompactList(kind=TaskSummary)
+        self.starts, self.sizes = array("q"), array("q")
+        # It is there as long as the run; what does not fit in memory is written to the run's own disk.
+        self.texts = SpooledTemporaryFile(_MOST_HELD, buffering=1 << 18, dir=folder)  # noqa: SIM115
+
+    def add(self, found: Sequence[Found], summary: TaskSummary, text: bytes) -> int:
+        """Take a task and return its number; raise OSError when there is no room for its text."""
+        start = sum(self.sizes[-1:]) + sum(self.starts[-1:])
+        self.texts.seek(start)
+        self.texts.write(text)
+        self.starts.append(start)
+        self.sizes.append(len(text))
+        for trial in found:
+            self.trials.append(trial)
+        self.first_trials.append(len(self.trials))
+        self.summaries.append(summary)
+        return len(self.starts) - 1
 
 
 class GatheredResults(StoredResults):
     """Stored results of a run of this process; its tasks are summarized, and their texts for a report made."""
 
-    def __init__(self, journal: Path, gathered: Sequence[Gathered], file: IO[bytes]) -> None:
-        super().__init__(journal, list(chain.from_iterable(entry.found for entry in gathered)))
-        self.tasks = [entry.summary for entry in gathered]
-        self._texts = [entry.text for entry in gathered]
-        self._file = file
+    def __init__(self, journal: Path, complete: _Complete, order: array[int]) -> None:
+        firsts = complete.first_trials
+        trials = (trial for task in order for trial in range(firsts[task], firsts[task + 1]))
+        super().__init__(journal, complete.trials, trials)
+        self.tasks = complete.summaries.pick(order)
+        self._complete, self._order = complete, order
 
     def texts(self) -> Iterator[bytes]:
         """Yield the text of each task, in order."""
-        self._file.flush()
-        for text in self._texts:
-            yield text if isinstance(text, bytes) else os.pread(self._file.fileno(), text.size, text.start)
+        for task in self._order:
+            self._complete.texts.seek(self._complete.starts[task])
+            yield self._complete.texts.read(self._complete.sizes[task])
 
 
 class Gathering:
@@ -69,13 +82,14 @@ class Gathering:
         self._run = run
         self._text = text
         self._rule = TaskRule.of(run)
-        self._tasks = {str(task["id"]): task for task in run.spec.get("tasks") or []}
+        self._tasks: Sequence[dict[str, JSON]] = run.spec.get("tasks") or []
+        self._places = {intern(str(task["id"])): place for place, task in enumerate(self._tasks)}
         self._pending: dict[str, dict[int, tuple[Found, Result]]] = {}
         self._waiting = 0
-        self._gathered: dict[str, Gathered] = {}
-        self._file = TemporaryFile(buffering=_BUFFER, dir=run.folder)  # noqa: SIM115  it lasts as long as the run
-        self._held = self._size = 0
-        self._is_whole = is_whole
+        self._numbers = array("q", [_NOT_YET]) * len(self._tasks)
+        """For each task its number among the complete ones."""
+        self._complete_ones = _Complete(run.folder)
+        self._is_whole = is_whole and len(self._places) == len(self._tasks)
         """Whether all results of the run come this way, and have found their place so far."""
 
     def add(self, piece: Piece) -> Result:
@@ -90,39 +104,30 @@ class Gathering:
 
     def _note(self, piece: Piece, result: Result) -> bool:
         """Say whether a result has its place among the tasks, and there is room for what waits."""
-        task_id = result.task_id
-        if task_id not in self._tasks or task_id in self._gathered:
+        place = self._places.get(result.task_id)
+        if place is None or self._numbers[place] != _NOT_YET:
             return False
-        trials = self._pending.setdefault(task_id, {})
+        trials = self._pending.setdefault(result.task_id, {})
         trials[result.trial] = Found(piece.offset, len(piece.raw), outcome_of(result)), result
         self._waiting += len(piece.raw)
-        return self._complete(task_id) if len(trials) >= self._rule.planned else self._waiting <= _MOST_PENDING
+        return self._complete(place) if len(trials) >= self._rule.planned else self._waiting <= _MOST_PENDING
 
-    def _complete(self, task_id: str) -> bool:
+    def _complete(self, place: int) -> bool:
         """Summarize and write a task; say whether there was room on the disk."""
-        trials = [trial for _, trial in sorted(self._pending.pop(task_id, {}).items())]
+        task = self._tasks[place]
+        trials = [trial for _, trial in sorted(self._pending.pop(str(task["id"]), {}).items())]
         self._waiting -= sum(found.length for found, _ in trials)
-        summary = self._rule.summarize(self._tasks[task_id], [found.outcome for found, _ in trials])
+        summary = self._rule.summarize(task, [found.outcome for found, _ in trials])
         try:
-            text = self._put(self._text(summary, [result for _, result in trials]))
+            text = self._text(summary, [result for _, result in trials])
+            self._numbers[place] = self._complete_ones.add([found for found, _ in trials], summary, text)
         except OSError:
             return False
-        self._gathered[task_id] = Gathered([found for found, _ in trials], summary, text)
         return True
-
-    def _put(self, text: bytes) -> bytes | Written:
-        """Return a text as it is held from now on; raise OSError when there is no room for it."""
-        if self._held + len(text) <= _MOST_HELD:
-            self._held += len(text)
-            return text
-        self._file.write(text)
-        self._size += len(text)
-        return Written(self._size - len(text), len(text))
 
     def results(self) -> GatheredResults | None:
         """Return every result in the spec's order; None when the journal has to be read for them."""
-        if not self._is_whole or not all(self._complete(task) for task in self._tasks if task not in self._gathered):
+        left = (place for place, number in enumerate(self._numbers) if number == _NOT_YET)
+        if not self._is_whole or not all(map(self._complete, left)):
             return None
-        return GatheredResults(
-            Path(self._run.folder) / JOURNAL, [self._gathered[task] for task in self._tasks], self._file
-        )
+        return GatheredResults(Path(self._run.folder) / JOURNAL, self._complete_ones, self._numbers)

@@ -44,10 +44,10 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
 class KnownResults(Sequence[Result]):
     """Results whose outcomes are known, so that nobody has to read them again for a number."""
 
-    outcomes: list[Outcome]
+    outcomes: Sequence[Outcome]
 
 
-def outcomes_of(results: Sequence[Result]) -> list[Outcome]:
+def outcomes_of(results: Sequence[Result]) -> Sequence[Outcome]:
     """Return the outcome of each result, in order."""
     if isinstance(results, KnownResults):
         return results.outcomes
@@ -77,10 +77,16 @@ def outcome_of(result: Result | SeenResult) -> Outcome:
 
 def run_costs(run: Run) -> Costs:
     """Return what a run was billed: this is what its summary shows, and what a cost limit counts."""
-    found: Costs = run.other_costs
+    found = other_run_costs(run)
     for some in (run.results, run.triggers):
         for outcome in outcomes_of(some):
             found += outcome.costs
+    return found
+
+
+def other_run_costs(run: Run) -> Costs:
+    """Return the part of these costs that belongs to no result of the run: replaced ones, its canaries."""
+    found: Costs = run.other_costs
     for canary in canaries_of(run):
         found += Costs(judge=canary.billed)
     return found

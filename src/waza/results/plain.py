@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from waza.compact import CompactDict, CompactList, CompactView
 from waza.model import JSON
 
 MAX_DEPTH = 100
 """Levels that are kept; what lies deeper is replaced by a note, so that every reader can read what was written."""
 _ENCODER = msgspec.json.Encoder()
+_SEVERAL = 64
+"""So many entries of a long list are written at once."""
 
 
 def encode(value: Any) -> bytes:
@@ -21,6 +26,28 @@ def encode(value: Any) -> bytes:
         return _ENCODER.encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, OverflowError, RecursionError):
         return _ENCODER.encode(plain(value))
+
+
+def json_pieces(value: Any) -> Iterator[bytes]:
+    """Yield the text that `encode` returns, a long list or mapping in pieces: all of it would be large."""
+    if isinstance(value, CompactList | CompactView):
+        yield b"["
+        for number, some in enumerate(_by_several(value)):
+            yield (b"," if number else b"") + encode(some)[1:-1]
+        yield b"]"
+    elif isinstance(value, CompactDict):
+        yield b"{"
+        for number, some in enumerate(_by_several(value.pairs())):
+            yield (b"," if number else b"") + encode(dict(some))[1:-1]
+        yield b"}"
+    else:
+        yield encode(value)
+
+
+def _by_several(entries: Iterable[Any]) -> Iterator[list[Any]]:
+    rest = iter(entries)
+    while some := list(islice(rest, _SEVERAL)):
+        yield some
 
 
 def encode_shallow(value: Any) -> bytes:
@@ -42,9 +69,9 @@ def plain(value: Any, depth: int = 0) -> JSON:
         return "[nested too deeply to be kept]"
     if isinstance(value, msgspec.Struct):
         return {key: plain(item, depth + 1) for key, item in _fields(value)}
-    if isinstance(value, dict):
+    if isinstance(value, dict | CompactDict):
         return {whole_text(str(key)): plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset, CompactList, CompactView)):
         return [plain(item, depth + 1) for item in value]
     return whole_text(str(value))
 

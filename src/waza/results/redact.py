@@ -21,7 +21,8 @@ import re2
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace
 
-from waza.model import Result, Trace
+from waza.compact import CompactDict, CompactList, CompactView
+from waza.model import Result, Run, Trace
 from waza.results.plain import MAX_DEPTH, encode
 
 SHORTEST = 8
@@ -110,10 +111,34 @@ class Redactor:
 
     def tree(self, value: T) -> T:
         """Return JSON data or a record without secrets, keys and numbers too; the same object where there are none."""
-        if not self._tags or (isinstance(value, Struct) and self._is_clean(value)):
+        if not self._tags:
             return value
-        result: T = self._walk(value, 0)
-        return result
+        if isinstance(value, Run):
+            spec = {self.text(key): self._part(part) for key, part in value.spec.items()}
+            clean: T = replace(self._record(replace(value, spec={})), spec=spec)
+            return clean
+        tree: T = self._record(value) if isinstance(value, Struct) else self._walk(value, 0)
+        return tree
+
+    def _record(self, value: Any) -> Any:
+        return value if self._is_clean(value) else self._walk(value, 0)
+
+    def _part(self, value: Any) -> Any:
+        """Return a part of a stored spec without secrets; one with an entry for each task is gone through by these."""
+        if isinstance(value, CompactList | CompactView):
+            return CompactList(map(self._part, value))
+        if isinstance(value, CompactDict):
+            return CompactDict(self._entries(value.pairs()))
+        return value if self._is_clean(value) else self._walk(value, 0)
+
+    def _entries(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        seen: set[str] = set()
+        for key, value in pairs:
+            new = self.text(key)
+            while new in seen:
+                new += "'"
+            seen.add(new)
+            yield new, self._part(value)
 
     def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Yield start, end and tag of each place where a form begins, the longest one there, overlapping ones too."""
@@ -129,7 +154,7 @@ class Redactor:
                         yield at, at + len(form), self._tags[form]
                         break
 
-    def _is_clean(self, record: Struct) -> bool:
+    def _is_clean(self, record: Any) -> bool:
         if isinstance(record, Result) and record.trace.files is not None:
             record = replace(record, trace=replace(record.trace, files=None))
         return not self._detector.search(encode(record).lower())

@@ -7,7 +7,8 @@ it 1), so that low ≤ score ≤ high always holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -110,19 +111,27 @@ def score_of_grades(grades: Sequence[Grade | SeenGrade]) -> Score:
     )
 
 
-def mean_score(scores: Sequence[Score]) -> Score:
+def mean_score(scores: Iterable[Score]) -> Score:
     """Return the mean of scores: of trials for a task, of tasks for a run."""
-    if len(scores) < 2:
-        return scores[0] if scores else Score()
-    weighted = mean([score.weighted for score in scores if score.weighted is not None])
-    low = math.fsum(score.low or 0.0 for score in scores) / len(scores)
-    high = math.fsum(score.high or 0.0 for score in scores) / len(scores)
+    values, weights, lows, highs = array("d"), array("d"), array("d"), array("d")  # there may be a million
+    undecided, only = 0, Score()
+    for only in scores:
+        if only.value is not None:
+            values.append(only.value)
+        if only.weighted is not None:
+            weights.append(only.weighted)
+        lows.append(only.low or 0.0)
+        highs.append(only.high or 0.0)
+        undecided += only.undecided
+    if len(lows) < 2:
+        return only
+    weighted, low, high = mean(weights), math.fsum(lows) / len(lows), math.fsum(highs) / len(highs)
     return Score(
-        value=mean([score.value for score in scores if score.value is not None]),
+        value=mean(values),
         weighted=weighted,
         low=low if weighted is None else min(low, weighted),
         high=high if weighted is None else _clip(high, weighted, 1.0),
-        undecided=sum(score.undecided for score in scores),
+        undecided=undecided,
     )
 
 

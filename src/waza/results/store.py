@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from sys import intern
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +27,8 @@ from waza.results.seen import SeenResult
 from waza.results.signing import Chain
 from waza.results.start_order import in_start_order
 from waza.results.stats.impact_records import BASELINE, CONTROL
-from waza.results.stored import Found, StoredResults
+from waza.results.stored import Found, Places, StoredResults
+from waza.results.stored_spec import expanded
 from waza.results.summary import Summary, summarize
 from waza.spending import NO_COSTS, Costs, Spending
 
@@ -73,21 +75,34 @@ def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
     What somebody else wrote into the journal does not count: `Run.integrity` says so, as do the warnings.
     Results stand in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
     """
-    run, results, triggers, warnings = _read(Path(folder), read_record, Result, lambda _, result: result, costs_of)
+    found: list[Result] = []
+    run, results, triggers, warnings = _read(
+        Path(folder), read_record, Result, lambda _, result: result, costs_of, found
+    )
     warnings += [run.integrity] if run.integrity else []
-    return replace(run, results=results, triggers=triggers), warnings
+    lists = {"results": [found[place] for place in results], "triggers": [found[place] for place in triggers]}
+    return replace(run, spec=expanded(run.spec), **lists), warnings
 
 
-@rare_collections()
 def open_run(folder: str | Path) -> Run:
     """Return a stored run whose results stay on the disk: each is read when it is asked for, its numbers are known.
 
     Raises StoreError when it cannot be read.
     """
+    return open_run_and_warnings(folder)[0]
+
+
+@rare_collections()
+def open_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
+    """Return the same, and what a person should know, as `read_run_and_warnings` does."""
     folder = Path(folder)
-    run, found, triggers, _ = _read(folder, read_seen, SeenResult, _found, lambda found: found.outcome.costs)
-    journal = folder / JOURNAL
-    return replace(run, results=StoredResults(journal, found), triggers=StoredResults(journal, triggers))
+    places = Places()
+    run, found, triggers, warnings = _read(
+        folder, read_seen, SeenResult, _found, lambda found: found.outcome.costs, places
+    )
+    warnings += [run.integrity] if run.integrity else []
+    results, answers = (StoredResults(folder / JOURNAL, places, some) for some in (found, triggers))
+    return replace(run, results=results, triggers=answers), warnings
 
 
 def _found(piece: Piece, result: SeenResult) -> Found:
@@ -98,30 +113,41 @@ R = TypeVar("R", Result, SeenResult)
 T = TypeVar("T")
 
 
+class _Growing(Protocol[T]):
+    def append(self, entry: T, /) -> None: ...
+    def __getitem__(self, place: int, /) -> T: ...
+    def __len__(self) -> int: ...
+
+
 def _read(
     folder: Path,
     read: Callable[[bytes], object],
     kind: type[R],
     entry: Callable[[Piece, R], T],
     costs: Callable[[T], Costs],
-) -> tuple[Run, list[T], list[T], list[str]]:
-    """Return a run without results, an entry for each of them, one for each of its trigger tests', and warnings."""
+    entries: _Growing[T],
+) -> tuple[Run, list[int], list[int], list[str]]:
+    """Return a run without results, the places of these among `entries`, of its trigger tests', and warnings.
+
+    Each result that fits is added to `entries`; one that a later result replaces is not among the places.
+    """
     run, digest = read_run_and_hash(folder)
     if not (folder / JOURNAL).exists():
         return run, [], [], [f"{folder}: has no {JOURNAL}: the run ended before it began"]
     warnings: list[str] = []
     fits: dict[str, str] = run.spec.get("fingerprints") or {}
-    latest: dict[tuple[str, int], T] = {}
+    latest: dict[tuple[str, int], int] = {}
     other_costs = control_costs(folder, run)
     is_complete = False
     chain, fitting = Chain(), list[str]()
     for piece, record in scan_journal(folder / JOURNAL, warnings, read, chain):
         if isinstance(record, kind):
             is_complete = False
-            key, found = (record.task_id, record.trial), entry(piece, record)
+            key, found = (intern(record.task_id), record.trial), entry(piece, record)
             if record.fingerprint in ("", fits.get(record.task_id, record.fingerprint)):
-                other_costs += costs(latest[key]) if key in latest else NO_COSTS
-                latest[key] = found
+                other_costs += costs(entries[latest[key]]) if key in latest else NO_COSTS
+                latest[key] = len(entries)
+                entries.append(found)
             else:
                 other_costs += costs(found)
         elif isinstance(record, End):
@@ -133,7 +159,7 @@ def _read(
     triggers = [latest.pop(key) for key in asked]
     keys, removed = in_order(run, latest)
     for key in latest.keys() - set(keys) if removed else ():
-        other_costs += costs(latest[key])
+        other_costs += costs(entries[latest[key]])
     if removed:
         warnings.append(f"{folder}: results of {removed} trials of tasks that are not in the spec are left out")
     is_complete = is_complete and chain.is_whole and not is_changed

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, overload
 
+from waza.compact import CompactList
 from waza.errors import StoreError
 from waza.model import Result
 from waza.results.disk import open_regular, why
@@ -23,14 +24,36 @@ class Found(NamedTuple):
     outcome: Outcome
 
 
+class Places:
+    """Where results are in a journal, and what counts of each, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self.offsets, self.lengths = array("q"), array("q")
+        self.outcomes = CompactList(kind=Outcome)
+
+    def append(self, found: Found) -> None:
+        """Add a result."""
+        self.offsets.append(found.offset)
+        self.lengths.append(found.length)
+        self.outcomes.append(found.outcome)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __getitem__(self, place: int) -> Found:
+        return Found(self.offsets[place], self.lengths[place], self.outcomes[place])
+
+
 class StoredResults(KnownResults):
     """A sequence of results that holds none of them; the journal must stay where it is."""
 
-    def __init__(self, journal: Path, found: Sequence[Found]) -> None:
+    def __init__(self, journal: Path, found: Places, order: Iterable[int]) -> None:
+        """`order` are the places, among those found, of its results."""
         self._journal = journal
-        self._offsets = array("q", [place.offset for place in found])
-        self._lengths = array("q", [place.length for place in found])
-        self.outcomes = [place.outcome for place in found]
+        order = array("q", order)
+        self._offsets = array("q", map(found.offsets.__getitem__, order))
+        self._lengths = array("q", map(found.lengths.__getitem__, order))
+        self.outcomes = found.outcomes.pick(order)
 
     def __len__(self) -> int:
         return len(self._offsets)

@@ -6,11 +6,13 @@ the head of `summary.py`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from waza.compact import CompactDict, CompactList, CompactView
 from waza.model import JSON
 from waza.results.trigger_answers import TriggerPrompt
 
@@ -84,6 +86,72 @@ class _Spec(Struct, frozen=True):
 
 class _Run(Struct, frozen=True):
     spec: _Spec
+
+
+_SHAPES: dict[str, Any] = {
+    "tasks": list[_Task],
+    "graders": dict[str, list[_Grader]],
+    "fingerprints": dict[str, str],
+    "places": dict[str, dict[str, JSON] | None],
+}
+"""The parts of a spec that have an entry for each task."""
+_ENTRIES = {name: msgspec.json.Decoder(shape.__args__[-1]) for name, shape in _SHAPES.items()}
+_ANY = msgspec.json.Decoder()
+_REMEMBERED = 64
+"""So many different entries are remembered: most tasks have the suite's graders and no others."""
+
+
+def spec_from(parts: dict[str, msgspec.Raw]) -> dict[str, JSON]:
+    """Return a stored spec from its parts as they are in the file, those with an entry for each task compact.
+
+    Raises msgspec.ValidationError when a part has another shape than readers expect.
+    """
+    spec: dict[str, JSON] = {}
+    known: CompactDict[JSON] | None = None
+    for key, raw in parts.items():
+        start = bytes(memoryview(raw)[:1])
+        if key == "tasks" and start == b"[":
+            entries = _list_decoder.decode(raw)
+            spec[key] = CompactList(map(_entry_reader(key), entries))
+        elif key in _SHAPES and start == b"{":
+            read, by_id = _entry_reader(key), _dict_decoder.decode(raw)
+            spec[key] = known = CompactDict(((task_id, read(entry)) for task_id, entry in by_id.items()), known)
+        else:
+            spec[key] = _ANY.decode(raw)
+    small = {key: value for key, value in spec.items() if not isinstance(value, CompactList | CompactDict)}
+    msgspec.convert({"spec": small}, _Run)
+    return spec
+
+
+_list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_dict_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _entry_reader(key: str) -> Callable[[msgspec.Raw], JSON]:
+    """Return what makes an entry of a part; equal ones in a row are the same object."""
+    check, remembered = _ENTRIES[key].decode, dict[bytes, JSON]()
+
+    def read(raw: msgspec.Raw) -> JSON:
+        text = bytes(raw)
+        if text not in remembered:
+            if len(remembered) == _REMEMBERED:
+                remembered.clear()
+            check(text)
+            remembered[text] = _ANY.decode(text)
+        return remembered[text]
+
+    return read
+
+
+def expanded(spec: dict[str, JSON]) -> dict[str, JSON]:
+    """Return a spec made of lists and dicts alone, for callers who may write it as they like."""
+    return {key: _expanded(value) for key, value in spec.items()}
+
+
+def _expanded(value: JSON) -> JSON:
+    if isinstance(value, CompactList | CompactView):
+        return list(value)
+    return dict(value.pairs()) if isinstance(value, CompactDict) else value
 
 
 def refuse_odd(spec: dict[str, JSON]) -> None:

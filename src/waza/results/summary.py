@@ -12,7 +12,8 @@ A task nobody ran counts as an error ("not run"): an unfinished run never looks 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
@@ -22,11 +23,11 @@ from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
 from waza.model import JSON, GradeStatus, Run, Usage
 from waza.results.memory import rare_collections
 from waza.results.metrics import Metric, measure
-from waza.results.outcomes import Outcome, outcomes_of, run_costs
-from waza.results.scores import Interval, mean, mean_score, std_dev, wilson
-from waza.results.tasks import TOLERANCE, TaskSummary, summarize_tasks, total_usage
+from waza.results.outcomes import Outcome, other_run_costs, outcomes_of
+from waza.results.scores import Interval, Score, mean, mean_score, std_dev, wilson
+from waza.results.tasks import TOLERANCE, TaskSummary, UsageTotal, summarize_tasks
 from waza.results.triggers import METRIC, TriggerSummary, summarize_triggers, trigger_metric
-from waza.spending import Costs, is_amount
+from waza.spending import NO_COSTS, Costs, is_amount
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
 
@@ -113,22 +114,33 @@ def summarize(
     run: Run, measured: Mapping[str, Metric] | None = None, tasks: Sequence[TaskSummary] | None = None
 ) -> Summary:
     """Return the run's numbers; `measured` holds metrics computed elsewhere, `tasks` what is summarized already."""
-    outcomes = outcomes_of(run.results)
     tasks = summarize_tasks(run) if tasks is None else tasks
-    everything = [*outcomes, *outcomes_of(run.triggers)] if run.triggers else outcomes
+    trials = _Trials(run)
     triggers = summarize_triggers(run)
     known = {METRIC: trigger_metric(triggers)} if triggers else {}
     metrics, metrics_score, warnings = measure(run, tasks, known | dict(measured or {}))
-    statuses = [task.status for task in tasks]
-    score = mean_score([task.score for task in tasks if task.status != "skipped"])
-    values = [task.score.value for task in tasks if task.score.value is not None]
+    statuses: list[str] = []
+    values = array("d")
+    not_run = 0
+
+    def scores() -> Iterator[Score]:
+        nonlocal not_run
+        for task in tasks:
+            statuses.append(task.status)
+            not_run += task.status == "error" and not _was_run(task)
+            if task.score.value is not None:
+                values.append(task.score.value)
+            if task.status != "skipped":
+                yield task.score
+
+    score = mean_score(scores())
     return Summary(
         total_tests=len(tasks),
         succeeded=statuses.count("passed"),
         failed=statuses.count("failed"),
         errors=statuses.count("error"),
         skipped=statuses.count("skipped"),
-        not_run=sum(task.status == "error" and not _was_run(task) for task in tasks),
+        not_run=not_run,
         success_rate=statuses.count("passed") / len(tasks) if tasks else None,
         success_rate_ci=wilson(statuses.count("passed"), len(tasks)),
         aggregate_score=score.value,
@@ -139,35 +151,34 @@ def summarize(
         undecided=score.undecided,
         score_low=score.low,
         score_high=score.high,
-        duration_ms=_busy_ms(everything),
-        usage=total_usage([outcome.usage for outcome in everything]),
-        exit_code=exit_code(tasks, metrics, run.spec.get("config") or {}, triggers),
+        duration_ms=trials.busy_ms(),
+        usage=trials.usage.usage(),
+        exit_code=exit_code(statuses, metrics, run.spec.get("config") or {}, triggers),
         groups=_groups(run, tasks),
         metrics=metrics,
         metrics_score=metrics_score,
-        warnings=[*warnings, *_shared_names(outcomes), *([run.integrity] if run.integrity else [])],
+        warnings=[*warnings, *_shared_names(trials.shared_names), *([run.integrity] if run.integrity else [])],
         triggers=triggers,
-        grader_duration_ms=_recorded([outcome.grader_duration_ms for outcome in everything]),
-        judge_duration_ms=_recorded([outcome.judge_duration_ms for outcome in everything]),
-        costs=run_costs(run),
+        grader_duration_ms=math.fsum(trials.grader_ms) if trials.grader_ms else None,
+        judge_duration_ms=math.fsum(trials.judge_ms) if trials.judge_ms else None,
+        costs=trials.costs + other_run_costs(run),
         times="agent",
     )
 
 
 def exit_code(
-    tasks: Sequence[TaskSummary],
+    statuses: Sequence[str],
     metrics: Sequence[Metric],
     config: Mapping[str, JSON] = MappingProxyType({}),
     triggers: TriggerSummary | None = None,
 ) -> int:
     """Return 1 when more failed than may or a gate was missed, else 3 when something is undecided, else 0."""
-    statuses = [task.status for task in tasks]
     gates = [metric.status for metric in metrics if metric.threshold is not None]
     if triggers is not None:
-        gates.append(_trigger_status(triggers, metrics, is_alone=not tasks))
+        gates.append(_trigger_status(triggers, metrics, is_alone=not statuses))
     if "failed" in gates or not _tolerated(statuses, config):
         return EXIT_FAILED
-    return EXIT_UNDECIDED if "error" in statuses + gates or not (tasks or triggers) else EXIT_PASSED
+    return EXIT_UNDECIDED if "error" in (*statuses, *gates) or not (statuses or triggers) else EXIT_PASSED
 
 
 def trigger_verdict(summary: Summary) -> tuple[GradeStatus, str]:
@@ -227,26 +238,47 @@ def _group(name: str, tasks: Sequence[TaskSummary]) -> Group:
     return Group(name=name, passed=passed, total=len(tasks), avg_score=mean(scores))
 
 
-def _shared_names(outcomes: Iterable[Outcome]) -> list[str]:
+def _shared_names(names: Iterable[str]) -> list[str]:
     """Return a warning for each grader name that two graders of one task share."""
-    shared = {name for outcome in outcomes for name in outcome.shared_names}
-    return [f"two graders are named '{name}'; both count, the second is shown as '{name}#2'" for name in sorted(shared)]
+    return [f"two graders are named '{name}'; both count, the second is shown as '{name}#2'" for name in sorted(names)]
 
 
-def _recorded(times: Sequence[float | None]) -> float | None:
-    """Return the sum of the times that were recorded; None where none was."""
-    known = [time for time in times if time is not None]
-    return math.fsum(known) if known else None
+class _Trials:
+    """All trials of a run in numbers, gone through once: there may be a million."""
 
+    def __init__(self, run: Run) -> None:
+        self.starts, self.ends = array("d"), array("d")
+        self.unplaced_ms = array("d")
+        """The times of trials whose start was not recorded."""
+        self.grader_ms, self.judge_ms = array("d"), array("d")
+        self.usage = UsageTotal()
+        self.costs = NO_COSTS
+        self.shared_names: set[str] = set()
+        for results in (run.results, run.triggers):
+            for outcome in outcomes_of(results):
+                self._add(outcome)
+                if results is run.results:
+                    self.shared_names.update(outcome.shared_names)
 
-def _busy_ms(outcomes: Iterable[Outcome]) -> float:
-    """Return for how long at least one agent worked; the sum of their times where starts were not recorded."""
-    outcomes = list(outcomes)
-    spans = [(each.start_ms, each.start_ms + each.duration_ms) for each in outcomes if each.start_ms is not None]
-    unplaced = [each.duration_ms for each in outcomes if each.start_ms is None]
-    busy, until = [], -math.inf
-    for start, end in sorted(spans):
-        if end > until:
-            busy.append(end - (start if start > until else until))
-            until = end
-    return math.fsum(busy + unplaced)
+    def _add(self, outcome: Outcome) -> None:
+        if outcome.start_ms is None:
+            self.unplaced_ms.append(outcome.duration_ms)
+        else:
+            self.starts.append(outcome.start_ms)
+            self.ends.append(outcome.start_ms + outcome.duration_ms)
+        if outcome.grader_duration_ms is not None:
+            self.grader_ms.append(outcome.grader_duration_ms)
+        if outcome.judge_duration_ms is not None:
+            self.judge_ms.append(outcome.judge_duration_ms)
+        self.usage.add(outcome.usage)
+        self.costs += outcome.costs
+
+    def busy_ms(self) -> float:
+        """Return for how long at least one agent worked; the sum of their times where starts were not recorded."""
+        busy, until = array("d", self.unplaced_ms), -math.inf
+        for trial in sorted(range(len(self.starts)), key=self.starts.__getitem__):
+            start, end = self.starts[trial], self.ends[trial]
+            if end > until:
+                busy.append(end - (start if start > until else until))
+                until = end
+        return math.fsum(busy)

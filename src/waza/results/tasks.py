@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from sys import intern
 from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from waza.compact import CompactList
 from waza.model import JSON, USAGE_NUMBERS, ResultStatus, Run, Usage
 from waza.results.outcomes import Outcome, outcomes_of
 from waza.results.scores import UNDECIDED, Interval, Score, mean_score, std_dev, wilson
@@ -56,15 +58,32 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
         return self.passed > 0 and self.failed > 0
 
 
-def summarize_tasks(run: Run) -> list[TaskSummary]:
+def summarize_tasks(run: Run) -> Sequence[TaskSummary]:
     """Return every task of the run in the spec's order; tasks the spec does not list stand at the end, by id."""
-    by_task: dict[str, list[Outcome]] = {}
-    for outcome in sorted(outcomes_of(run.results), key=lambda outcome: (outcome.task_id, outcome.trial)):
-        by_task.setdefault(outcome.task_id, []).append(outcome)
-    tasks = {str(task["id"]): task for task in run.spec.get("tasks") or []}
-    tasks |= {task_id: {"id": task_id} for task_id in by_task if task_id not in tasks}
+    outcomes = outcomes_of(run.results)
+    first: dict[str, int] = {}
+    others: dict[str, list[int]] = {}
+    for place, outcome in enumerate(outcomes):
+        if first.setdefault(outcome.task_id, place) != place:
+            others.setdefault(outcome.task_id, []).append(place)
+
+    def trials(task_id: str) -> list[Outcome]:
+        if task_id not in first:
+            return []
+        return sorted([outcomes[place] for place in (first[task_id], *others.get(task_id, ()))], key=_by_trial)
+
+    tasks: Sequence[dict[str, JSON]] = run.spec.get("tasks") or []
+    places = {intern(str(task["id"])): place for place, task in enumerate(tasks)}
     rule = TaskRule.of(run)
-    return [rule.summarize(task, by_task.get(task_id, ())) for task_id, task in tasks.items()]
+    summaries = (rule.summarize(tasks[place], trials(task_id)) for task_id, place in places.items())
+    found = CompactList(summaries, TaskSummary)
+    for task_id in sorted(first.keys() - places.keys()):
+        found.append(rule.summarize({"id": task_id}, trials(task_id)))
+    return found
+
+
+def _by_trial(outcome: Outcome) -> int:
+    return outcome.trial
 
 
 class TaskRule(NamedTuple):
@@ -163,19 +182,38 @@ def _reason(status: ResultStatus, trials: Sequence[Outcome], not_run: int) -> st
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """Return what was consumed in all; a number nobody recorded stays None, and so does one with an invalid part."""
-    known = [usage for usage in usages if usage is not None]
-    if not known:
-        return None
-    totals: dict[str, list[float]] = {}
-    for usage in known:
+    total = UsageTotal()
+    for usage in usages:
+        total.add(usage)
+    return total.usage()
+
+
+class UsageTotal:
+    """Adds up what trials consumed."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, list[float]] = {}
+        self._invalid: dict[str, str] = {}
+        self._is_known = False
+
+    def add(self, usage: Usage | None) -> None:
+        """Count what a trial consumed."""
+        if usage is None:
+            return
+        self._is_known = True
         for name in USAGE_NUMBERS:
             number = getattr(usage, name)
             if number is not None:
-                totals.setdefault(name, []).append(number)
-    invalid = {name: told for usage in known for name, told in usage.invalid_numbers.items()}
-    sums = {
-        name: math.fsum(numbers) if name == "cost_usd" else sum(numbers)
-        for name, numbers in totals.items()
-        if name not in invalid
-    }
-    return Usage(**sums, invalid_numbers=invalid)  # type: ignore[arg-type]
+                self._totals.setdefault(name, []).append(number)
+        self._invalid |= usage.invalid_numbers
+
+    def usage(self) -> Usage | None:
+        """Return what was consumed in all; None where no trial says anything."""
+        if not self._is_known:
+            return None
+        sums = {
+            name: math.fsum(numbers) if name == "cost_usd" else sum(numbers)
+            for name, numbers in self._totals.items()
+            if name not in self._invalid
+        }
+        return Usage(**sums, invalid_numbers=self._invalid)  # type: ignore[arg-type]

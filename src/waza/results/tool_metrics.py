@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from math import ceil
 from statistics import fmean, median
 
 from waza.model import JSON, Run
 from waza.results.outcomes import outcomes_of
-from waza.results.tool_use import ToolUse
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50)
 """The most calls of each bucket of the histogram; one more bucket holds the rest."""
@@ -25,27 +23,29 @@ def tool_metrics(run: Run) -> dict[str, JSON] | None:
     calls, the share that succeeded. Each is None where there is nothing to count.
     """
     trials = outcomes_of(run.results)
-    observed = [(trial.task_id, trial.tools) for trial in trials if trial.tools is not None]
-    if not observed:
-        return None
-    uses = [use for _, use in observed]
-    return {
-        "selection_accuracy": _selection_accuracy(observed),
-        "input_correctness": _share(sum(use.fitting for use in uses), sum(use.compared for use in uses)),
-        "call_count": _distribution([use.calls for use in uses]),
-        "success_rate": _share(sum(use.succeeded for use in uses), sum(use.calls for use in uses)),
-    }
-
-
-def _selection_accuracy(observed: Sequence[tuple[str, ToolUse]]) -> float | None:
-    """Return the mean over tasks; a task's first calls are looked at in every trial that was decided."""
+    calls: list[int] = []
+    fitting = compared = succeeded = 0
     right: Counter[str] = Counter()
     decided: Counter[str] = Counter()
-    for task_id, use in observed:
+    for trial in trials:
+        use = trial.tools
+        if use is None:
+            continue
+        calls.append(use.calls)
+        fitting, compared, succeeded = fitting + use.fitting, compared + use.compared, succeeded + use.succeeded
         if use.first_fits is not None:
-            right[task_id] += use.first_fits
-            decided[task_id] += 1
-    return fmean(right[task_id] / count for task_id, count in decided.items()) if decided else None
+            right[trial.task_id] += use.first_fits
+            decided[trial.task_id] += 1
+    if not calls:
+        return None
+    # The mean over tasks; a task's first calls are looked at in every trial that was decided.
+    accuracy = fmean(right[task_id] / count for task_id, count in decided.items()) if decided else None
+    return {
+        "selection_accuracy": accuracy,
+        "input_correctness": _share(fitting, compared),
+        "call_count": _distribution(calls),
+        "success_rate": _share(succeeded, sum(calls)),
+    }
 
 
 def _distribution(counts: list[int]) -> dict[str, JSON]:

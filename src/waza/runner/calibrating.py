@@ -81,8 +81,8 @@ def gather(runs: Iterable[Run], graders: Collection[str] = (), folder: SpecFolde
 def _sources(run: Run, folder: SpecFolder) -> dict[str, str]:
     """Return the source context of each task of a stored run that has one."""
     listed = run.spec.get("tasks")
-    tasks = [_mapping(task) for task in listed] if isinstance(listed, list) else []
-    contexts = {_text(task.get("id")): dict(_mapping(task.get("context"))) for task in tasks}
+    tasks = map(_mapping, listed or ())
+    contexts = {_text(task.get("id")): dict(_mapping(task["context"])) for task in tasks if task.get("context")}
     return {
         name: source_of(Task(id=name, prompt="", context=context), folder)
         for name, context in contexts.items()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from itertools import chain
+from sys import intern
 
 from msgspec.structs import replace
 
@@ -41,8 +44,9 @@ def finish(
 def is_complete(run: Run) -> bool:
     """Say whether every trial that was planned has a result."""
     trials = range(1, run.spec["config"]["trials_per_task"] + 1)
-    planned = {(task["id"], number) for task in run.spec["tasks"] for number in trials}
-    asked = (run.spec.get("triggers") or {}).get("tasks", ())
-    planned |= {(task["id"], number) for task in asked for number in trials}
-    made = {(outcome.task_id, outcome.trial) for some in (run.results, run.triggers) for outcome in outcomes_of(some)}
-    return planned <= made and ("auto_trials" not in run.spec or is_over(run))
+    made: Counter[str] = Counter()  # of one trial there is one result
+    for some in (run.results, run.triggers):
+        made.update(intern(outcome.task_id) for outcome in outcomes_of(some) if outcome.trial in trials)
+    planned = chain(run.spec["tasks"], (run.spec.get("triggers") or {}).get("tasks", ()))
+    is_whole = all(made[task["id"]] == len(trials) for task in planned)
+    return is_whole and ("auto_trials" not in run.spec or is_over(run))

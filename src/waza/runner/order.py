@@ -15,9 +15,10 @@ from typing import Any, Literal
 from msgspec import to_builtins
 
 from waza import __version__
+from waza.compact import CompactList
 from waza.errors import SpecError, StoreError, UsageError
 from waza.judges._base import Judge
-from waza.model import JSON, Run, Trial
+from waza.model import JSON, Run, Task, Trial
 from waza.results._remote_store import is_url
 from waza.results.redact import Redactor, secrets_in
 from waza.results.signing import cache_folder
@@ -28,7 +29,7 @@ from waza.runner.controls import Controls
 from waza.runner.plan import fewest_trials, plan
 from waza.runner.resume import Resumed, fingerprints
 from waza.spec.judges import judge_as_data, judge_settings, jurors_of
-from waza.spec.suite import EvalSpec, fingerprint
+from waza.spec.suite import EvalSpec, fingerprint_of_spec
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Order:
         whole = self.whole or self.spec
         ids = {task["id"] for task in self.resume.run.spec["tasks"]} | {task.id for task in self.spec.tasks}
         asks = self.spec.triggers or "triggers" in self.resume.run.spec
-        tasks = [task for task in whole.tasks if task.id in ids]
+        tasks = CompactList((task for task in whole.tasks if task.id in ids), Task)
         return replace(whole, tasks=tasks, triggers=whole.triggers if asks else None)
 
 
@@ -191,8 +192,8 @@ def stored_form(order: Order, redactor: Redactor | None = None) -> Run:
 
 def _not_selected(spec: EvalSpec, whole: EvalSpec) -> dict[str, JSON]:
     """Return what the suite has beyond the tasks and trigger tests that are run (`results/stats/partial.py`)."""
-    chosen = {task.id for task in spec.tasks}
-    others = [task for task in whole.tasks if task.id not in chosen]
+    chosen = {task.id for task in spec.tasks} if spec.tasks is not whole.tasks else None
+    others = [task for task in whole.tasks if task.id not in chosen] if chosen is not None else []
     tasks = [{"id": task.id, "name": task.name, "tags": task.tags, "golden": task.golden} for task in others]
     return {"tasks": tasks, "trigger_tests": whole.triggers is not None and spec.triggers is None}
 
@@ -220,6 +221,6 @@ def _blank(order: Order) -> Run:
         model=order.model,
         skill=spec.skill,
         spec=data,
-        fingerprint=fingerprint({key: value for key, value in data.items() if key != "places"}),
+        fingerprint=fingerprint_of_spec({key: value for key, value in data.items() if key != "places"}),
         versions={"waza": __version__, "python": platform.python_version()},
     )

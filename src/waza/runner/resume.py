@@ -12,11 +12,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from waza.compact import CompactDict
 from waza.errors import UsageError, WazaError
 from waza.model import JSON, Run
 from waza.results.folder import read_run_json
 from waza.results.graded_by import FILES, without_files
-from waza.results.store import RunFolder, read_run, run_folders
+from waza.results.store import RunFolder, open_run, run_folders
 from waza.results.trigger_answers import prompts_of
 from waza.runner.controls import Controls
 from waza.spec.suite import encoded, fingerprint
@@ -42,6 +43,8 @@ JUDGE = {"judge", "judge_model", "judge_reasoning_effort"}
 """Settings of the judge; what they come to stands beside the spec, with the tasks it judges."""
 AFFECTS = {"executor", "model", "skill_directories", "tool_names", "on_agent_crash"}
 """Settings that change results; so do all keys of engines."""
+_REMEMBERED = 256
+"""So many encoded graders are remembered: most tasks have the suite's and no others."""
 _READERS = {"name", "description", "tags", "golden", "metadata"}
 """Fields of a task for readers and gates only."""
 
@@ -76,7 +79,7 @@ def resume(
 
 
 def _left_of(kept: RunFolder, new: Run, *, rerun_changed: bool, rerun_errors: bool, skip_graders: bool) -> Resumed:
-    old = read_run(kept.path)
+    old = open_run(kept.path)
     if old.spec.get("file") != new.spec["file"] or "graded_from" in old.spec:
         raise UsageError(f"run {old.id} is not a run of this suite; `waza list runs` shows which there are")
     changed = dict(changes(old.spec, new.spec))
@@ -131,37 +134,40 @@ def stored_head(folder: Path) -> Run | None:
         return None
 
 
-def fingerprints(spec: dict[str, JSON]) -> dict[str, str]:
+def fingerprints(spec: dict[str, JSON]) -> CompactDict[str]:
     """Return for each task what its results depend on, as a short name that changes with any of it."""
     config, hooks = encoded(_affecting(spec["config"])), encoded(spec.get("hooks"))
-    known: dict[int, JSON] = {}
+    known: dict[int, tuple[JSON, JSON]] = {}
 
     def graders(task_id: str) -> JSON:
         """Return the graders of a task; those that tasks share are encoded once."""
         each = spec["graders"].get(task_id)
         if not each:
             return each
+        if len(known) > _REMEMBERED:
+            known.clear()
         for one in each:
             if id(one) not in known:
-                known[id(one)] = encoded(one)
-        return [known[id(one)] for one in each]
+                known[id(one)] = one, encoded(one)  # with the object itself: the id is only its own while it is there
+        return [known[id(one)][1] for one in each]
 
     def made_from(task: dict[str, JSON]) -> list[JSON]:
         return [_asked(task), graders(task["id"]), config, hooks, *_judged(spec, task["id"])]
 
-    return {task["id"]: fingerprint(made_from(task)) for task in _tasks(spec)}
+    like = spec["graders"] if isinstance(spec["graders"], CompactDict) else None
+    return CompactDict(((task["id"], fingerprint(made_from(task))) for task in _tasks(spec)), like)
 
 
-def _tasks(spec: dict[str, JSON]) -> list[dict[str, JSON]]:
-    """Return all that was asked of the agent: the tasks of a suite and the prompts of its trigger tests."""
-    return [*spec["tasks"], *(spec.get("triggers") or {}).get("tasks", ())]
+def _tasks(spec: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
+    """Yield all that was asked of the agent: the tasks of a suite and the prompts of its trigger tests."""
+    return chain(spec["tasks"], (spec.get("triggers") or {}).get("tasks", ()))
 
 
 def changes(old: dict[str, JSON], new: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
     """Yield each task that both suites have and whose results would differ, with the fields that changed."""
     settings = [f"config.{key}" for key in _changed_keys(_affecting(old["config"]), _affecting(new["config"]))]
     settings += ["hooks"] if old.get("hooks") != new.get("hooks") else []
-    before = {task["id"]: task for task in _tasks(old)}
+    before = CompactDict((task["id"], task) for task in _tasks(old))
     for task in _tasks(new):
         if (previous := before.get(task["id"])) is None:
             continue

@@ -22,6 +22,7 @@ from waza.results.gathered import Gathering
 from waza.results.memory import rare_collections
 from waza.results.redact import Redactor
 from waza.results.store import RunFolder
+from waza.results.stored_spec import expanded
 from waza.runner.auto import AutoTrials
 from waza.runner.fail_fast import misses_of
 from waza.runner.finish import finish
@@ -71,7 +72,7 @@ def run(
     if runs is not None:
         order = replace(order, runs=Path(runs))
     made = conduct(order, Listeners(on_result=on_result))
-    return changed(made, results=list(made.results), triggers=list(made.triggers))
+    return changed(made, spec=expanded(made.spec), results=list(made.results), triggers=list(made.triggers))
 
 
 @rare_collections()

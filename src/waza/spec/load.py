@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def read_spec(
     problems += wrong
     if not any(problem.severity == "error" for problem in problems):
         asked = triggers.tasks if triggers else []
-        problems += unused_scripts(folder, [task.id for task in (*tasks, *asked)])
+        problems += unused_scripts(folder, [task.id for task in chain(tasks, asked)])
     spec = EvalSpec(
         file=file,
         folder=folder,

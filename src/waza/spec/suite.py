@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from pydantic import ValidationError
 
+from waza.compact import CompactDict, CompactList, CompactView
 from waza.engines._base import ENGINES, Engine
 from waza.engines._base import WRAPPER as ENGINE_WRAPPER
 from waza.engines._function import not_imported
@@ -45,7 +48,7 @@ class EvalSpec:
     folder: SpecFolder
     name: str
     config: ConfigShape
-    tasks: list[Task]
+    tasks: Sequence[Task]
     graders: dict[str, list[Grader]]
     """By task id: the suite's graders, then the task's own, then what it expects."""
     engine_options: dict[str, Any] = field(default_factory=dict)
@@ -59,7 +62,7 @@ class EvalSpec:
     metrics: list[MetricShape] = field(default_factory=list)
     project: ProjectShape = field(default_factory=ProjectShape)
     place: Place = field(default_factory=Place)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
     """By task id: where the task is written."""
     notes: list[Problem] = field(default_factory=list)
     """What the author should know, though nothing is wrong."""
@@ -87,11 +90,16 @@ class EvalSpec:
                 found[task.id] = [one for hashes in asked for one in hashes]
         return found
 
+    @cached_property
+    def distinct_graders(self) -> list[Grader]:
+        """The graders of its tasks, each once."""
+        lists = {id(graders): graders for task in self.tasks for graders in [self.graders[task.id]]}
+        return list({id(grader): grader for graders in lists.values() for grader in graders}.values())
+
     @property
     def asking(self) -> list[Grader]:
         """The graders that ask a judge, each once; not those that ask the agent itself."""
-        every = {id(grader): grader for task in self.tasks for grader in self.graders[task.id]}
-        return [grader for grader in every.values() if grader.asks() is not None and not grader.continues]
+        return [one for one in self.distinct_graders if one.asks() is not None and not one.continues]
 
     def judge(self, *, model: str = "", cache: Path | None = None) -> Judge | None:
         """Return the judge that graders of this suite ask; None where none of them needs one.
@@ -165,11 +173,10 @@ class EvalSpec:
 
     def _unfit(self, name: str, engine: Engine, *, imports: bool) -> list[Problem]:
         """Return why an engine cannot run this suite; what is only so on this machine is a warning."""
-        asking = {task.id: self.graders[task.id] for task in self.tasks}
         problems = list(refused(name, engine, self.tasks, self.place))
         problems += self.triggers.refused(name) if self.triggers else []
-        problems += session_problems(name, asking, self.place, is_run=True)
-        graders = {id(grader): grader for each in asking.values() for grader in each}.values()
+        graders = self.distinct_graders
+        problems += session_problems(name, {"": graders}, self.place, is_run=True)
         problems += [self.place.warning(f"grader '{one.name}': {fact}") for one in graders if (fact := one.unready())]
         return problems + [self._placed(problem) for problem in engine.refusals(self.tasks, imports=imports)]
 
@@ -250,12 +257,13 @@ class EvalSpec:
         Raises UsageError when that leaves none.
         """
         names, tags = list(names), list(tags)
-        tasks = [
+        chosen = (
             task
             for task in self.tasks
             if (not names or any(fnmatchcase(word, glob) for glob in names for word in (task.id, task.name)))
             and (not tags or any(fnmatchcase(tag, glob) for glob in tags for tag in task.tags))
-        ]
+        )
+        tasks = CompactList(chosen, Task)
         if not tasks:
             asked = ", ".join([*names, *(f"tag {tag}" for tag in tags)])
             raise UsageError(f"no task fits {asked}; tasks: {_some(task.id for task in self.tasks)}")
@@ -267,6 +275,7 @@ class EvalSpec:
 
     def as_data(self) -> dict[str, JSON]:
         """Return the resolved suite as JSON-ready data: enough to read and grade a run again without the files."""
+        graders = self._graders_as_data()
         return {
             "name": self.name,
             "description": self.description,
@@ -275,34 +284,35 @@ class EvalSpec:
             "config": self.config.model_dump(mode="json", exclude_defaults=False)
             | self.engine_options
             | self._skill_content(),
-            "tasks": [self._task_data(task) for task in self.tasks],
-            "graders": self._graders_as_data(),
+            "tasks": CompactList(map(self._task_data, self.tasks)),
+            "graders": graders,
             "metrics": [metric.model_dump(exclude_none=True) for metric in self.metrics if metric.enabled],
             "hooks": self.hooks.model_dump(exclude_defaults=True),
-            "places": self._places_as_data(),
+            "places": self._places_as_data(graders),
         } | ({"triggers": self.triggers.as_data()} if self.triggers else {})
 
-    def _graders_as_data(self) -> dict[str, JSON]:
+    def _graders_as_data(self) -> CompactDict[JSON]:
         """Return, by task id, its graders; those of the suite are written out once and shared."""
         known: dict[int, JSON] = {}
         asked = self.triggers.tasks if self.triggers else []
-        graders = {task.id: self.graders[task.id] for task in (*self.tasks, *asked)}
+        graders = {task.id: self.graders[task.id] for task in chain(self.tasks, asked)}
         for grader in (grader for each in graders.values() for grader in each):
             if id(grader) not in known:
                 known[id(grader)] = grader_as_data(grader)
         lists = {id(each): each for each in graders.values()}
         written = {key: [known[id(grader)] for grader in each] for key, each in lists.items()}
-        return {task_id: written[id(each)] for task_id, each in graders.items()}
+        return CompactDict((task_id, written[id(each)]) for task_id, each in graders.items())
 
-    def _places_as_data(self) -> dict[str, JSON]:
+    def _places_as_data(self, like: CompactDict[JSON]) -> CompactDict[JSON]:
         """Return, by task id, the line a task is written in, and its file as seen from the eval file's folder."""
-        places = {task.id: self.places[task.id] for task in self.tasks if task.id in self.places}
         base = self.folder.base.resolve()
-        files = {
-            file: Path(os.path.relpath(Path(file).resolve(), base)).as_posix()
-            for file in {place.file for place in places.values()}
-        }
-        return {task_id: {"file": files[place.file], "line": place.line} for task_id, place in places.items()}
+
+        @lru_cache(maxsize=8)
+        def seen_from_base(file: str) -> str:
+            return os.path.relpath(os.path.realpath(file), base).replace(os.sep, "/")
+
+        placed = ((task.id, self.places[task.id]) for task in self.tasks if task.id in self.places)
+        return CompactDict(((key, {"file": seen_from_base(at.file), "line": at.line}) for key, at in placed), like)
 
     def _skill_content(self) -> dict[str, JSON]:
         """Return a hash of each part of a skill and of each instruction file, so that a changed one is noticed."""
@@ -365,6 +375,32 @@ def grader_as_data(grader: Grader) -> dict[str, JSON]:
 def fingerprint(data: JSON) -> str:
     """Return a short name for data that changes with anything in it; parts that are `Raw` are encoded already."""
     return hashlib.sha256(encoded(data)).hexdigest()[:16]
+
+
+def fingerprint_of_spec(spec: dict[str, JSON]) -> str:
+    """Return `fingerprint(spec)`; parts with an entry for each task are encoded by these."""
+    digest = hashlib.sha256()
+    for number, key in enumerate(sorted(spec)):
+        digest.update((b"," if number else b"{") + bytes(encoded(key)) + b":")
+        for piece in _pieces(spec[key]):
+            digest.update(piece)
+    digest.update(b"}" if spec else b"{}")
+    return digest.hexdigest()[:16]
+
+
+def _pieces(part: JSON) -> Iterator[bytes]:
+    if isinstance(part, CompactList | CompactView):
+        yield b"["
+        for number, entry in enumerate(part):
+            yield (b"," if number else b"") + bytes(encoded(entry))
+        yield b"]"
+    elif isinstance(part, CompactDict):
+        yield b"{"
+        for number, key in enumerate(sorted(part)):
+            yield (b"," if number else b"") + bytes(encoded(key)) + b":" + bytes(encoded(part[key]))
+        yield b"}"
+    else:
+        yield bytes(encoded(part))
 
 
 def encoded(data: JSON) -> msgspec.Raw:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from sys import intern
 from typing import Any, NamedTuple
 
+from waza.compact import CompactDict, CompactList
 from waza.engines.mock import MockFile, script_for, unused_patterns
 from waza.errors import Problem, SpecError, did_you_mean, nearest, what
 from waza.graders._base import Grader
@@ -71,13 +74,13 @@ class Made(NamedTuple):
     problems: list[Problem]
 
 
-def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], dict[str, Place], list[Problem]]:
+def read_tasks(suite: Suite) -> tuple[Sequence[Task], dict[str, list[Grader]], Mapping[str, Place], list[Problem]]:
     """Return every enabled task; by task id its graders, and where it is written; and all problems."""
     problems: list[Problem] = []
     mocks = read_mocks(suite.folder, problems)
-    tasks: dict[str, Task] = {}
+    tasks: CompactList[Task] = CompactList(kind=Task)
     graders: dict[str, list[Grader]] = {}
-    places: dict[str, Place] = {}
+    places: CompactDict[Place] = CompactDict()
     shared: list[Grader] = []
     for item in _find(suite, problems):
         made = _make(item, suite, mocks)
@@ -95,11 +98,12 @@ def read_tasks(suite: Suite) -> tuple[list[Task], dict[str, list[Grader]], dict[
         # Most tasks have the suite's graders and no others: one list serves them all.
         if list(map(id, made.graders)) != list(map(id, shared)):
             shared = made.graders
-        tasks[made.task.id], graders[made.task.id] = made.task, shared
-        places[made.task.id] = item.place.at("id").without_content()
+        tasks.append(made.task)
+        graders[made.task.id] = shared
+        places.add(made.task.id, item.place.at("id").without_content())
     if not tasks and suite.needs_tasks and not any(problem.severity == "error" for problem in problems):
         problems.append(suite.place.at("tasks").problem("a suite needs at least one enabled task"))
-    return list(tasks.values()), graders, places, problems
+    return tasks, graders, places, problems
 
 
 def _find(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
@@ -129,7 +133,8 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
         problems.append(place.problem(f"'{pattern}' leaves the eval file's folder"))
         return
     try:
-        files = sorted(path for path in folder.base.glob(pattern) if path.is_file())
+        # As texts, in the order of paths: a hundred thousand paths are large.
+        files = sorted((str(path) for path in folder.base.glob(pattern) if path.is_file()), key=_parts_in_order)
     except (OSError, ValueError, IndexError, NotImplementedError) as error:
         problems.append(place.problem(f"'{pattern[:60]}' cannot be looked up: {error.args[-1]}"))
         return
@@ -138,8 +143,10 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
     if len(files) > MAX_TASKS:
         problems.append(place.problem(f"'{pattern}' names {len(files)} files; at most {MAX_TASKS} are read"))
         return
-    parents = {parent: parent.resolve().is_relative_to(folder.root) for parent in {file.parent for file in files}}
-    for file in files:
+    parents: dict[Path, bool] = {}
+    for file in map(Path, files):
+        if file.parent not in parents:
+            parents[file.parent] = file.parent.resolve().is_relative_to(folder.root)
         name = shown(file)
         if not parents[file.parent] or (file.is_symlink() and not file.resolve().is_relative_to(folder.root)):
             problems.append(place.problem(f"'{name}' is a link that leaves the project's folder"))
@@ -150,6 +157,10 @@ def _glob(pattern: Any, place: Place, folder: SpecFolder, problems: list[Problem
             problems += error.problems
         else:
             yield Found(where.content, where, file.parent, {}, file.stem)
+
+
+def _parts_in_order(path: str) -> str:
+    return path.replace(os.sep, "\0")
 
 
 def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[Found]:
@@ -220,7 +231,7 @@ def _make(found: Found, suite: Suite, mocks: MockFile | None) -> Made:
     if not shape.enabled:
         return Made(None, [], problems)
     problems += delivery_problems(shape, found.place, suite.folder)
-    identity = shape.id or shape.name or found.default_id
+    identity = intern(shape.id or shape.name or found.default_id)
     graders, wrong = _task_graders(data, found.place, suite, identity)
     prompts = 1 + len(shape.inputs.follow_up_prompts)
     around = Around(prompts, suite.folder, suite.graders, suite.shape.skill, suite.forced)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from waza.dashboard.index import Listed
@@ -49,7 +49,7 @@ def _asking(run: Listed) -> tuple[list[str], list[str]]:
         return [], []
     people, judges = dict[str, None](), dict[str, None]()
     graders = spec.get("graders")
-    for each in graders.values() if isinstance(graders, dict) else ():
+    for each in graders.values() if isinstance(graders, Mapping) else ():
         for entry in each if isinstance(each, list) else ():
             if isinstance(entry, dict):
                 name, kind = str(entry.get("name") or entry.get("type")), entry.get("type")

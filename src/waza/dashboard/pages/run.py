@@ -163,7 +163,7 @@ def _failed(opened: Opened) -> Node:
     return [el("h2", "What did not hold"), el("ul", *items, class_="faults rows"), rest]
 
 
-def _parts(opened: Opened) -> Iterator[tuple[Sequence[Result], list[TaskSummary]]]:
+def _parts(opened: Opened) -> Iterator[tuple[Sequence[Result], Sequence[TaskSummary]]]:
     yield opened.run.results, opened.tasks
     yield opened.run.triggers, opened.prompts
 

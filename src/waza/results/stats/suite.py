@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 
+from waza.compact import where
 from waza.model import Run
 from waza.results.outcomes import Outcome
 from waza.results.scores import Interval, mean, mean_score, wilson
@@ -63,7 +66,7 @@ class RunStatistics(Struct, frozen=True, kw_only=True):
 def statistics_of(run: Run, tasks: Sequence[TaskSummary] | None = None) -> RunStatistics:
     """Return a run's numbers with their uncertainty; `tasks` where they are summarized already."""
     tasks = summarize_tasks(run) if tasks is None else tasks
-    graded = [task for task in tasks if task.status != "skipped"]
+    graded = where(tasks, lambda task: task.status != "skipped")
     tallies = [(task.passed, task.passed + task.failed) for task in graded if task.passed + task.failed]
     return RunStatistics(
         whole=part_of("all", graded),
@@ -76,19 +79,20 @@ def statistics_of(run: Run, tasks: Sequence[TaskSummary] | None = None) -> RunSt
 
 
 def _by_tag(tasks: Sequence[TaskSummary]) -> list[Part]:
-    found: dict[str, list[TaskSummary]] = {}
-    for task in tasks:
-        for tag in task.tags:
-            found.setdefault(tag, []).append(task)
-    return [part_of(tag, members) for tag, members in sorted(found.items())]
+    tags = sorted({tag for task in tasks for tag in task.tags})
+    return [part_of(tag, where(tasks, partial(_has_tag, tag))) for tag in tags]
+
+
+def _has_tag(tag: str, task: TaskSummary) -> bool:
+    return tag in task.tags
 
 
 def part_of(name: str, tasks: Sequence[TaskSummary]) -> Part:
     """Return some tasks in numbers."""
     statuses, total = [task.status for task in tasks], len(tasks)
     passed, undecided = statuses.count("passed"), statuses.count("error")
-    score = mean_score([task.score for task in tasks])
-    weighted = [task.score.weighted for task in tasks if task.score.weighted is not None]
+    score = mean_score(task.score for task in tasks)
+    weighted = array("d", (task.score.weighted for task in tasks if task.score.weighted is not None))
     return Part(
         name=name,
         tasks=len(tasks),
