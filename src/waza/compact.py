@@ -12,7 +12,6 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from hashlib import blake2b
-from operator import eq
 from sys import intern
 from tempfile import TemporaryFile
 from threading import Lock
@@ -229,7 +228,7 @@ class CompactDict(Mapping[str, T], Generic[T]):
         self._values: CompactList[T] = CompactList()
         for key, value in entries:
             self.add(key, value)
-        if like is not None and len(like) == len(self) and all(map(eq, like, self)):
+        if like is not None and list(like._places.items()) == list(self._places.items()):
             self._places = like._places
 
     def add(self, key: str, value: T) -> None:
