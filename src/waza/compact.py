@@ -274,11 +274,22 @@ class _Values(ValuesView[T]):
         return (value for _, value in self._pairs())
 
 
+def picked(entries: Sequence[T], places: Iterable[int]) -> Sequence[T]:
+    """Return the entries at these places, in their order; of a compact list as a compact one."""
+    if isinstance(entries, CompactList | CompactView):
+        return entries.pick(places)
+    return [entries[place] for place in places]
+
+
 def where(entries: Sequence[T], keeps: Callable[[T], bool]) -> Sequence[T]:
     """Return the entries that are kept, in order; of a compact list as a compact one."""
-    if isinstance(entries, CompactList | CompactView):
-        return entries.pick(place for place, entry in enumerate(entries) if keeps(entry))
-    return [entry for entry in entries if keeps(entry)]
+    return picked(entries, [place for place, entry in enumerate(entries) if keeps(entry)])
+
+
+def ordered(entries: Sequence[T], key: Callable[[T], Any]) -> Sequence[T]:
+    """Return the entries sorted by a key, as `sorted` does; of a compact list as a compact one."""
+    keys = list(map(key, entries))
+    return picked(entries, sorted(range(len(keys)), key=keys.__getitem__))
 
 
 def _are_equal(one: Sequence[Any], other: object) -> bool:

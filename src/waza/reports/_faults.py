@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import count, islice
 from typing import NamedTuple, TypeVar
@@ -77,12 +77,16 @@ def headline(result: Result) -> str:
 def by_task(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskSummary, Iterator[Result]]]:
     """Yield the tasks with their trials; results that stand in the tasks' order are taken one at a time."""
     order = {task.id: number for number, task in enumerate(tasks)}
-    keys = [(order[outcome.task_id], outcome.trial) for outcome in outcomes_of(run.results)]
+    trials = array("q", [0]) * len(tasks)
+    is_in_order, last = True, (-1, 0)
+    for outcome in outcomes_of(run.results):
+        key = (order[outcome.task_id], outcome.trial)
+        is_in_order, last = is_in_order and last <= key, key
+        trials[key[0]] += 1
     in_order: Iterable[Result] = run.results
-    if keys != sorted(keys):
+    if not is_in_order:
         in_order = sorted(run.results, key=lambda result: (order[result.task_id], result.trial))
     results = iter(in_order)
-    trials = Counter(place for place, _ in keys)
     for number, task in enumerate(tasks):
         yield task, islice(results, trials[number])
 
@@ -90,10 +94,13 @@ def by_task(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskSummar
 def places_of(run: Run, statuses: Container[str] = ANY) -> dict[str, list[int]]:
     """Return by task id where its trials stand in the run's results, in their order; only those of some statuses."""
     found: dict[str, list[int]] = {}
-    outcomes = sorted(enumerate(outcomes_of(run.results)), key=lambda entry: entry[1].trial)
-    for place, outcome in outcomes:
+    trials = array("q")
+    for place, outcome in enumerate(outcomes_of(run.results)):
+        trials.append(outcome.trial)
         if outcome.status in statuses:
             found.setdefault(outcome.task_id, []).append(place)
+    for places in found.values():
+        places.sort(key=trials.__getitem__)
     return found
 
 

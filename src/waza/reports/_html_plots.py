@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from heapq import nsmallest
 
+from waza.compact import ordered, where
 from waza.model import Run
 from waza.reports._elements import Bar, plot
 from waza.reports._faults import trials_of
 from waza.reports._text import seconds
-from waza.results.outcomes import Outcome, outcomes_of
+from waza.results.outcomes import outcomes_of
 from waza.results.scores import Interval, wilson
 from waza.results.tasks import TaskSummary
 
@@ -19,13 +22,17 @@ MOST_TICKS = 50
 def rates(tasks: Sequence[TaskSummary]) -> str:
     """Return the pass rates with their intervals: by tag, and by task where there are not too many."""
     tags = sorted({tag for task in tasks for tag in task.tags})
-    by_tag = [_tag_bar(tag, [task for task in tasks if tag in task.tags]) for tag in tags[:MOST_BARS]]
-    several = [task for task in tasks if trials_of(task) > 1]
-    shown = sorted(several, key=lambda task: (task.pass_rate is None, task.pass_rate or 0.0))[:MOST_BARS]
+    by_tag = [_tag_bar(tag, where(tasks, partial(_has_tag, tag))) for tag in tags[:MOST_BARS]]
+    several = where(tasks, lambda task: trials_of(task) > 1)
+    shown = nsmallest(MOST_BARS, several, key=lambda task: (task.pass_rate is None, task.pass_rate or 0.0))
     more = f", the {MOST_BARS} lowest of {len(several)}" if len(several) > MOST_BARS else ""
     plots = plot("Tasks passed, by tag", by_tag) + plot(f"Trials passed, by task{more}", map(_task_bar, shown))
     note = '<p class="soft">A thin line is the 95 % interval: where the true rate may lie.</p>\n'
     return f"<h2>Pass rates</h2>\n{note}{plots}" if plots else ""
+
+
+def _has_tag(tag: str, task: TaskSummary) -> bool:
+    return tag in task.tags
 
 
 def _tag_bar(tag: str, tasks: Sequence[TaskSummary]) -> Bar:
@@ -44,19 +51,20 @@ def _rate_bar(label: str, passed: int, total: int, interval: Interval | None) ->
 
 def durations(run: Run) -> str:
     """Return the slowest tasks: the mean as a bar, each trial as a tick."""
-    by_task: dict[str, list[Outcome]] = {}
-    for outcome in sorted(outcomes_of(run.results), key=lambda outcome: (outcome.task_id, outcome.trial)):
-        by_task.setdefault(outcome.task_id, []).append(outcome)
-    longest = max((outcome.duration_ms for some in by_task.values() for outcome in some), default=0.0)
+    by_task: dict[str, list[float]] = {}
+    for outcome in ordered(outcomes_of(run.results), lambda outcome: (outcome.task_id, outcome.trial)):
+        by_task.setdefault(outcome.task_id, []).append(outcome.duration_ms)
+    longest = max((time for times in by_task.values() for time in times), default=0.0)
     if not longest:
         return ""
-    bars = sorted((_duration_bar(task, some, longest) for task, some in by_task.items()), key=lambda bar: -bar.length)
-    more = f", the {MOST_BARS} slowest of {len(bars)} tasks" if len(bars) > MOST_BARS else ""
-    ticks = "; each tick is one trial" if any(bar.ticks for bar in bars) else ""
-    return f"<h2>Time</h2>\n{plot(f'Mean of a trial{more}{ticks}', bars[:MOST_BARS])}"
+    bars = (_duration_bar(task, times, longest) for task, times in by_task.items())
+    slowest = nsmallest(MOST_BARS, bars, key=lambda bar: -bar.length)
+    more = f", the {MOST_BARS} slowest of {len(by_task)} tasks" if len(by_task) > MOST_BARS else ""
+    ticks = "; each tick is one trial" if any(len(times) > 1 for times in by_task.values()) else ""
+    return f"<h2>Time</h2>\n{plot(f'Mean of a trial{more}{ticks}', slowest)}"
 
 
-def _duration_bar(task: str, trials: list[Outcome], longest: float) -> Bar:
-    middle = sum(outcome.duration_ms for outcome in trials) / len(trials)
-    ticks = tuple(outcome.duration_ms / longest for outcome in trials[:MOST_TICKS]) if len(trials) > 1 else ()
+def _duration_bar(task: str, times_ms: list[float], longest: float) -> Bar:
+    middle = sum(times_ms) / len(times_ms)
+    ticks = tuple(time / longest for time in times_ms[:MOST_TICKS]) if len(times_ms) > 1 else ()
     return Bar(task, middle / longest, seconds(middle), None, ticks)

@@ -90,9 +90,8 @@ def _flip(flip: Flip) -> str:
     return f"| {MARKS.get(flip.now, '')} | {cell(flip.task)} | {was} | {now} |\n"
 
 
-def task_rows(tasks: Iterable[TaskSummary]) -> Iterator[str]:
+def task_rows(tasks: Sequence[TaskSummary]) -> Iterator[str]:
     """Yield the table of tasks: how often each passed, with which score, in what time; nothing without tasks."""
-    tasks = list(tasks)
     if not tasks:
         return
     yield "### Tasks\n\n| | task | passed | score | time |\n|---|---|---:|---:|---:|\n"

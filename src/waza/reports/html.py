@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+from waza.compact import ordered
 from waza.model import Run
 from waza.reports._base import Report
 from waza.reports._before import Before, delta
@@ -47,8 +48,8 @@ class HtmlReport(Report):
             yield "".join(html_blocks(impact_document(impact, whole=True), level=2)).encode()
         yield trigger_section(run, summary.triggers).encode()
         yield rates(tasks).encode()
-        worst_first = sorted(tasks, key=lambda task: _ORDER[task.status])
-        yield _table(worst_first).encode() if tasks else b""
+        worst_first = ordered(tasks, lambda task: _ORDER[task.status])
+        yield from _table(worst_first) if tasks else ()
         yield from _trials(run, worst_first, self.most_bytes)
         yield durations(run).encode()
         yield b"</body>\n</html>\n"
@@ -121,9 +122,11 @@ def _change(before: Before, tasks: Sequence[TaskSummary]) -> str:
     return f"<h2>Against {text(before.name)}</h2>\n<p>{told}</p>\n{verdict}{table}"
 
 
-def _table(tasks: Sequence[TaskSummary]) -> str:
-    rows = "".join(_table_row(number, task) for number, task in enumerate(tasks))
-    return f"<h2>Tasks</h2>\n{_rows(('', 'task', 'passed', 'score', 'time'), rows)}"
+def _table(tasks: Sequence[TaskSummary]) -> Iterator[bytes]:
+    head, foot = _rows(("", "task", "passed", "score", "time"), "\0").split("\0")
+    yield f"<h2>Tasks</h2>\n{head}".encode()
+    yield from (_table_row(number, task).encode() for number, task in enumerate(tasks))
+    yield foot.encode()
 
 
 def _table_row(number: int, task: TaskSummary) -> str:

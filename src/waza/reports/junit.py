@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from sys import intern
 from xml.sax.saxutils import escape, quoteattr
 
 from waza.model import Result, Run
@@ -56,8 +57,8 @@ def _trigger_case(run: Run, summary: Summary) -> bytes:
 
 
 def _counts(run: Run, tasks: Sequence[TaskSummary], summary: Summary) -> dict[str, str]:
-    outcomes = [*outcomes_of(run.results), *outcomes_of(run.triggers)]
-    statuses: list[str] = [outcome.status for outcome in outcomes[: len(run.results)]]
+    statuses: list[str] = [intern(outcome.status) for outcome in outcomes_of(run.results)]
+    time = sum(outcome.duration_ms for some in (run.results, run.triggers) for outcome in outcomes_of(some))
     statuses += [trigger_verdict(summary)[0]] if summary.triggers else []
     not_run = sum(task.not_run for task in tasks)
     return {
@@ -65,7 +66,7 @@ def _counts(run: Run, tasks: Sequence[TaskSummary], summary: Summary) -> dict[st
         "failures": str(statuses.count("failed")),
         "errors": str(statuses.count("error") + not_run),
         "skipped": str(statuses.count("skipped")),
-        "time": _time(sum(outcome.duration_ms for outcome in outcomes)),
+        "time": _time(time),
     }
 
 

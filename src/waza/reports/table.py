@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from waza.compact import where
 from waza.model import Check, Grade, Result, Run
 from waza.reports._base import Report
 from waza.reports._before import Before
@@ -84,7 +85,7 @@ class TableReport(Report):
             yield Text(
                 f"  {plural(passed, 'task')} passed and {'is' if passed == 1 else 'are'} not listed", style="dim"
             )
-            tasks = [task for task in tasks if task.status != "passed"]
+            tasks = where(tasks, lambda task: task.status != "passed")
         for task in tasks:
             yield task_line(task, console)
             if task.status == "passed" and not self.verbose:

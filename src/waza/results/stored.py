@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import NamedTuple, overload
 
-from waza.compact import CompactList
+from waza.compact import CompactList, CompactView
 from waza.errors import StoreError
 from waza.model import Result
 from waza.results.disk import open_regular, why
@@ -49,11 +50,21 @@ class StoredResults(KnownResults):
 
     def __init__(self, journal: Path, found: Places, order: Iterable[int]) -> None:
         """`order` are the places, among those found, of its results."""
+        self.outcomes: CompactView[Outcome]
         self._journal = journal
         order = array("q", order)
         self._offsets = array("q", map(found.offsets.__getitem__, order))
         self._lengths = array("q", map(found.lengths.__getitem__, order))
         self.outcomes = found.outcomes.pick(order)
+
+    def where(self, keeps: Callable[[Outcome], bool]) -> StoredResults:
+        """Return those of the results that are kept."""
+        places = [place for place, outcome in enumerate(self.outcomes) if keeps(outcome)]
+        some = copy(self)
+        some._offsets = array("q", map(self._offsets.__getitem__, places))
+        some._lengths = array("q", map(self._lengths.__getitem__, places))
+        some.outcomes = self.outcomes.pick(places)
+        return some
 
     def __len__(self) -> int:
         return len(self._offsets)

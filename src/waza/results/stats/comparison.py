@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from waza.compact import where
 from waza.model import Run
 from waza.results.outcomes import outcomes_of, shown_names
 from waza.results.scores import mean
@@ -53,7 +54,7 @@ def compare(
         scores=on_scores,
         mcnemar_p=mcnemar(*(sum(change.kind == kind for change in changes) for kind in ("mended", "broke"))),
         holds=_holds(pairing.pairs, passing, these_tasks) if on == "pass" else _scores_hold(pairing.pairs, on_scores),
-        tasks=[replace(change, details=told.get(change.id)) for change in changes],
+        tasks=[replace(change, details=told[change.id]) if change.id in told else change for change in changes],
         graders=grader_changes(before, after, {pair.before.id for pair in pairing.pairs}),
         removed=pairing.removed,
         added=pairing.added,
@@ -128,9 +129,9 @@ def _grader_scores(run: Run, tasks: set[str]) -> dict[str, dict[str, list[float]
 
 
 def _side(run: Run, pairing: Pairing, which: int) -> Side:
-    ids = {pair.before.id for pair in pairing.pairs}
-    tasks = [pair[which] for pair in pairing.pairs]
-    takes = per_trial([outcome for outcome in outcomes_of(run.results) if outcome.task_id in ids])
+    tasks = pairing.pairs.side(which)
+    ids = {task.id for task in tasks}
+    takes = per_trial(where(outcomes_of(run.results), lambda outcome: outcome.task_id in ids))
     return Side(
         id=run.id,
         name=run.name,

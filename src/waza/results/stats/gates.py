@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from waza.compact import where
 from waza.model import GradeStatus, Run
 from waza.results.outcomes import outcomes_of
 from waza.results.stats.baseline import gates_against
@@ -34,7 +35,7 @@ def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None, *, all
         run, against = ran_alone(run), (without(against[0], run), ran_alone(against[1])) if against else None
     else:
         run, against = whole_suite(run), (against[0], whole_suite(against[1])) if against else None
-    tasks = [task for task in summarize_tasks(run) if task.status != "skipped"]
+    tasks = where(summarize_tasks(run), lambda task: task.status != "skipped")
     found = [*_thresholds(run, tasks, summarize(run), needs), *_golden(tasks, needs)]
     found += list(gates_against(*against, needs)) if against is not None else []
     partial = [Gate(name="whole suite", status="error", reason=gap.fact, tasks=gap.tasks) for gap in gaps]
@@ -62,7 +63,7 @@ def _thresholds(run: Run, tasks: Sequence[TaskSummary], summary: Summary, needs:
 
 
 def _tagged(tag: str, tasks: Sequence[TaskSummary]) -> Part:
-    return part_of(tag, [task for task in tasks if tag in task.tags])
+    return part_of(tag, where(tasks, lambda task: tag in task.tags))
 
 
 def _rate(name: str, part: Part, needed: float, sure: bool) -> Gate:
@@ -122,11 +123,11 @@ def _trigger(summary: Summary, needed: float, sure: bool) -> Gate:
 def _cost(run: Run, summary: Summary, needed: float) -> Gate:
     """Return whether agents and judges cost no more; a cost that was not recorded leaves it open."""
     costs = summary.costs or NO_COSTS
-    trials = [*outcomes_of(run.results), *outcomes_of(run.triggers)]
+    trials = [outcome.costs.without_cost > 0 for some in (run.results, run.triggers) for outcome in outcomes_of(some)]
     gate = _at_most("cost", costs.total_usd, needed)
     if gate.status == "failed" or (summary.cost_usd is not None and not costs.without_cost):
         return gate
-    lacking = sum(trial.costs.without_cost > 0 for trial in trials) if summary.cost_usd is not None else len(trials)
+    lacking = sum(trials) if summary.cost_usd is not None else len(trials)
     reason = f"{lacking} of {len(trials)} trials have a cost that was not recorded"
     return replace(gate, status="error", value=summary.cost_usd, reason=reason)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from sys import intern
+from typing import NamedTuple, overload
 
+from waza.compact import CompactDict, picked
 from waza.model import Run
 from waza.results.stats.changes import Kind, TaskChange
 from waza.results.stats.paired import Tally, holm, shuffled_trials
@@ -30,10 +32,36 @@ class Pair(NamedTuple):
         return Tally(one.passed, one.passed + one.failed, other.passed, other.passed + other.failed)
 
 
+class Pairs(Sequence[Pair]):
+    """The tasks of two runs that are paired; the summaries stay in the lists they are in."""
+
+    def __init__(self, before: Sequence[TaskSummary], after: Sequence[TaskSummary]) -> None:
+        self._before, self._after = before, after
+
+    def __len__(self) -> int:
+        return len(self._before)
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        if isinstance(index, slice):
+            return list(map(Pair, self._before[index], self._after[index]))
+        return Pair(self._before[index], self._after[index])
+
+    def __iter__(self) -> Iterator[Pair]:
+        return map(Pair, self._before, self._after)
+
+    def side(self, which: int) -> Sequence[TaskSummary]:
+        """Return the tasks of the earlier run (0), or of the later one."""
+        return self._after if which else self._before
+
+
 class Pairing(NamedTuple):
     """Which tasks two runs share."""
 
-    pairs: list[Pair]
+    pairs: Pairs
     removed: list[str]
     added: list[str]
     asked_otherwise: list[str]
@@ -41,30 +69,29 @@ class Pairing(NamedTuple):
 
 def paired(before: Run, after: Run) -> Pairing:
     """Return the tasks of two runs, paired by id; those that were skipped in one are left out of it."""
+    tasks = [summarize_tasks(run) for run in (before, after)]
     ones, others = (
-        {task.id: task for task in summarize_tasks(run) if task.status != "skipped"} for run in (before, after)
+        {intern(task.id): place for place, task in enumerate(some) if task.status != "skipped"} for some in tasks
     )
     otherwise = _asked_otherwise(before, after)
     shared = [task_id for task_id in ones if task_id in others]
+    kept = [task_id for task_id in shared if task_id not in otherwise]
     return Pairing(
-        [Pair(ones[task_id], others[task_id]) for task_id in shared if task_id not in otherwise],
+        Pairs(picked(tasks[0], map(ones.__getitem__, kept)), picked(tasks[1], map(others.__getitem__, kept))),
         [task_id for task_id in ones if task_id not in others],
         [task_id for task_id in others if task_id not in ones],
         [task_id for task_id in shared if task_id in otherwise],
     )
 
 
-def _graded_tasks(run: Run) -> dict[str, TaskSummary]:
-    return {task.id: task for task in summarize_tasks(run) if task.status != "skipped"}
-
-
 def _asked_otherwise(before: Run, after: Run) -> set[str]:
-    ones, others = ({str(task["id"]): task for task in run.spec.get("tasks") or []} for run in (before, after))
-    return {
-        task_id
-        for task_id, task in ones.items()
-        if task_id in others and any(task.get(key) != others[task_id].get(key) for key in ASKED)
-    }
+    others = CompactDict((str(task["id"]), task) for task in after.spec.get("tasks") or [])
+    found: set[str] = set()
+    for task in before.spec.get("tasks") or []:
+        other = others.get(str(task["id"]))
+        if other is not None and any(task.get(key) != other.get(key) for key in ASKED):
+            found.add(str(task["id"]))
+    return found
 
 
 def bounds(pairs: Sequence[Pair]) -> tuple[list[Tally], list[Tally]]:

@@ -7,13 +7,16 @@ A run notes under `spec["not_selected"]` what the suite has beyond it: `tasks` (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from waza.model import JSON, Run
+from waza.compact import CompactList
+from waza.model import JSON, Result, Run
 from waza.results.outcomes import outcomes_of
+from waza.results.stored import StoredResults
 from waza.results.tasks import summarize_tasks
 
 NOT_SELECTED = "not_selected"
@@ -78,13 +81,15 @@ def _others(run: Run) -> list[dict[str, JSON]]:
 def whole_suite(run: Run) -> Run:
     """Return the run with the tasks that were not selected among its own: they count as not run."""
     others = _others(run)
-    return replace(run, spec=run.spec | {"tasks": [*(run.spec.get("tasks") or []), *others]}) if others else run
+    if not others:
+        return run
+    return replace(run, spec=run.spec | {"tasks": CompactList(chain(run.spec.get("tasks") or [], others))})
 
 
 def ran_alone(run: Run) -> Run:
     """Return the run as if nothing but the trials that have a result had been planned."""
     ids = {outcome.task_id for outcome in outcomes_of(run.results)}
-    tasks = [task for task in run.spec.get("tasks") or [] if task["id"] in ids]
+    tasks = CompactList(task for task in run.spec.get("tasks") or [] if task["id"] in ids)
     config = (run.spec.get("config") or {}) | {"trials_per_task": 1}
     spec = run.spec | {"tasks": tasks, "config": config}
     if triggers := run.spec.get("triggers"):
@@ -97,10 +102,14 @@ def ran_alone(run: Run) -> Run:
 def without(baseline: Run, run: Run) -> Run:
     """Return the baseline without the tasks that `run` left out, though its suite has them: they did not disappear."""
     ran = {outcome.task_id for outcome in outcomes_of(run.results)}
-    planned = [str(task["id"]) for task in [*(run.spec.get("tasks") or []), *_others(run)]]
+    planned = [str(task["id"]) for task in chain(run.spec.get("tasks") or [], _others(run))]
     left_out = {task for task in planned if task not in ran}
     if not left_out:
         return baseline
-    tasks = [task for task in baseline.spec.get("tasks") or [] if task["id"] not in left_out]
-    kept = [result for result in baseline.results if result.task_id not in left_out]
+    tasks = CompactList(task for task in baseline.spec.get("tasks") or [] if task["id"] not in left_out)
+    kept: Sequence[Result]
+    if isinstance(baseline.results, StoredResults):
+        kept = baseline.results.where(lambda outcome: outcome.task_id not in left_out)
+    else:
+        kept = [result for result in baseline.results if result.task_id not in left_out]
     return replace(baseline, spec=baseline.spec | {"tasks": tasks}, results=kept)
