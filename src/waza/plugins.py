@@ -1,7 +1,7 @@
 """Find a class by name: a file in one of our folders, or an entry point of another package.
 
 The folder is the registry: `graders/tool_calls.py` is the type `tool_calls` and holds one class named
-`ToolCallsGrader`. A file whose name starts with `_` is a helper. Other packages announce theirs under the
+`ToolCallsGrader`; a file without such a class (`base.py`) is shared code. Other packages announce theirs under the
 entry points `waza.graders`, `waza.engines`, `waza.judges`, `waza.reports`. Which class a file must hold is its caller's
 business (`kind` and `suffix`); what the class does is not known here.
 """
@@ -28,8 +28,8 @@ class Folder:
         self._loaded: dict[str, Any] = {}
 
     def built_in(self) -> list[str]:
-        """Return the names of the files in the folder, sorted."""
-        return _files(self.kind)
+        """Return the names of our own plug-ins, sorted."""
+        return _files(self.kind, self.suffix)
 
     def names(self) -> list[str]:
         """Return every known name: our files and other packages' entry points."""
@@ -67,8 +67,10 @@ def _class_name(name: str, suffix: str) -> str:
 
 
 @cache
-def _files(kind: str) -> list[str]:
-    return sorted(file.stem for file in (_HERE / kind).glob("*.py") if not file.stem.startswith("_"))
+def _files(kind: str, suffix: str) -> list[str]:
+    """Return the files that hold the class their name promises; found in their text, which is faster than importing."""
+    found = ((file.stem, file) for file in (_HERE / kind).glob("*.py") if not file.stem.startswith("_"))
+    return sorted(name for name, file in found if f"\nclass {_class_name(name, suffix)}(" in file.read_text("utf-8"))
 
 
 @cache

@@ -19,9 +19,10 @@ from waza.results.frames import frame
 from waza.results.journal import End, Journal, Note, read_end, read_journal
 from waza.results.records import write_record
 from waza.results.remote import _from_end
-from waza.results.signing import Chain, config_folder, make_key, read_key
+from waza.results.signing import Chain, make_key, read_key
 from waza.results.store import RunFolder, open_run, read_run, read_run_and_warnings, summary_of
 from waza.results.summary import summarize
+from waza.sandbox.user_folders import config_folder
 
 
 def names(path):

@@ -6,10 +6,10 @@ import pytest
 
 import waza
 from results_made import a_result
-from waza.reports.json import JsonReport, task_text
 from waza.results import gathered
 from waza.results.gathered import GatheredResults, Gathering
 from waza.results.outcomes import outcomes_of
+from waza.results.results_json import results_json, task_text
 from waza.results.store import RunFolder, open_run
 from waza.runner.order import order_for
 from waza.runner.run import Listeners, conduct
@@ -39,7 +39,7 @@ def test_the_end_of_a_run_says_what_reading_it_again_says(suite):
     again = open_run(made.folder)
     assert outcomes_of(made.results) == outcomes_of(again.results) and len(made.results) == 42
     assert list(made.results) == list(again.results)
-    written = b"".join(JsonReport().chunks(again))
+    written = b"".join(results_json(again))
     with open(f"{made.folder}/results.json", "rb") as file:
         assert file.read() == written
 
@@ -55,7 +55,7 @@ def test_texts_that_do_not_fit_in_memory_come_from_a_file(suite, monkeypatch):
     made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners())
     assert made.results._complete.texts._rolled
     with open(f"{made.folder}/results.json", "rb") as file:
-        assert file.read() == b"".join(JsonReport().chunks(open_run(made.folder)))
+        assert file.read() == b"".join(results_json(open_run(made.folder)))
 
 
 def test_a_stopped_run_says_of_tasks_that_were_not_run_what_its_journal_says(suite):
@@ -64,7 +64,7 @@ def test_a_stopped_run_says_of_tasks_that_were_not_run_what_its_journal_says(sui
     made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=2), stopping)
     assert isinstance(made.results, GatheredResults) and 0 < len(made.results) < 42
     with open(f"{made.folder}/results.json", "rb") as file:
-        assert file.read() == b"".join(JsonReport().chunks(open_run(made.folder)))
+        assert file.read() == b"".join(results_json(open_run(made.folder)))
 
 
 def a_folder(parent, **config):

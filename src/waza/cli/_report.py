@@ -11,8 +11,8 @@ from waza.cli._screen import console, say
 from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
 from waza.model import Run
-from waza.reports.json import JsonReport
 from waza.results.disk import write_atomically
+from waza.results.results_json import results_json
 from waza.results.summary import summarize
 from waza.spec.project import shown
 
@@ -30,7 +30,7 @@ def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
     if options["output"]:
         _write(run, with_suffix(options["output"], suffix))
     if options["as_json"]:
-        pieces = JsonReport().chunks(run)
+        pieces = results_json(run)
         for piece in on_one_line(pieces) if suffix else pieces:
             emit(piece, nl=False)
     elif not reports.take_stdout:
@@ -59,6 +59,6 @@ def _write(run: Run, path: Path) -> None:
     """Write results.json where the caller asked for it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, JsonReport().chunks(run), mode=0o644)
+        write_atomically(path, results_json(run), mode=0o644)
     except (OSError, StoreError) as error:
         raise UsageError(f"{path} cannot be written ({error}); the results are safe in {run.folder}") from None

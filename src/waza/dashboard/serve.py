@@ -24,7 +24,7 @@ from waza.dashboard.guard import Session
 from waza.dashboard.index import Index
 from waza.dashboard.store import Store
 from waza.errors import UsageError
-from waza.results.signing import cache_folder
+from waza.sandbox.user_folders import cache_folder
 
 HOST = "127.0.0.1"
 PORT = 8731

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator
 from itertools import count, islice
 from typing import NamedTuple, TypeVar
 
@@ -72,23 +72,6 @@ def headline(result: Result) -> str:
     first = next(iter(faults(result)), None)
     told = f"{first.grader}: {first.words}" if first else ""
     return " · ".join(part for part in (result.reason, told) if part) or result.status
-
-
-def by_task(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskSummary, Iterator[Result]]]:
-    """Yield the tasks with their trials; results that stand in the tasks' order are taken one at a time."""
-    order = {task.id: number for number, task in enumerate(tasks)}
-    trials = array("q", [0]) * len(tasks)
-    is_in_order, last = True, (-1, 0)
-    for outcome in outcomes_of(run.results):
-        key = (order[outcome.task_id], outcome.trial)
-        is_in_order, last = is_in_order and last <= key, key
-        trials[key[0]] += 1
-    in_order: Iterable[Result] = run.results
-    if not is_in_order:
-        in_order = sorted(run.results, key=lambda result: (order[result.task_id], result.trial))
-    results = iter(in_order)
-    for number, task in enumerate(tasks):
-        yield task, islice(results, trials[number])
 
 
 def places_of(run: Run, statuses: Container[str] = ANY) -> dict[str, list[int]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from waza.model import JSON, Grade, Run
+from waza.model import Grade, Run
 from waza.reports._calibration import believed
 from waza.reports._text import plural
 from waza.results.canaries import canaries_of, canary_line
+from waza.results.costs import cache_use
 
 MOST_TASKS = 3
 
@@ -25,40 +25,6 @@ def judging_lines(run: Run) -> Iterator[str]:
             yield f"judge card: {entry['line']}"
     yield from believed(run)
     yield from _juries(run)
-
-
-class CacheUse(NamedTuple):
-    """What the judge cache gave to a run."""
-
-    verdicts: int = 0
-    """All verdicts of judges."""
-    cached: int = 0
-    """Those that were not asked for, because the same question was answered before."""
-    refused: int = 0
-    """Entries that were not signed with the user's key; the judge was asked instead."""
-
-
-def cache_use(run: Run) -> CacheUse:
-    """Return how many verdicts of a run came from the cache."""
-    if not run.spec.get("judged"):
-        return CacheUse()
-    every = [about for result in run.results for grade in result.grades for about in _asked(grade.details)]
-    counts = (sum(about.get(key) is True for about in every) for key in ("cached", "cache_entry_refused"))
-    return CacheUse(len(every), *counts)
-
-
-def _asked(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
-    """Yield what is known about each asking of a judge in a grade's details, those of jurors too."""
-    jury = details.get("jury")
-    votes = jury.get("votes") if isinstance(jury, dict) else None
-    for vote in votes if isinstance(votes, list) else ():
-        if isinstance(vote, dict) and isinstance(vote.get("details"), dict):
-            yield from _asked(vote["details"])
-    if isinstance(votes, list):
-        return  # the grade's own `judge` is the sum of theirs
-    for about in (details.get("judge"), details.get("judge_swapped")):
-        if isinstance(about, dict) and "cached" in about:
-            yield about
 
 
 def _cache_lines(run: Run) -> Iterator[str]:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from waza.model import Result, Run
 from waza.reports._base import Report
 from waza.reports._before import Before
-from waza.reports._faults import by_task, faults, missing_trials
+from waza.reports._faults import faults, missing_trials
 from waza.reports._text import clipped, visible
 from waza.results.outcomes import duration_of, outcome_of
-from waza.results.tasks import TaskSummary, summarize_tasks
+from waza.results.tasks import TaskSummary, by_task, summarize_tasks
 from waza.results.trigger_answers import Answer, answers_of, prompts_of, unanswered
 
 LONGEST_CELL = 32_000

@@ -10,12 +10,12 @@ from xml.sax.saxutils import escape, quoteattr
 from waza.model import Result, Run
 from waza.reports._base import Report
 from waza.reports._before import Before
-from waza.reports._faults import by_task, ending, faults, headline, missing_trials, trials_of
+from waza.reports._faults import ending, faults, headline, missing_trials, trials_of
 from waza.reports._numbers import spot_of
 from waza.reports._text import clipped, visible
 from waza.results.outcomes import duration_of, outcome_of, outcomes_of
 from waza.results.summary import Summary, summarize, trigger_verdict
-from waza.results.tasks import TaskSummary, summarize_tasks
+from waza.results.tasks import TaskSummary, by_task, summarize_tasks
 
 MOST_OUTPUT = 20_000
 """How much of an agent's output a test case holds."""

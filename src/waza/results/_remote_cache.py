@@ -14,8 +14,8 @@ from waza.errors import StoreError
 from waza.results._remote_store import Object, Store, is_plain
 from waza.results.disk import why, write_atomically
 from waza.results.folder import JOURNAL
-from waza.results.signing import cache_folder
 from waza.results.store import StoredRun
+from waza.sandbox.user_folders import cache_folder
 
 LISTING = "listing.json"
 _COPIED = ".copied.json"

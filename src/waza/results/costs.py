@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
-from waza.model import JSON, Grade, Result, Trace, Usage
+from waza.model import JSON, Grade, Result, Run, Trace, Usage
 from waza.results.seen import SeenGrade, SeenResult, SeenTrace, SeenTurn
 from waza.spending import NO_COSTS, NOTHING, Costs, Spending, spent
 
@@ -92,3 +93,37 @@ def _asked(asking: dict[str, JSON]) -> Spending:
     unknown = unknown if isinstance(unknown, int) and 0 < unknown < 10**6 else found.without_cost
     known = spent(found.cost_usd, found.input_tokens, found.output_tokens)
     return known + Spending(count=further, without_cost=unknown)
+
+
+class CacheUse(NamedTuple):
+    """What the judge cache gave to a run."""
+
+    verdicts: int = 0
+    """All verdicts of judges."""
+    cached: int = 0
+    """Those that were not asked for, because the same question was answered before."""
+    refused: int = 0
+    """Entries that were not signed with the user's key; the judge was asked instead."""
+
+
+def cache_use(run: Run) -> CacheUse:
+    """Return how many verdicts of a run came from the cache."""
+    if not run.spec.get("judged"):
+        return CacheUse()
+    every = [about for result in run.results for grade in result.grades for about in _requests(grade.details)]
+    counts = (sum(about.get(key) is True for about in every) for key in ("cached", "cache_entry_refused"))
+    return CacheUse(len(every), *counts)
+
+
+def _requests(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
+    """Yield what is known about each asking of a judge in a grade's details, those of jurors too."""
+    jury = details.get("jury")
+    votes = jury.get("votes") if isinstance(jury, dict) else None
+    for vote in votes if isinstance(votes, list) else ():
+        if isinstance(vote, dict) and isinstance(vote.get("details"), dict):
+            yield from _requests(vote["details"])
+    if isinstance(votes, list):
+        return  # the grade's own `judge` is the sum of theirs
+    for about in (details.get("judge"), details.get("judge_swapped")):
+        if isinstance(about, dict) and "cached" in about:
+            yield about

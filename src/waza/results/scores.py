@@ -10,15 +10,29 @@ import math
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from waza.model import Grade
-from waza.results.seen import SeenGrade
-
 _Z95 = 1.959963984540054
 """The two-sided 95 % point of the normal distribution."""
+
+
+class Scored(Protocol):
+    """A grade as far as scores need it: a stored one, or the part of it that summaries read."""
+
+    @property
+    def status(self) -> str:
+        """Passed, failed or error."""
+
+    @property
+    def score(self) -> float:
+        """From 0 to 1."""
+
+    @property
+    def weight(self) -> float:
+        """How much it counts."""
 
 
 class Interval(Struct, frozen=True, kw_only=True):
@@ -81,13 +95,13 @@ def _shared(value: float | None, weighted: float, low: float, high: float, undec
     return Score(value=value, weighted=weighted, low=low, high=high, undecided=undecided)
 
 
-def score_of_grades(grades: Sequence[Grade | SeenGrade]) -> Score:
+def score_of_grades(grades: Sequence[Scored]) -> Score:
     """Return the score over the grades of a trial; what is no number between 0 and 1 counts as undecided."""
     if len(grades) == 1 and grades[0].status != "error" and 0.0 <= grades[0].score <= 1.0:
         only = grades[0].score
         return _shared(only, only, only, only)
-    decided: list[Grade | SeenGrade] = []
-    undecided: list[Grade | SeenGrade] = []
+    decided: list[Scored] = []
+    undecided: list[Scored] = []
     for grade in grades:
         (decided if grade.status != "error" and 0.0 <= grade.score <= 1.0 else undecided).append(grade)
     if not decided:
@@ -135,7 +149,7 @@ def mean_score(scores: Iterable[Score]) -> Score:
     )
 
 
-def _weight(grade: Grade | SeenGrade) -> float:
+def _weight(grade: Scored) -> float:
     """Return the grade's weight within what can be summed; one that is not a number from 0 on counts as 1."""
     if grade.weight == 0.0:
         return 0.0

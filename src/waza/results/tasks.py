@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from sys import intern
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from waza.compact import CompactList
-from waza.model import JSON, USAGE_NUMBERS, ResultStatus, Run, Usage
+from waza.model import JSON, USAGE_NUMBERS, Result, ResultStatus, Run, Usage
 from waza.results.outcomes import Outcome, outcomes_of
 from waza.results.scores import UNDECIDED, Interval, Score, mean_score, std_dev, wilson
 from waza.results.stats.resampling import Bootstrap, bootstrap_mean
@@ -217,3 +219,20 @@ class UsageTotal:
             if name not in self._invalid
         }
         return Usage(**sums, invalid_numbers=self._invalid)  # type: ignore[arg-type]
+
+
+def by_task(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskSummary, Iterator[Result]]]:
+    """Yield the tasks with their trials; results that stand in the tasks' order are taken one at a time."""
+    order = {task.id: number for number, task in enumerate(tasks)}
+    trials = array("q", [0]) * len(tasks)
+    is_in_order, last = True, (-1, 0)
+    for outcome in outcomes_of(run.results):
+        key = (order[outcome.task_id], outcome.trial)
+        is_in_order, last = is_in_order and last <= key, key
+        trials[key[0]] += 1
+    in_order: Iterable[Result] = run.results
+    if not is_in_order:
+        in_order = sorted(run.results, key=lambda result: (order[result.task_id], result.trial))
+    results = iter(in_order)
+    for number, task in enumerate(tasks):
+        yield task, islice(results, trials[number])

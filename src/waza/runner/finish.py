@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from waza.errors import StoreError
 from waza.model import Run
-from waza.reports.json import JsonReport
 from waza.results.gathered import GatheredResults
 from waza.results.outcomes import outcomes_of
+from waza.results.results_json import results_json
 from waza.results.store import RunFolder, open_run
 from waza.results.summary import summarize
 from waza.results.tasks import summarize_tasks
@@ -35,7 +35,7 @@ def finish(
     summary = summarize(made, tasks=tasks)
     try:
         folder.finish(summary, complete=made.complete, reason=reason)
-        folder.write(RESULTS, JsonReport().chunks(made, tasks, summary))
+        folder.write(RESULTS, results_json(made, tasks, summary))
     except StoreError as error:
         on_remark(f"{error}; every result is safe in the journal, and `waza show` reads it")
     return made

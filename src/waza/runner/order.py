@@ -21,13 +21,13 @@ from waza.judges._base import Judge
 from waza.model import JSON, Run, Task, Trial
 from waza.results._remote_store import is_url
 from waza.results.redact import Redactor, secrets_in
-from waza.results.signing import cache_folder
 from waza.results.stats.partial import NOT_SELECTED
 from waza.results.stored_spec import MOST_TRIALS
 from waza.runner.auto import Auto, share_of
 from waza.runner.controls import Controls
 from waza.runner.plan import fewest_trials, plan
 from waza.runner.resume import Resumed, fingerprints
+from waza.sandbox.user_folders import cache_folder
 from waza.spec.judges import judge_as_data, judge_settings, jurors_of
 from waza.spec.suite import EvalSpec, fingerprint_of_spec
 

@@ -14,13 +14,13 @@ from msgspec.structs import replace as changed
 
 from waza.errors import UsageError
 from waza.model import Result, Run, Trial
-from waza.reports.json import task_text
 from waza.results._remote_store import is_url
 from waza.results.canaries import KEY
 from waza.results.frames import Piece
 from waza.results.gathered import Gathering
 from waza.results.memory import rare_collections
 from waza.results.redact import Redactor
+from waza.results.results_json import task_text
 from waza.results.store import RunFolder
 from waza.results.stored_spec import expanded
 from waza.runner.auto import AutoTrials

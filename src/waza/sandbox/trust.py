@@ -22,7 +22,7 @@ import msgspec
 
 from waza.errors import StoreError, UsageError
 from waza.results.plain import whole_text
-from waza.results.signing import config_folder
+from waza.sandbox.user_folders import config_folder
 
 FILE = "trust.json"
 VERSION = 1

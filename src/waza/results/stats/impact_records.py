@@ -92,3 +92,29 @@ class Impact(Struct, frozen=True, kw_only=True):
     not_compared: list[str] = field(default_factory=list)
     """Tasks that were run with the skill only: they have no grader that both arms could pass."""
     notes: list[str] = field(default_factory=list)
+
+
+def task_impacts(found: Impact | None) -> dict[str, dict[str, JSON]]:
+    """Return by task what the original calls `skill_impact`, with the interval, counts and numbers beside it."""
+    return {task.id: {"skill_impact": _task_impact(task)} for task in found.tasks} if found else {}
+
+
+def _task_impact(task: TaskImpact) -> dict[str, JSON]:
+    one = task.passed_with / task.trials_with if task.trials_with else None
+    other = task.passed_without / task.trials_without if task.trials_without else None
+    delta = one - other if one is not None and other is not None else None
+    return {
+        "pass_rate_with_skills": one,
+        "pass_rate_baseline": other,
+        "delta": delta,
+        "percent_change": 100 * delta / other if delta is not None and other else None,
+        **({"pairwise": task.pairwise} if task.pairwise is not None else {}),
+        "interval": task.difference,
+        "triggered": task.triggered,
+        "runs_with_skills": task.trials_with,
+        "runs_baseline": task.trials_without,
+        **{name: change for name in _CHANGES if (change := getattr(task, name)) is not None},
+    }
+
+
+_CHANGES = ("score", "tokens", "duration_ms", "cost_usd")
