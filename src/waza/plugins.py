@@ -69,8 +69,14 @@ def _class_name(name: str, suffix: str) -> str:
 @cache
 def _files(kind: str, suffix: str) -> list[str]:
     """Return the files that hold the class their name promises; found in their text, which is faster than importing."""
-    found = ((file.stem, file) for file in (_HERE / kind).glob("*.py") if not file.stem.startswith("_"))
-    return sorted(name for name, file in found if f"\nclass {_class_name(name, suffix)}(" in file.read_text("utf-8"))
+    folder = _HERE / kind
+    modules = {file.stem: file for file in folder.glob("*.py")}
+    modules |= {file.parent.name: file for file in folder.glob("*/__init__.py")}
+    return sorted(
+        name
+        for name, file in modules.items()
+        if not name.startswith("_") and f"\nclass {_class_name(name, suffix)}(" in file.read_text("utf-8")
+    )
 
 
 @cache
