@@ -1,5 +1,6 @@
 """The pytest plug-in as people use it: another pytest over a suite."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -13,10 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 # Another pytest in this process forgets what it was the first to import; these must stay what they are.
-import waza.evaldeck
-import waza.pytest_plugin
-import waza.runner.single
-import waza.runner.verdicts  # noqa: F401
+for module in ("waza.evaldeck", "waza.pytest_plugin", "waza.runner.single", "waza.runner.verdicts"):
+    importlib.import_module(module)
 
 pytest_plugins = ["pytester"]
 

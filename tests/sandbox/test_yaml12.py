@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from waza.errors import Problem, SpecError
-from waza.sandbox import yaml12
+from waza.sandbox import yaml12 as reader
 from waza.sandbox.yaml12 import Mark, YamlList, YamlMap, mark_of, read_yaml
 
 TASK = """\
@@ -207,7 +207,7 @@ class TestRefusals:
         assert [problem.line for problem in problems] == [2, 3, 4, 5, 6, 7, 8]
 
     def test_a_flood_of_mistakes_is_cut(self):
-        assert len(refused("a: 1\n" * 5_000)) == yaml12.MAX_PROBLEMS
+        assert len(refused("a: 1\n" * 5_000)) == reader.MAX_PROBLEMS
 
     @pytest.mark.parametrize("key", ["1", "true", "1.5", "0x1F"])
     def test_a_key_that_is_not_text_says_to_quote_it(self, key):
@@ -312,13 +312,13 @@ class TestRefusals:
 WITHOUT_LIBYAML = """
 import json, sys
 sys.modules["yaml._yaml"] = None  # as where PyYAML was built without libyaml
-from waza.sandbox import yaml12
+from waza.sandbox import yaml12 as reader
 from waza.errors import SpecError
-assert yaml12._EventParser.__name__ == "BaseLoader"
+assert reader._EventParser.__name__ == "BaseLoader"
 for text in json.load(sys.stdin):
     try:
-        data = yaml12.read_yaml(text, "f")
-        print(json.dumps([data, yaml12.mark_of(data, ["graders", 0, "config"])]))
+        data = reader.read_yaml(text, "f")
+        print(json.dumps([data, reader.mark_of(data, ["graders", 0, "config"])]))
     except SpecError as error:
         print(json.dumps([problem[1:4] for problem in error.problems]))
 """
@@ -356,19 +356,19 @@ def nested(depth: int) -> str:
 
 class TestBudgets:
     def test_a_file_may_have_its_full_size_and_no_byte_more(self):
-        text = "a: " + "x" * (yaml12.MAX_BYTES - 3)
-        assert len(read_yaml(text, "f")["a"]) == yaml12.MAX_BYTES - 3
+        text = "a: " + "x" * (reader.MAX_BYTES - 3)
+        assert len(read_yaml(text, "f")["a"]) == reader.MAX_BYTES - 3
         assert "larger than 5,000,000 bytes" in only(text + "x").message
 
     @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
     def test_nesting_ends_at_its_limit(self, opening):
-        assert read_yaml(nested(yaml12.MAX_DEPTH), "f")
-        assert "deeper than 64 levels" in only(nested(yaml12.MAX_DEPTH + 1)).message
+        assert read_yaml(nested(reader.MAX_DEPTH), "f")
+        assert "deeper than 64 levels" in only(nested(reader.MAX_DEPTH + 1)).message
         assert "deeper than 64 levels" in only(opening * 100_000).message
 
     def test_the_number_of_values_ends_at_its_limit(self):
-        items = ["x"] * (yaml12.MAX_NODES - 1)
-        assert len(read_yaml(json.dumps(items), "f")) == yaml12.MAX_NODES - 1
+        items = ["x"] * (reader.MAX_NODES - 1)
+        assert len(read_yaml(json.dumps(items), "f")) == reader.MAX_NODES - 1
         assert "more than 100,000 values" in only(json.dumps([*items, "x"])).message
 
     def test_an_alias_bomb_is_refused_before_it_is_expanded(self):

@@ -123,8 +123,8 @@ def as_text(content: bytes) -> str | None:
 def lines_of(before: str, after: str) -> Iterator[Line]:
     """Yield how one text became another, with a few lines around each change."""
     old, new = before.splitlines()[:MOST_LINES], after.splitlines()[:MOST_LINES]
-    for number, group in enumerate(SequenceMatcher(a=old, b=new, autojunk=True).get_grouped_opcodes(AROUND)):
-        if number or group[0][1]:
+    for index, group in enumerate(SequenceMatcher(a=old, b=new, autojunk=True).get_grouped_opcodes(AROUND)):
+        if index or group[0][1]:
             yield Line("jump", f"line {group[0][3] + 1}")
         for tag, i, j, k, m in group:
             if tag == "equal":
