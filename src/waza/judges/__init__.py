@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
-    "Call": "_base",
-    "Judge": "_base",
-    "Message": "_base",
-    "Reply": "_base",
-    "Request": "_base",
-    "Tool": "_base",
-    "ScriptedJudge": "scripted",
+    "Call": "waza.judges._base",
+    "Judge": "waza.judges._base",
+    "Message": "waza.judges._base",
+    "Reply": "waza.judges._base",
+    "Request": "waza.judges._base",
+    "Tool": "waza.judges._base",
+    "ScriptedJudge": "waza.judges.scripted",
 }
 
 __all__ = [*_WHERE]
@@ -21,5 +21,5 @@ __all__ = [*_WHERE]
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        return getattr(import_module(f"waza.judges.{_WHERE[name]}"), name)
+        return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'waza.judges' has no attribute '{name}'")
