@@ -1,4 +1,4 @@
-"""The `html` report: one page that opens from disk. What is on it is in `page.py`; the server's pages share the parts."""
+"""The `html` report: one page that opens from disk. Its content is in `page.py`; the server's pages share the parts."""
 
 from __future__ import annotations
 
