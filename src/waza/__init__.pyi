@@ -23,7 +23,7 @@ from waza.graders import tool_called as _tool_called
 from waza.graders import tool_not_called as _tool_not_called
 from waza.graders import tool_order as _tool_order
 from waza.graders._base import Grader as Grader
-from waza.graders._composite import CompositeGrader as _CompositeGrader
+from waza.graders import _composite as _composite
 from waza.graders._function import grader as grader
 from waza.graders._names import ToolNames as _ToolNames
 from waza.model import Check as Check
@@ -46,7 +46,7 @@ from waza.traces._read import read_traces as read_traces
 
 __version__: str
 
-class CompositeGrader(_CompositeGrader):
+class CompositeGrader(_composite.CompositeGrader):
     def __init__(
         self, graders: list[Grader], require_all: bool = True, *, name: str = "", weight: float = 1.0
     ) -> None: ...

@@ -164,7 +164,7 @@ def test_code_that_broke_out_of_the_language_finds_no_file_program_or_socket(tmp
     ]
     script = f"""
 import os, socket, sys
-from waza.sandbox import evaluator
+import waza.sandbox.evaluator as evaluator
 evaluator.close_in()
 for attempt in {attempts!r}:
     try:

@@ -312,7 +312,7 @@ class TestRefusals:
 WITHOUT_LIBYAML = """
 import json, sys
 sys.modules["yaml._yaml"] = None  # as where PyYAML was built without libyaml
-from waza.sandbox import yaml12 as reader
+import waza.sandbox.yaml12 as reader
 from waza.errors import SpecError
 assert reader._EventParser.__name__ == "BaseLoader"
 for text in json.load(sys.stdin):
