@@ -11,6 +11,7 @@ from waza import recording as recording
 from waza.errors import SpecError as SpecError
 from waza.errors import TraceError as TraceError
 from waza.errors import WazaError as WazaError
+from waza.graders import _composite as _composite
 from waza.graders import contains as _contains
 from waza.graders import equals as _equals
 from waza.graders import matches as _matches
@@ -23,7 +24,6 @@ from waza.graders import tool_called as _tool_called
 from waza.graders import tool_not_called as _tool_not_called
 from waza.graders import tool_order as _tool_order
 from waza.graders._base import Grader as Grader
-from waza.graders import _composite as _composite
 from waza.graders._function import grader as grader
 from waza.graders._names import ToolNames as _ToolNames
 from waza.model import Check as Check
