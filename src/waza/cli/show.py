@@ -109,9 +109,9 @@ def _chosen(run: Run, task: str, trial: int | None) -> list[Result]:
 
 def _print_json(run: Run, results: Sequence[Result] | None) -> None:
     if results is None:
-        from waza.reports.json import JsonReport
+        from waza.results.results_json import results_json
 
-        for piece in JsonReport().chunks(run):
+        for piece in results_json(run):
             emit(piece, nl=False)
         emit("")
         return

@@ -35,7 +35,9 @@ _RENAMED = {"args": "arguments", "result": "tool_result"}
 """Fields of our events, and what the original calls them in its transcript."""
 
 
-def results_json(run: Run, tasks: Sequence[TaskSummary] | None = None, summary: Summary | None = None) -> Iterator[bytes]:
+def results_json(
+    run: Run, tasks: Sequence[TaskSummary] | None = None, summary: Summary | None = None
+) -> Iterator[bytes]:
     """Yield `results.json` piece by piece, a trial at a time; `tasks` and `summary` are its numbers, where known."""
     tasks = tasks or summarize_tasks(run)
     before, after = _about(run, summary or summarize(run, tasks=tasks), statistics_of(run, tasks))
