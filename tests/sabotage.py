@@ -404,7 +404,7 @@ FAULTS = [
     ),
     Fault(
         "the project's folder becomes the user's configuration",
-        "results/signing.py",
+        "sandbox/user_folders.py",
         '"XDG_CONFIG_HOME", "")\n    if named and Path(named).is_absolute():\n',
         '"XDG_CONFIG_HOME", "")\n    if named:\n',
         "spec/test_trust.py::test_a_relative_configuration_folder_is_ignored",

@@ -118,12 +118,12 @@ def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChang
 
 
 def _grader_scores(run: Run, tasks: set[str]) -> dict[str, dict[str, list[float]]]:
-    """Return by grader and task the scores that were decided."""
+    """Return by grader and task the scores that were decided; a number outside 0 to 1 is no score."""
     scores: dict[str, dict[str, list[float]]] = {}
     for result in run.results:
         if result.task_id in tasks:
             for name, grade in zip(shown_names(result), result.grades, strict=True):
-                if grade.status != "error":
+                if grade.status != "error" and 0.0 <= grade.score <= 1.0:
                     scores.setdefault(name, {}).setdefault(result.task_id, []).append(grade.score)
     return scores
 
