@@ -19,8 +19,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from waza.model import Check, Grade, Result, Run, ToolEvent, Trace, Usage
-from waza.results.store import RunFolder, open_run
-from waza.results.summary import summarize
+from waza.runs.store import RunFolder, open_run
+from waza.runs.summary import summarize
 
 ROOT = Path(__file__).parent / "work" / "dashboard"
 SUITES = 20

@@ -96,7 +96,7 @@ def loader(way):
 
         return waza.load_spec
     if way == "its YAML reader alone":
-        from waza.sandbox.yaml12 import read_yaml
+        from waza.untrusted.yaml import read_yaml
 
         return lambda folder: read_all(folder, lambda raw: read_yaml(raw, "f"))
     import yaml

@@ -39,19 +39,19 @@ class Part(NamedTuple):
 PARTS = {
     "kills": Part(
         "`kill -9` of a journal writer and of whole runs",
-        ("tests/results/test_journal_crash.py", "tests/runner/test_interrupted.py"),
+        ("tests/runs/test_journal_crash.py", "tests/runner/test_interrupted.py"),
         {"kill -9": 10_000},
         ("acknowledged results lost", "results written twice"),
     ),
     "faults": Part(
         "a failing open, write, sync, rename at every place of a run",
-        ("tests/results/test_journal_faults.py",),
+        ("tests/runs/test_journal_faults.py",),
         {"faults injected": 200},
         ("acknowledged results lost",),
     ),
     "cuts": Part(
         "journals and recorded traces cut at any byte or with any bit flipped",
-        ("tests/results/test_journal_damage.py", "tests/traces/test_trace_cut.py"),
+        ("tests/runs/test_journal_damage.py", "tests/traces/test_trace_cut.py"),
         {"cuts": 10_000, "bits flipped": 50_000},
         ("files misread",),
     ),
@@ -64,23 +64,23 @@ PARTS = {
     "escapes": Part(
         "assertions, isolated programs and workspace paths that try to get out",
         (
-            "tests/sandbox/test_assertions.py",
-            "tests/sandbox/test_javascript.py",
-            "tests/sandbox/test_isolation.py",
-            "tests/sandbox/test_workspace.py",
+            "tests/untrusted/test_python_assertions.py",
+            "tests/untrusted/test_javascript_assertions.py",
+            "tests/process/test_isolation.py",
+            "tests/files/test_workspace.py",
         ),
         {"escape attempts": 200},
         ("contacts with anything outside",),
     ),
     "agents": Part(
         "agents that leave daemons, ignore signals and fork for ever",
-        ("tests/sandbox/test_leftovers.py",),
+        ("tests/process/test_leftovers.py",),
         {"hostile agents": 1_000},
         ("surviving processes",),
     ),
     "specs": Part(
         "broken suites",
-        ("tests/spec/test_broken_specs.py", "tests/spec/test_typos.py"),
+        ("tests/suites/test_broken_specs.py", "tests/suites/test_typos.py"),
         {"broken specs": 100_000},
         ("tracebacks", "problems without a place"),
     ),
@@ -92,13 +92,13 @@ PARTS = {
     ),
     "secrets": Part(
         "secrets in every encoding and chunking",
-        ("tests/results/test_redact.py", "tests/runner/test_secrets.py"),
+        ("tests/runs/test_redaction.py", "tests/runner/test_secrets.py"),
         {"texts with a secret": 20_000},
         ("secrets left",),
     ),
     "statistics": Part(
         "simulated comparisons with and without a difference",
-        ("tests/results/stats/test_verdicts.py", "tests/runner/test_auto.py"),
+        ("tests/stats/test_verdicts.py", "tests/runner/test_auto.py"),
         {"simulated comparisons": 10_000},
         (),
     ),

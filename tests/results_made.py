@@ -3,11 +3,10 @@
 import errno
 import os
 
+from waza.files.disk import Disk
 from waza.model import Check, Grade, Result, Run, ToolEvent, Trace, Usage
-from waza.results.disk import Disk
-from waza.results.frames import frame
-from waza.results.records import write_record
-from waza.results.signing import Chain, make_key
+from waza.runs.records import frame, write_record
+from waza.runs.signing import Chain, make_key
 
 
 def a_grade(score=1.0, status=None, name="greets", weight=1.0, kind="text", checks=None):

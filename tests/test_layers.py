@@ -1,4 +1,4 @@
-"""Imports only go down: the floor, what holds hostile things, the plug-ins, specs, the runner, the command line."""
+"""Imports only go down, no two modules import each other in a circle, and private modules stay in their package."""
 
 import ast
 from pathlib import Path
@@ -7,20 +7,28 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "waza"
 LAYERS = [
-    {"compact", "errors", "model", "options", "plugins", "recording", "spending"},
-    {"sandbox", "traces", "results"},
-    {"judges", "graders", "engines", "mocks", "reports"},
-    {"spec", "dashboard"},
+    {"errors", "model", "options", "plugins", "compact", "recording", "spending"},
+    {"untrusted", "process", "files"},
+    {"skills", "traces", "stats"},
+    {"runs"},
+    {"judges"},
+    {"graders"},
+    {"engines"},
+    {"suites"},
     {"runner"},
+    {"analysis"},
+    {"reports"},
+    {"server"},
     {"cli", "evaldeck", "pytest_plugin"},
 ]
-HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
-HEIGHT_OF_FACE = len(LAYERS)
-"""Where the public names stand: they lead anywhere, so nothing below may take one from `waza` itself."""
+HEIGHT = {package: height for height, packages in enumerate(LAYERS) for package in packages}
+HEIGHT_OF_PUBLIC_NAMES = len(LAYERS)
+"""`waza` itself re-exports from everywhere, so nothing below may import a public name from it."""
+FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 
 
 def imported(file: str, node: ast.AST) -> list[str]:
-    """The modules a statement in `file`, below `src/waza`, imports: `from a import b` may mean `a.b`."""
+    """Return the modules a statement in `file`, below `src/waza`, imports: `from a import b` may mean `a.b`."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
@@ -31,41 +39,109 @@ def imported(file: str, node: ast.AST) -> list[str]:
 
 
 def imports_upwards(file: str, source: str) -> list[str]:
-    """The imports in `source`, standing in `file` below `src/waza`, that lead to a room above it."""
+    """Return the imports in `source`, the text of `file` below `src/waza`, that lead to a package above it."""
     own = HEIGHT[file.split("/")[0].removesuffix(".py")]
     wrong = []
     for node in ast.walk(ast.parse(source)):
-        rooms = {name.split(".")[1] for name in imported(file, node) if name.startswith("waza.")}
-        named = sorted(room for room in rooms if HEIGHT.get(room, HEIGHT_OF_FACE) > own and room != "__version__")
-        wrong += [f"{file}:{node.lineno} imports {room}" for room in named]
+        packages = {name.split(".")[1] for name in imported(file, node) if name.startswith("waza.")}
+        named = sorted(one for one in packages - {"__version__"} if HEIGHT.get(one, HEIGHT_OF_PUBLIC_NAMES) > own)
+        wrong += [f"{file}:{node.lineno} imports {package}" for package in named]
     return wrong
 
 
-FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
+def private_imports(file: str, source: str) -> list[str]:
+    """Return the imports in `source` of underscore modules that belong to another package."""
+    package, wrong = ["waza", *file.split("/")[:-1]], []
+    for node in ast.walk(ast.parse(source)):
+        for name in imported(file, node):
+            parts = name.split(".")
+            private = [i for i, part in enumerate(parts) if part.startswith("_") and not part.startswith("__")]
+            is_module = private and (SOURCE / "/".join(parts[1 : private[0] + 1])).with_suffix(".py").exists()
+            if parts[0] == "waza" and is_module and parts[: private[0]] != package[: private[0]]:
+                wrong.append(f"{file}:{node.lineno} imports {name}")
+    return wrong
+
+
+def rings(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that reach each other by imports (Tarjan's strongly connected components)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(module: str) -> None:
+        number[module] = lowest[module] = len(number)
+        stack.append(module)
+        for target in imports.get(module, ()):
+            if target not in number:
+                visit(target)
+                lowest[module] = min(lowest[module], lowest[target])
+            elif target in stack:
+                lowest[module] = min(lowest[module], number[target])
+        if lowest[module] == number[module]:
+            group = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for module in sorted(imports):
+        if module not in number:
+            visit(module)
+    return found
+
+
+def module_imports() -> dict[str, set[str]]:
+    """Return which module imports which, wherever the statement is; a package's `__init__` only as a target."""
+    names = {file.removesuffix(".py").replace("/", "."): file for file in FILES}
+    found: dict[str, set[str]] = {}
+    for name, file in names.items():
+        targets: set[str] = set()
+        for node in ast.walk(ast.parse((SOURCE / file).read_text())):
+            for target in imported(file, node):
+                inner = target.removeprefix("waza.")
+                targets |= {inner} & names.keys() or {inner.rpartition(".")[0]} & names.keys()
+        found[name] = targets - {name, "__init__"}
+    return found
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file not in ("__init__.py", "__main__.py")])
 def test_imports_only_go_down(file):
-    assert imports_upwards(file, (SOURCE / file).read_text()) == []
+    source = (SOURCE / file).read_text()
+    assert imports_upwards(file, source) == []
+    assert private_imports(file, source) == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert rings(module_imports()) == []
+
+
+def test_a_circle_would_be_found():
+    assert rings({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
 UPWARD = [
-    ("from waza.spec.load import load_spec", "spec"),
-    ("from waza.spec import load", "spec"),
-    ("import waza.spec.load as loading", "spec"),
-    ("from waza import spec", "spec"),
+    ("from waza.suites.load import load_spec", "suites"),
+    ("from waza.suites import load", "suites"),
+    ("import waza.suites.load as loading", "suites"),
+    ("from waza import suites", "suites"),
     ("from waza import load_spec", "load_spec"),
-    ("from .. import spec", "spec"),
-    ("from ..spec.load import load_spec", "spec"),
-    ("from ..spec import load", "spec"),
+    ("from .. import suites", "suites"),
+    ("from ..suites.load import load_spec", "suites"),
+    ("from ..suites import load", "suites"),
     ("def later():\n    from waza import runner", "runner"),
 ]
 
 
-@pytest.mark.parametrize(("source", "room"), UPWARD)
-def test_an_upward_import_would_be_seen(source, room):
+@pytest.mark.parametrize(("source", "package"), UPWARD)
+def test_an_upward_import_would_be_found(source, package):
     line = source.count("\n") + 1
-    assert imports_upwards("graders/text.py", source) == [f"graders/text.py:{line} imports {room}"]
+    assert imports_upwards("graders/text.py", source) == [f"graders/text.py:{line} imports {package}"]
+
+
+def test_a_private_import_would_be_found():
+    source = "from waza.graders._limits import x"
+    assert private_imports("suites/load.py", source) == ["suites/load.py:1 imports waza.graders._limits.x"]
+    assert private_imports("graders/text.py", source) == []
 
 
 def test_what_goes_down_or_stays_is_fine():

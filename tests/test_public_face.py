@@ -200,7 +200,7 @@ def test_a_second_argument_and_awaiting_are_accepted():
 
 
 def test_flags_are_part_of_what_is_stored():
-    from waza.spec.suite import grader_as_data
+    from waza.suites.suite import grader_as_data
 
     data = grader_as_data(waza.RegexGrader(pattern="a", flags=re.I | re.S, name="x"))
     assert data["config"] == {"pattern": "(?is)a"}
@@ -208,7 +208,7 @@ def test_flags_are_part_of_what_is_stored():
 
 
 def test_what_a_composite_is_made_of_is_stored():
-    from waza.spec.suite import grader_as_data
+    from waza.suites.suite import grader_as_data
 
     [grader] = waza.load_expected({"behavior": {"max_tokens": 5}})
     assert grader_as_data(grader)["config"]["graders"] == [{"name": "max_tokens", "max_tokens": 5}]

@@ -16,7 +16,7 @@ GRADER = '''
 
 from collections.abc import Iterator
 
-from waza.graders._base import Grader
+from waza.graders.base import Grader
 from waza.model import Check, Trace
 
 

@@ -147,7 +147,7 @@ def _import_all():
         for module in pkgutil.iter_modules([os.path.join(os.path.dirname(waza.__file__), package)], f"waza.{package}."):
             with contextlib.suppress(Exception):  # whoever needs it hears of it
                 __import__(module.name)
-    from waza.spec.schema import file_schema
+    from waza.suites.reference import file_schema
 
     file_schema("eval")  # builds every option's shape
     gc.collect()

@@ -127,7 +127,7 @@ def _suite(d, n, agent, graders, *, files=False):
 
 def _conduct(d, n):
     from waza import load_spec
-    from waza.runner.order import order_for
+    from waza.runner.request import order_for
     from waza.runner.run import Listeners, conduct
 
     sys.path.insert(0, str(d))
@@ -187,8 +187,8 @@ def w5(n, variant):
 
 
 def w6(n, variant):
-    from waza.results.store import newest_run, open_run, summary_of
-    from waza.results.summary import summarize
+    from waza.runs.store import newest_run, open_run, summary_of
+    from waza.runs.summary import summarize
 
     ph.mark("import")
     folder = newest_run(c.workdir(f"ours_w3_{n}") / "runs")
@@ -199,7 +199,7 @@ def w6(n, variant):
 
 
 def w7(n, variant):
-    from waza.results.store import newest_run
+    from waza.runs.store import newest_run
 
     folder = c.copies(newest_run(c.workdir("ours_w3_100") / "runs"), c.workdir("ours_w7") / "runs", n)
     ph.mark("prepare")

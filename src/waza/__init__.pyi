@@ -11,7 +11,7 @@ from waza import recording as recording
 from waza.errors import SpecError as SpecError
 from waza.errors import TraceError as TraceError
 from waza.errors import WazaError as WazaError
-from waza.graders import _composite as _composite
+from waza.graders import composed as _composed
 from waza.graders import contains as _contains
 from waza.graders import equals as _equals
 from waza.graders import matches as _matches
@@ -23,9 +23,9 @@ from waza.graders import task_completed as _task_completed
 from waza.graders import tool_called as _tool_called
 from waza.graders import tool_not_called as _tool_not_called
 from waza.graders import tool_order as _tool_order
-from waza.graders._base import Grader as Grader
-from waza.graders._function import grader as grader
-from waza.graders._names import ToolNames as _ToolNames
+from waza.graders.base import Grader as Grader
+from waza.graders.functions import grader as grader
+from waza.graders.names import ToolNames as _ToolNames
 from waza.model import Check as Check
 from waza.model import Grade as Grade
 from waza.model import Result as Result
@@ -38,15 +38,15 @@ from waza.recording import record as record
 from waza.runner.run import run as run
 from waza.runner.verdicts import assert_grades as assert_grades
 from waza.runner.verdicts import grade as grade
-from waza.spec.graders import load_expected as load_expected
-from waza.spec.graders import load_grader as load_grader
-from waza.spec.load import load_spec as load_spec
-from waza.traces._read import read_trace as read_trace
-from waza.traces._read import read_traces as read_traces
+from waza.suites.graders import load_expected as load_expected
+from waza.suites.graders import load_grader as load_grader
+from waza.suites.load import load_spec as load_spec
+from waza.traces.reading import read_trace as read_trace
+from waza.traces.reading import read_traces as read_traces
 
 __version__: str
 
-class CompositeGrader(_composite.CompositeGrader):
+class CompositeGrader(_composed.CompositeGrader):
     def __init__(
         self, graders: list[Grader], require_all: bool = True, *, name: str = "", weight: float = 1.0
     ) -> None: ...

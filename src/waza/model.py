@@ -111,13 +111,13 @@ _EXTRA = "__extra__"
 """Where fields we do not know are kept; a foreign trace that has such a field itself is read with care."""
 
 
-class _Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _ForeignRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record of a foreign stream: what we do not know is kept in `extra` and written back."""
 
     extra: Annotated[dict[str, JSON], Meta(min_length=1)] = field(default={}, name=_EXTRA)
 
 
-class ToolEvent(_Record, frozen=True, kw_only=True, gc=False):
+class ToolEvent(_ForeignRecord, frozen=True, kw_only=True, gc=False):
     """One tool call with what came of it."""
 
     tool_name: str
@@ -139,7 +139,7 @@ class ToolEvent(_Record, frozen=True, kw_only=True, gc=False):
                 force_setattr(self, name, unknown)
 
 
-class Usage(_Record, frozen=True, kw_only=True, gc=False):
+class Usage(_ForeignRecord, frozen=True, kw_only=True, gc=False):
     """What the agent consumed; each number is None where it was not recorded, or cannot be true."""
 
     input_tokens: int | None = None
@@ -183,14 +183,14 @@ USAGE_NUMBERS = tuple(name for name in Usage.__struct_fields__ if name not in ("
 """The fields of Usage that are numbers."""
 
 
-class SkillInvocation(_Record, frozen=True, kw_only=True, gc=False):
+class SkillInvocation(_ForeignRecord, frozen=True, kw_only=True, gc=False):
     """One use of a skill by the agent."""
 
     name: str
     path: str | None = None
 
 
-class Crash(_Record, frozen=True, kw_only=True, gc=False):
+class Crash(_ForeignRecord, frozen=True, kw_only=True, gc=False):
     """How an agent broke down: it exited with a failure, was ended by a signal such as SIGSEGV, or raised."""
 
     exit_code: int | None = None
@@ -202,7 +202,7 @@ class Crash(_Record, frozen=True, kw_only=True, gc=False):
     """How much of its output was more than is kept; checks on the output cannot be trusted then."""
 
 
-class Trace(_Record, frozen=True, kw_only=True):
+class Trace(_ForeignRecord, frozen=True, kw_only=True):
     """What happened: output, tool calls, usage, time, files."""
 
     input: str
@@ -290,7 +290,11 @@ class Trace(_Record, frozen=True, kw_only=True):
         return msgspec.json.encode(self.to_dict()).decode()
 
 
-_NESTED: dict[str, type[_Record]] = {"tool_events": ToolEvent, "skill_invocations": SkillInvocation, "usage": Usage}
+_NESTED: dict[str, type[_ForeignRecord]] = {
+    "tool_events": ToolEvent,
+    "skill_invocations": SkillInvocation,
+    "usage": Usage,
+}
 _NESTED |= {"turns": Trace, "crash": Crash}
 
 
@@ -307,7 +311,7 @@ def _has_extra(trace: Trace) -> bool:
     )
 
 
-def _with_extra(tree: dict[str, JSON], record: type[_Record]) -> dict[str, JSON]:
+def _with_extra(tree: dict[str, JSON], record: type[_ForeignRecord]) -> dict[str, JSON]:
     """Return `tree` with the fields `record` does not know moved under `__extra__`, at every level."""
     known = _known_to(record)
     out: dict[str, JSON] = {}
@@ -379,7 +383,7 @@ def _is_invalid(value: JSON) -> bool:
 
 
 @cache
-def _known_to(record: type[_Record]) -> frozenset[str]:
+def _known_to(record: type[_ForeignRecord]) -> frozenset[str]:
     return frozenset(record.__struct_encode_fields__) - {"files", _EXTRA}
 
 

@@ -64,9 +64,8 @@ class SuiteFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield one item a task and trial; a wrong suite is an error with every mistake in it."""
         from waza.errors import WazaError
-        from waza.runner.order import order_for
-        from waza.runner.plan import plan
-        from waza.spec.load import load_spec
+        from waza.runner.request import order_for, plan
+        from waza.suites.load import load_spec
 
         try:
             self.spec = load_spec(self.path, trust=True)  # pytest runs the project's conftest.py anyway
@@ -113,7 +112,7 @@ def _gates(spec: Any) -> str:
 
 
 def _visible(text: str) -> str:
-    from waza.reports._text import visible
+    from waza.untrusted.text import visible
 
     return visible(text, lines=True)
 
@@ -131,8 +130,7 @@ class TrialItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the agent and grade it; raise NotPassed with every check that did not hold."""
-        from waza.runner.single import run_one
-        from waza.runner.verdicts import explained
+        from waza.runner.verdicts import explained, run_one
 
         suite: Any = self.parent
         result, remarks = run_one(suite.spec, self.trial, self.engine, self.engine_name)

@@ -247,7 +247,7 @@ def test_a_read_only_results_folder_is_found_before_anything_runs(waza, tmp_path
 def test_the_schema_accepts_what_init_writes_and_refuses_a_slip(waza, tmp_path, kind):
     import jsonschema_rs
 
-    from waza.sandbox.yaml12 import read_yaml
+    from waza.untrusted.yaml import read_yaml
 
     waza("init")
     schema = json.loads(waza("schema", kind).stdout)

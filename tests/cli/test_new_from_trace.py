@@ -6,15 +6,14 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from waza.cli._recorded_task import task_text
-from waza.cli._yaml import flow, quoted, text_at, word
+from waza.cli._recorded_task import flow, quoted, task_text, text_at, word
 from waza.errors import UsageError
 from waza.model import SkillInvocation, ToolEvent, Trace
 from waza.runner.recordings import Recorded
 from waza.runner.regrade import regrade
-from waza.sandbox.yaml12 import read_yaml
-from waza.spec.load import load_spec
-from waza.traces._read import read_trace
+from waza.suites.load import load_spec
+from waza.traces.reading import read_trace
+from waza.untrusted.yaml import read_yaml
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
 QUICK = settings(

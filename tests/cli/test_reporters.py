@@ -130,7 +130,7 @@ def test_a_report_of_another_package_that_breaks_does_not_look_like_a_bug_of_our
         "[waza.reports]\nshout = teller:Shout\nbroken = teller:Broken\n"
     )
     (tmp_path / "site/teller.py").write_text(
-        "from waza.reports._base import Report\n\n"
+        "from waza.reports.base import Report\n\n"
         'class Shout(Report):\n    """Loud."""\n    file = "shout.txt"\n'
         "    def render(self, run, before=None):\n        yield run.name.upper().encode()\n\n"
         'class Broken(Report):\n    """Broken."""\n'

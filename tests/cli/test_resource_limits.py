@@ -19,7 +19,7 @@ from waza.cli import run_command
 kind, limit, after, *arguments = sys.argv[1:]
 if after == "imports":  # the command is loaded already; what it needs beyond that is what it lacks
     run_command([*arguments[:1], "--help"])
-    import asyncio, uvicorn, waza.runner.run, waza.results.store, waza.dashboard.app, waza.reports.table
+    import asyncio, uvicorn, waza.runner.run, waza.runs.store, waza.server.app, waza.reports.table
     print("\\f", flush=True)
 limit = int(limit)
 if kind == "RLIMIT_AS":

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from results_made import a_result, a_run
+from waza.analysis.trends import trends
 from waza.cli import run_command
 from waza.cli._screen import console
+from waza.cli.trend import plot
 from waza.errors import UsageError
 from waza.model import Trace, Usage
-from waza.reports._plot import plot
-from waza.results.folder import RunFolder
-from waza.results.kept import export_runs, is_going_on, tag_run, tags_of, to_prune
-from waza.results.stats.trends import trends
-from waza.results.store import list_runs, open_run
-from waza.results.summary import summarize
+from waza.runs.folder import RunFolder
+from waza.runs.retention import export_runs, is_going_on, tag_run, tags_of, to_prune
+from waza.runs.store import list_runs, open_run
+from waza.runs.summary import summarize
 
 
 def store(parent, number, passed=True, model="m", name="suite", days_ago=0.0):

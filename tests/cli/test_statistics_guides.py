@@ -53,7 +53,7 @@ def test_a_text_that_is_not_as_shown_would_be_noticed():
 
 
 def test_the_settings_of_auto_in_the_guide_load(tmp_path):
-    from waza.spec.load import load_spec
+    from waza.suites.load import load_spec
 
     suite = blocks("statistics.md", "yaml")[1]
     rest = "graders: [{type: text, config: {contains: [x]}}]\ntasks: [{id: t, prompt: hi}]\n"

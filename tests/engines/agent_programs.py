@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from waza.engines._base import ENGINES
+from waza.engines.base import ENGINES
+from waza.files.paths import SpecFolder
+from waza.files.trial_folder import make_trial_folder
 from waza.model import Task, Trial
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.room import make_room
 
 CALCULATOR = str(Path(__file__).with_name("calculator_server.py"))
 SKILL = """---
@@ -59,7 +59,7 @@ def play(name, model, scripts, *, project=".", timeout_s=90, look=None, **option
     task = Task(id="t", prompt=prompts[0], follow_up_prompts=prompts[1:], timeout_s=timeout_s)
     given = {"base_url": address_for(name, model), "folder": SpecFolder(project)} | options
     engine = ENGINES.load(name).model_validate(given)
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         trace = asyncio.run(engine.run(Trial(task=task, model=model_of(name)), room))
         if look:
             look(room)

@@ -9,15 +9,15 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from waza.engines._base import ENGINES
 from waza.engines._mcp import McpServer
+from waza.engines.base import ENGINES
 from waza.engines.claude_code import ClaudeCodeEngine
 from waza.engines.codex import CodexEngine
 from waza.engines.pi import PiEngine
 from waza.errors import EngineError, SpecError
+from waza.files.paths import SpecFolder
+from waza.files.trial_folder import make_trial_folder
 from waza.model import Task, Trial
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.room import make_room
 
 AGENTS = ("claude-code", "codex", "copilot", "copilot-sdk", "gemini", "opencode", "pi", "qwen")
 DONE = '{"type": "result", "subtype": "success", "is_error": false, "session_id": "s1", "result": "done"}'
@@ -41,7 +41,7 @@ def program(tmp_path, monkeypatch):
 def play(name, *, project=".", look=None, timeout_s=30, follow_ups=(), **options):
     task = Task(id="t", prompt="Say hello", timeout_s=timeout_s, follow_up_prompts=list(follow_ups))
     engine = ENGINES.load(name).model_validate({"folder": SpecFolder(project)} | options)
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         trace = asyncio.run(engine.run(Trial(task=task, model="m1"), room))
         if look:
             look(room)

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from waza.engines._base import ENGINES
-from waza.engines._stdout import read_stdout
-from waza.engines.command import CommandEngine
+from waza.engines.base import ENGINES
+from waza.engines.command import CommandEngine, read_stdout
 from waza.errors import EngineError, SpecError, TraceError
+from waza.files.paths import SpecFolder
+from waza.files.trial_folder import make_trial_folder
 from waza.model import Crash, Task, ToolEvent, Trace, Trial, Usage
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.process import available_isolation
-from waza.sandbox.room import make_room
+from waza.process.run_program import available_isolation
 
 SHELL = ["sh", "-c"]
 
@@ -29,7 +28,7 @@ def engine(command, base=".", **options):
 
 def play(command, *, prompt="Say hello", base=".", model="m1", look=None, task=None, **options):
     task = task or Task(id="t", prompt=prompt, timeout_s=30)
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         trace = asyncio.run(engine(command, base, **options).run(Trial(task=task, model=model), room))
         if look:
             look(room)
@@ -118,7 +117,7 @@ def test_a_relative_program_stands_beside_the_eval_file_then_at_the_root(tmp_pat
 def test_a_program_of_the_same_name_in_the_workspace_is_never_started(tmp_path):
     script(tmp_path, "agent.sh", "#!/bin/sh\necho the right one\n")
     task = Task(id="t", prompt="p")
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         script(room.workspace, "agent.sh", "#!/bin/sh\necho planted\n")
         trace = asyncio.run(engine(["./agent.sh"], tmp_path).run(Trial(task=task), room))
     assert trace.output == "the right one"
@@ -290,7 +289,7 @@ def test_what_an_agent_leaves_running_is_counted_and_ended(tmp_path):
 
 @given(st.binary(max_size=200))
 def test_no_bytes_can_break_the_reading(data):
-    from waza.sandbox.capture import Capture
+    from waza.process.worker_pool import Capture
 
     capture = Capture(1000)
     capture.add(data)
@@ -499,7 +498,7 @@ def test_a_cancelled_trial_leaves_nothing_running(tmp_path):
         with pytest.raises(asyncio.CancelledError):
             await work
 
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         asyncio.run(start_and_cancel(room))
     last = beat.read_text()
     time.sleep(0.2)

@@ -14,22 +14,21 @@ from scripted_model import SCRIPTS, TOKENS_IN, TOKENS_OUT, refuse, say, scripted
 
 import waza
 from waza.cli.check import command as check
-from waza.engines._continued import AgentSession, Session
 from waza.engines._copilot_session import allows
+from waza.engines.continued import AgentSession, StoredSession
 from waza.errors import SpecError
+from waza.files.trial_folder import make_trial_folder
 from waza.graders.prompt import PromptGrader
-from waza.judges._asking import Question, Unanswered, answer
-from waza.judges._fence import Data
-from waza.judges._verdicts import PASS_FAIL
+from waza.judges.asking import Question, Unanswered, answer
+from waza.judges.fencing import Data
+from waza.judges.verdict_tools import PASS_FAIL
 from waza.model import Task, Trace, Trial
-from waza.runner.missing import ask_missing
-from waza.runner.order import order_for
-from waza.runner.regrade import from_run, graded
+from waza.runner.regrade import ask_missing, from_run, graded
+from waza.runner.request import order_for
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners
-from waza.sandbox.room import make_room
-from waza.spec.load import load_spec, read_spec
-from waza.spec.sessions import session_problems
+from waza.suites.load import load_spec, read_spec
+from waza.suites.mocks import session_problems
 
 CAN = ("claude-code", "claude-agent-sdk", "codex", "copilot", "copilot-sdk")
 SHELL = {
@@ -264,12 +263,12 @@ def test_what_the_agent_left_stays_as_it_is(name, tmp_path):
 
 async def _judged(engine, trial):
     """What stands in an agent's room before and after a judge that meddles."""
-    with make_room(trial.task) as room:
+    with make_trial_folder(trial.task) as room:
         trace = await engine.run(trial, room)
         before = _contents(room.home.parent)
         question = Question(["Was a colour kept? [[judge:meddling]]", Data("Task input", trial.task.prompt)])
         with suppress(Unanswered):
-            await answer(AgentSession(Session(engine, trial, trace, room)), question, PASS_FAIL)
+            await answer(AgentSession(StoredSession(engine, trial, trace, room)), question, PASS_FAIL)
         return before, _contents(room.home.parent)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 from pydantic import ValidationError
 
-from waza.engines._base import ENGINES
+from waza.engines.base import ENGINES
 from waza.engines.mock import (
     MockEngine,
     MockFile,
@@ -20,13 +20,13 @@ from waza.engines.mock import (
     script_for,
 )
 from waza.errors import EngineError, SpecError
+from waza.files.trial_folder import make_trial_folder
 from waza.model import InputFile, SkillInvocation, Task, ToolEvent, Trial, Usage
-from waza.sandbox.room import make_room
 
 
 def play(script, *, number=1, prompt="Say hello", **fields):
     task = Task(id="greet", prompt=prompt, mock=script, **fields)
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         trace = asyncio.run(MockEngine().run(Trial(task=task, number=number, model="m"), room))
         files = {str(p.relative_to(room.workspace)): p.read_text() for p in room.workspace.rglob("*") if p.is_file()}
     return trace, files
@@ -41,7 +41,7 @@ def test_the_file_is_the_engine():
 
 @given(st.text(min_size=1))
 def test_a_task_without_a_script_is_an_error_that_says_what_to_do(name):
-    with pytest.raises(EngineError) as error, make_room(Task(id="t", prompt="p")) as room:
+    with pytest.raises(EngineError) as error, make_trial_folder(Task(id="t", prompt="p")) as room:
         asyncio.run(MockEngine().run(Trial(task=Task(id=name, prompt=name)), room))
     assert str(error.value).startswith(f"no mock script for task '{name}'; ")
     assert "--engine" in str(error.value) and "default: {echo: true}" in str(error.value)
@@ -159,7 +159,7 @@ def test_many_delays_pass_at_once():
     async def all_of_them(room):
         return await asyncio.gather(*(MockEngine().run(Trial(task=task), room) for _ in range(100)))
 
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         started = time.monotonic()
         traces = asyncio.run(all_of_them(room))
     assert len(traces) == 100
@@ -325,8 +325,8 @@ def test_as_many_turns_as_prompts_are_needed(script):
 
 
 def test_a_script_that_writes_files_in_a_turn_needs_a_room():
-    assert MockEngine().needs_room(Trial(task=Task(id="t", prompt="p", mock={"trials": [TURNS]})))
-    assert not MockEngine().needs_room(Trial(task=Task(id="t", prompt="p", mock={"turns": [{"output": "a"}]})))
+    assert MockEngine().needs_trial_folder(Trial(task=Task(id="t", prompt="p", mock={"trials": [TURNS]})))
+    assert not MockEngine().needs_trial_folder(Trial(task=Task(id="t", prompt="p", mock={"turns": [{"output": "a"}]})))
 
 
 @pytest.mark.parametrize("script", [{}, {"echo": False}, {"delay_s": 0.01}, {"usage": {"input_tokens": 3}, "steps": 2}])

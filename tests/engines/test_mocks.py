@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from scripted_model import ScriptedModel, say, shell, tool
 
 from waza import read_trace
-from waza.engines._base import ENGINES
+from waza.engines.base import ENGINES
+from waza.engines.mocks.responder import NOT_FOUND, MockResponder
+from waza.engines.mocks.shapes import Mocks
+from waza.engines.mocks.socket import mocked
 from waza.errors import SpecError
-from waza.graders._mock_calls import MockCallsGrader
-from waza.mocks.desk import NOT_FOUND, Desk
-from waza.mocks.place import mocked
-from waza.mocks.shapes import Mocks
+from waza.files.trial_folder import make_trial_folder
+from waza.graders.composed import MockCallsGrader
 from waza.model import Task, Trial
+from waza.process.run_program import available_isolation
 from waza.reports.html import HtmlReport
-from waza.results.mock_calls import command_invocations
 from waza.runner.run import run
-from waza.runner.trial import Setting, run_trial
-from waza.sandbox.process import available_isolation
-from waza.sandbox.room import make_room
-from waza.spec.load import load_spec
+from waza.runner.trial import RunContext, run_trial
+from waza.runs.tool_use import command_invocations
+from waza.suites.load import load_spec
 
 needs_mcp = pytest.mark.skipif(find_spec("mcp") is None, reason="the package mcp is not installed")
 SEARCH = {
@@ -46,8 +46,8 @@ SEARCH = {
 GITHUB = {"name": "github", "tools": {"search": SEARCH}}
 
 
-def desk(tmp_path, *, servers=(), commands=()):
-    return Desk(Mocks.model_validate({"servers": list(servers), "commands": list(commands)}), tmp_path)
+def responder(tmp_path, *, servers=(), commands=()):
+    return MockResponder(Mocks.model_validate({"servers": list(servers), "commands": list(commands)}), tmp_path)
 
 
 def call(mocks, args, name="search"):
@@ -73,12 +73,12 @@ def start(mocks, *args, command="gh", cwd="/", env=()):
     ],
 )
 def test_a_tool_answers_by_exact_arguments_by_schema_by_pattern_and_by_matchers(tmp_path, args, answer):
-    assert call(desk(tmp_path, servers=[GITHUB]), args) == (answer, False)
+    assert call(responder(tmp_path, servers=[GITHUB]), args) == (answer, False)
 
 
 @pytest.mark.parametrize("args", [{"q": "al"}, {"q": "all", "x": 1}, {"q": "label", "limit": 0}, {"q": "not is:open"}])
 def test_a_call_that_no_answer_fits_fails_with_a_sentence_and_is_told_of(tmp_path, args):
-    mocks = desk(tmp_path, servers=[GITHUB])
+    mocks = responder(tmp_path, servers=[GITHUB])
     text, is_error = call(mocks, args)
     assert is_error and "has no answer to these arguments" in text
     assert mocks.calls == [{"server": "github", "tool": "search", "args": args, "answer": None, "error": text}]
@@ -86,18 +86,18 @@ def test_a_call_that_no_answer_fits_fails_with_a_sentence_and_is_told_of(tmp_pat
 
 
 def test_what_no_answer_fits_says_nothing_about_the_answers_there_are(tmp_path):
-    text, _ = call(desk(tmp_path, servers=[GITHUB]), {"q": "zzz"})
+    text, _ = call(responder(tmp_path, servers=[GITHUB]), {"q": "zzz"})
     assert not any(word in text for word in ("all", "is:open", "label", "down"))
 
 
 def test_arguments_that_do_not_fit_the_tools_schema_and_unknown_tools_fail(tmp_path):
-    mocks = desk(tmp_path, servers=[GITHUB])
+    mocks = responder(tmp_path, servers=[GITHUB])
     assert "do not fit" in call(mocks, {"q": 3})[0] and call(mocks, {"q": 3})[1]
     assert call(mocks, {}, name="delete") == ("the mocked server 'github' has no tool 'delete'", True)
 
 
 def test_an_answer_may_be_an_error_of_the_tool(tmp_path):
-    mocks = desk(tmp_path, servers=[GITHUB])
+    mocks = responder(tmp_path, servers=[GITHUB])
     assert call(mocks, {"q": "down"}) == ("503 try later", True)
     assert mocks.calls[0]["answer"] == 5 and mocks.remarks() == []
 
@@ -130,12 +130,12 @@ GH = {
 def test_a_program_answers_by_its_arguments_its_variables_and_its_folder(tmp_path, args, how, told):
     if "cwd" in how:
         how = how | {"cwd": tmp_path / how["cwd"]}
-    assert start(desk(tmp_path, commands=[GH]), *args, **how) == told
+    assert start(responder(tmp_path, commands=[GH]), *args, **how) == told
 
 
 @given(args=st.lists(st.text(), max_size=4), other=st.lists(st.text(), max_size=4))
 def test_exact_arguments_fit_themselves_and_nothing_else(args, other):
-    mocks = desk(".", commands=[{"name": "gh", "responses": [{"args": args, "stdout": "yes"}]}])
+    mocks = responder(".", commands=[{"name": "gh", "responses": [{"args": args, "stdout": "yes"}]}])
     assert start(mocks, *args) == ("yes", 0)
     assert start(mocks, *other) == (("yes", 0) if other == args else ("", NOT_FOUND))
 
@@ -147,7 +147,7 @@ def test_all_mocks_of_a_trial_share_one_state(tmp_path):
         {"args": ["view"], "stdout": "open"},
     ]
     servers = [{"name": "github", "tools": {"merge": {"responses": [merge]}}}]
-    mocks = desk(tmp_path, servers=servers, commands=[{"name": "gh", "responses": view}])
+    mocks = responder(tmp_path, servers=servers, commands=[{"name": "gh", "responses": view}])
     assert start(mocks, "view") == ("open", 0)
     call(mocks, {}, name="merge")
     assert start(mocks, "view") == ("merged", 0)
@@ -160,9 +160,9 @@ def test_all_mocks_of_a_trial_share_one_state(tmp_path):
 @asynccontextmanager
 async def a_room(**mocks):
     task = Task(id="t", prompt="p", mocks=mocks)
-    with make_room(task) as room:
-        async with mocked(task, room) as (furnished, behind):
-            yield furnished, behind
+    with make_trial_folder(task) as room:
+        async with mocked(task, room) as (prepared, behind):
+            yield prepared, behind
 
 
 @needs_mcp
@@ -172,7 +172,7 @@ def test_a_real_mcp_client_sees_the_tools_and_gets_the_answers():
 
     async def talk():
         async with a_room(servers=[GITHUB]) as (room, behind):
-            words = room.stand_ins.servers["github"]
+            words = room.mock_programs.servers["github"]
             parameters = StdioServerParameters(command=words[0], args=list(words[1:]), cwd=room.workspace)
             async with stdio_client(parameters) as streams, ClientSession(*streams) as session:
                 await session.initialize()
@@ -230,11 +230,11 @@ def test_a_program_is_first_on_path_for_login_shells_too_and_the_answers_are_not
 def test_after_the_trial_nobody_answers_and_the_program_says_so():
     async def play():
         async with a_room(commands=[{"name": "gh", "responses": [{"args": [], "stdout": "hi"}]}]) as (room, _):
-            program = (room.stand_ins.programs / "gh").read_text()
+            program = (room.mock_programs.programs / "gh").read_text()
         return program.splitlines()[1].removeprefix("exec ").removesuffix(' "$@"').split()
 
     *words, address, name = asyncio.run(play())
-    source = "from waza.mocks.program import main; import sys; sys.exit(main(*sys.argv[1:]))"
+    source = "from waza.engines.mocks.program import main; import sys; sys.exit(main(*sys.argv[1:]))"
     late = subprocess.run([words[0], "-c", source, address, name], capture_output=True, text=True)
     assert (late.returncode, late.stdout) == (127, "") and "waza does not answer" in late.stderr
 
@@ -516,7 +516,7 @@ def test_a_real_agent_uses_mocked_servers_and_programs(name):
     try:
         own = {"tools": [SHELL]} if name == "openai" else {}
         engine = ENGINES.load(name).model_validate({"base_url": url} | own)
-        setting = Setting(engine=engine, engine_name=name)
+        setting = RunContext(engine=engine, engine_name=name)
         result = asyncio.run(run_trial(Trial(task=task, model=model_of(name)), [], setting))
     finally:
         model.close()

@@ -7,12 +7,12 @@ import pytest
 from pydantic import ValidationError
 from scripted_model import refuse, say, scripted_model, shell, tool
 
-from waza.engines._base import ENGINES
+from waza.engines.base import ENGINES
 from waza.engines.openai import OpenaiEngine
 from waza.errors import EngineError, SpecError
+from waza.files.paths import SpecFolder
+from waza.files.trial_folder import make_trial_folder
 from waza.model import Task, Trial
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.room import make_room
 
 SHELL = {
     "name": "bash",
@@ -35,7 +35,7 @@ def play(steps, *, tools=(SHELL, WEATHER), follow_ups=(), model="scripted", time
         follow_up_prompts=[f"Then [[script:{name}]]" for name in follow_ups],
         timeout_s=timeout_s,
     )
-    with scripted_model(scripts) as served, make_room(task) as room:
+    with scripted_model(scripts) as served, make_trial_folder(task) as room:
         given = {"base_url": served.url + "/v1", "tools": list(tools), "folder": SpecFolder(".")} | options
         engine = OpenaiEngine.model_validate(given)
         trace = asyncio.run(engine.run(Trial(task=task, model=model), room))

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from waza.engines._base import ENGINES
+from waza.engines.base import ENGINES
 from waza.engines.python import PythonEngine
 from waza.errors import EngineError, SpecError
+from waza.files.paths import SpecFolder
+from waza.files.trial_folder import make_trial_folder
 from waza.model import Task, ToolEvent, Trial, Usage
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.room import make_room
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def play(base, code=None, *, agent="bot:agent", prompt="hi", task=None):
     if code:
         write(base, code)
     task = task or Task(id="t", prompt=prompt, timeout_s=30)
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         return asyncio.run(engine(base, agent).run(Trial(task=task, model="m1", number=2), room))
 
 
@@ -388,7 +388,7 @@ def test_functions_that_never_return_do_not_use_up_the_places_of_others(base):
         bot = engine(base)
         return await asyncio.gather(*(bot.run(Trial(task=task), room) for task in tasks))
 
-    with make_room(Task(id="t", prompt="p")) as room:
+    with make_trial_folder(Task(id="t", prompt="p")) as room:
         traces = asyncio.run(all_of_them(room))
     assert [trace.status for trace in traces] == ["timeout"] * 40 + ["success"]
 
@@ -400,7 +400,7 @@ def test_many_plain_functions_run_at_once(base):
         bot = engine(base)
         return await asyncio.gather(*(bot.run(Trial(task=Task(id=str(n), prompt="p")), room) for n in range(64)))
 
-    with make_room(Task(id="t", prompt="p")) as room:
+    with make_trial_folder(Task(id="t", prompt="p")) as room:
         started = time.monotonic()
         asyncio.run(all_of_them(room))
     assert time.monotonic() - started < 0.3 * 64 / 4
@@ -412,10 +412,10 @@ def test_a_function_that_never_returns_does_not_keep_the_process_from_ending(bas
         import asyncio
         from waza.engines.python import PythonEngine
         from waza.model import Task, Trial
-        from waza.sandbox.folders import SpecFolder
-        from waza.sandbox.room import make_room
+        from waza.files.paths import SpecFolder
+        from waza.files.trial_folder import make_trial_folder
         task = Task(id="t", prompt="p", timeout_s=0.1)
-        with make_room(task) as room:
+        with make_trial_folder(task) as room:
             bot = PythonEngine(agent="bot:agent", folder=SpecFolder({str(base)!r}))
             print(asyncio.run(bot.run(Trial(task=task), room)).status)
     """
@@ -459,7 +459,7 @@ def test_an_agent_that_can_be_called_is_ready_and_imported_once(base):
     bot = engine(base)
     bot.ready()
     task = Task(id="t", prompt="p")
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         asyncio.run(bot.run(Trial(task=task), room))
     assert (base / "count").read_text() == "x"
 

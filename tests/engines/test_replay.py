@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from waza.engines._base import ENGINES
+from waza.engines.base import ENGINES
 from waza.engines.replay import ReplayEngine
 from waza.errors import EngineError, SpecError
+from waza.files.paths import SpecFolder
+from waza.files.snapshot import EMPTY, take
+from waza.files.trial_folder import make_trial_folder
 from waza.model import InputFile, Result, Run, SkillInvocation, Task, ToolEvent, Trace, Trial
-from waza.results.folder import RunFolder
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.room import make_room
-from waza.sandbox.snapshot import EMPTY, take
+from waza.runs.folder import RunFolder
 
 
 def engine(base, replay):
@@ -22,7 +22,7 @@ def engine(base, replay):
 def play(base, replay, task_id="greet", number=1, prompt="Say hello", files=()):
     task = Task(id=task_id, prompt=prompt, files=list(files))
     replaying = engine(base, replay)
-    with make_room(task) as room:
+    with make_trial_folder(task) as room:
         trace = asyncio.run(replaying.run(Trial(task=task, number=number), room))
         found = {str(p.relative_to(room.workspace)): p.read_text() for p in room.workspace.rglob("*") if p.is_file()}
         return trace, found if replaying.leaves_files(Trial(task=task, number=number)) else None

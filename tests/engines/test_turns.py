@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from waza.engines._turns import converse, join_turns
+from waza.files.trial_folder import NO_TRIAL_FOLDER
 from waza.model import Task, ToolEvent, Trace, Trial, Usage
-from waza.sandbox.room import NO_ROOM
+from waza.traces.conversation import converse, join_turns
 
 TRIAL = Trial(task=Task(id="t", prompt="one", follow_up_prompts=["two", "three"], timeout_s=10))
 
@@ -19,7 +19,7 @@ def talk(statuses=(), after_turn=None):
         given.append(left_s)
         return Trace(input=prompt, output=f"re: {prompt}", status=dict(enumerate(statuses)).get(len(before), "success"))
 
-    return asyncio.run(converse(TRIAL, NO_ROOM._replace(after_turn=after_turn), play)), given
+    return asyncio.run(converse(TRIAL, NO_TRIAL_FOLDER._replace(after_turn=after_turn), play)), given
 
 
 def test_all_prompts_are_played_and_the_last_answer_counts():

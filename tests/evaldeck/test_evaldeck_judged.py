@@ -9,7 +9,7 @@ import waza
 from evaldeck import EvalCase, EvaldeckConfig, Evaluator, GraderConfig, GradeStatus, Step, Trace, Turn
 from waza.errors import SpecError
 from waza.judges import ScriptedJudge
-from waza.spec.load import load_spec, read_spec
+from waza.suites.load import load_spec, read_spec
 
 TRACE = Trace(input="Book a flight", output="VERDICT: PASS, booked", steps=[Step.tool_call("book", {"to": "Oslo"})])
 CASE = EvalCase(name="booking", input="Book a flight", expected={"max_steps": 3}, reference_output="Booked.")

@@ -7,7 +7,7 @@ import pytest
 import waza
 from waza.errors import SpecError
 from waza.evaldeck import EvalCase
-from waza.spec.load import load_spec
+from waza.suites.load import load_spec
 
 AGENT = """
 from waza.evaldeck import Step, Trace
@@ -232,7 +232,7 @@ FIVE = "\n---\n".join(
 )
 def test_thresholds_relax_a_run_and_no_further(project, thresholds, code):
     import waza
-    from waza.results.summary import summarize
+    from waza.runs.summary import summarize
 
     folder = project({"tests/evals/five.yaml": FIVE}, CONFIG + thresholds + "\n")
     assert summarize(waza.run(folder)).exit_code == code

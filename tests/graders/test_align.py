@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waza.graders._align import Need, align
+from waza.graders._alignment import Need, align
 
 MANY = 1 << 62
 

@@ -13,11 +13,11 @@ import string
 import pytest
 
 import waza
-from waza.graders._base import GRADERS, WRAPPER, Grader
+from waza.files.paths import SpecFolder
+from waza.graders.base import GRADERS, WRAPPER, Grader
 from waza.model import Check
-from waza.sandbox.folders import SpecFolder
-from waza.spec.graders import build_grader
-from waza.spec.places import Place
+from waza.suites.graders import build_grader
+from waza.suites.positions import Position
 
 CONFIGURATIONS = 1_500 if os.environ.get("WAZA_CAMPAIGN") == "full" else 25
 WORDS = [
@@ -224,7 +224,7 @@ def test_every_accepted_configuration_can_fail(name, tmp_path):
     accepted = 0
     for number in range(CONFIGURATIONS):
         entry = {"type": name, "config": configuration(name, rng)}
-        grader, _ = build_grader(entry, Place("eval.yaml", entry), SpecFolder(tmp_path))
+        grader, _ = build_grader(entry, Position("eval.yaml", entry), SpecFolder(tmp_path))
         if grader is not None:
             accepted += 1
             assert fails(grader, entry["config"], tmp_path / f"w{number}"), f"no trace fails {entry}"

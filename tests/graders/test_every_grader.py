@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import waza
-from waza.graders._base import GRADERS
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.patterns import Pattern
-from waza.sandbox.yaml12 import read_yaml
-from waza.spec.graders import build_grader
-from waza.spec.places import Place
-from waza.spec.reference import grader_page
+from waza.files.paths import SpecFolder
+from waza.graders.base import GRADERS
+from waza.suites.graders import build_grader
+from waza.suites.positions import Position
+from waza.suites.reference import grader_page
+from waza.untrusted.patterns import Pattern
+from waza.untrusted.yaml import read_yaml
 
 SOURCE = Path(waza.__file__).parent
 FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
@@ -39,7 +39,7 @@ def built(name, root):
     """The grader of a docstring's example, with empty stand-ins for the files it names."""
     [entry] = read_yaml(grader_page(name).example, "example")
     for _ in range(5):
-        grader, problems = build_grader(entry, Place("example", entry), SpecFolder(root))
+        grader, problems = build_grader(entry, Position("example", entry), SpecFolder(root))
         if grader:
             return grader
         for problem in problems:
@@ -253,9 +253,9 @@ def uses(module, *, except_in):
 
 
 def test_there_is_one_way_to_run_a_pattern_and_one_to_check_a_schema():
-    assert uses("re2", except_in={"sandbox/patterns.py", "results/redact.py"}) == []
-    assert uses("regex", except_in={"sandbox/child_program.py"}) == []
-    assert uses("jsonschema_rs", except_in={"sandbox/schemas.py"}) == []
+    assert uses("re2", except_in={"untrusted/patterns.py", "runs/redaction.py"}) == []
+    assert uses("regex", except_in={"process/question_program.py"}) == []
+    assert uses("jsonschema_rs", except_in={"untrusted/json_schema.py"}) == []
     assert uses("jsonschema", except_in=set()) == []
     assert len(uses("msgspec", except_in=set())) > 20, "an import that is there is found"
 
@@ -270,7 +270,7 @@ def dynamic_patterns(source):
 
 
 def test_no_pattern_of_an_author_or_agent_reaches_pythons_re():
-    allowed = {"sandbox/child_program.py", "results/redact.py"}  # in the killable child; escaped secrets
+    allowed = {"process/question_program.py", "runs/redaction.py"}  # in the killable child; escaped secrets
     found = {
         f"{where}:{line}"
         for file in SOURCE.rglob("*.py")

@@ -4,11 +4,11 @@ import pytest
 from file_cases import Room, cases, check_case, lay
 
 import waza
+from waza.files.globs import GlobSearch
+from waza.files.snapshot import SnapshotFiles, take
+from waza.files.workspace import Workspace
 from waza.graders.prompt import PromptGrader
 from waza.judges import ScriptedJudge
-from waza.sandbox.globs import GlobSearch
-from waza.sandbox.snapshot import SnapshotFiles, take
-from waza.sandbox.workspace import Workspace
 
 CANARY = "canary-of-the-host"
 

@@ -6,7 +6,7 @@ import pytest
 from file_cases import Room, cases, check_case, lay
 
 import waza
-from waza.sandbox.strict_json import MAX_JSON_CHARS
+from waza.untrusted.json import MAX_JSON_CHARS
 
 PERSON = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "age": {"minimum": 0}}}
 

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from tool_cases import BOMB, values
 
 import waza
-from waza.graders._calls import CallMatcher, find
-from waza.graders._match import ArgMatcher
-from waza.graders._values import parse_path, same, text_of
+from waza.graders._expected_calls import CallMatcher, find
+from waza.graders.matchers import ArgMatcher, parse_path, same, text_of
 
 
 def fits(matcher, args):

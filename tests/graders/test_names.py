@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from tool_cases import calls, grade
 
 import waza
-from waza.graders._align import Need, align
-from waza.graders._names import fits_of_names, names_of
-from waza.graders._sequence import f1_of
+from waza.graders._alignment import Need, align, f1_of
+from waza.graders.names import fits_of_names, names_of
 from waza.model import SkillInvocation
-from waza.sandbox.patterns import fits_name
-from waza.sandbox.schemas import compile_schema
-from waza.spec.schema import file_schema
-from waza.spec.suite import grader_as_data
+from waza.suites.reference import file_schema
+from waza.suites.suite import grader_as_data
+from waza.untrusted.json_schema import compile_schema
+from waza.untrusted.patterns import fits_name
 
 ALPHABET = "ab*?.[]|\\\n\u00e9\U0001f600"
 texts = st.text(ALPHABET, max_size=8)

@@ -12,7 +12,7 @@ import pytest
 from file_cases import Room, cases, check_case, lay
 
 import waza
-from waza.sandbox.process import available_isolation
+from waza.process.run_program import available_isolation
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 

@@ -12,7 +12,7 @@ import waza
 from waza import Trace
 from waza.graders.prompt import PromptGrader
 from waza.judges import ScriptedJudge
-from waza.judges._verdicts import ONE_TO_FIVE, PAIRWISE, PASS_FAIL, on_each
+from waza.judges.verdict_tools import ONE_TO_FIVE, PAIRWISE, PASS_FAIL, on_each
 
 DATA = Path(__file__).parent.parent / "data" / "conformance" / "graders_judged.jsonl"
 CASES = [json.loads(line) for line in DATA.read_text().splitlines()]

@@ -10,7 +10,7 @@ from waza.graders.keyword import KeywordGrader
 from waza.graders.not_contains import NotContainsGrader
 from waza.graders.text import TextGrader
 from waza.model import Trace
-from waza.sandbox.texts import fold_case
+from waza.untrusted.text import fold_case
 
 OPTIONS = ["contains", "not_contains", "contains_cs", "not_contains_cs", "regex_match", "regex_not_match"]
 

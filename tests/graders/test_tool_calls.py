@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tool_cases import BOMB, arguments, calls, cases, grade, holds, names, traces, values
 
 import waza
-from waza.graders._values import same
-from waza.sandbox.yaml12 import read_yaml
+from waza.graders.matchers import same
+from waza.untrusted.yaml import read_yaml
 
 
 @pytest.mark.parametrize("case", cases("tool_calls"), ids=lambda case: case["id"])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from tool_cases import BOMB, calls, cases, grade, holds, lines, traces
 
 import waza
-from waza.graders._tool_rule import allows, canonical_name
+from waza.graders.tool_constraint import allows, canonical_name
 
 
 @pytest.mark.parametrize("case", cases("tool_constraint"), ids=lambda case: case["id"])

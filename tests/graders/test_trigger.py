@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tool_cases import cases, holds, lines
 
 import waza
-from waza.graders._skill import parse_skill, use_for_phrases, words
-from waza.graders._tool_rule import allows
+from waza.graders.tool_constraint import allows
+from waza.skills import parse_skill, use_for_phrases, words
 
 SKILL = """---
 name: cloud-ship

@@ -6,10 +6,10 @@ import random
 import re
 from typing import Any
 
+from waza.analysis.judge_card import paraphrases
 from waza.judges import Call, Judge, Reply, Request
-from waza.judges._fence import harmless
+from waza.judges.fencing import harmless
 from waza.judges.rubrics import Golden, Rubric
-from waza.runner.judge_card_texts import paraphrases
 
 LONG = 600
 DATA = r"## {title}\n\n\[\[DATA (\w+) [^\n]*\]\]\n(.*?)\n\[\[END \1\]\]"

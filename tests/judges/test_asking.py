@@ -14,10 +14,9 @@ from waza import Trace
 from waza.errors import JudgeError
 from waza.graders.prompt import PromptGrader
 from waza.judges import Message, Request, ScriptedJudge
-from waza.judges._model_ids import is_same_model
-from waza.judges._pace import Pace
-from waza.judges._retry import asked_wait, persist, wait_before
+from waza.judges.base import is_same_model
 from waza.judges.openai import OpenaiJudge
+from waza.judges.rate_limits import Pace, asked_wait, persist, wait_before
 
 GOOD = http(200, OpenAI().whole(Said(PASS)))
 BAD = http(200, OpenAI().whole(Said(FAIL)))

@@ -8,16 +8,16 @@ from biased_judges import KnowingJudge
 from model_server import Connection, OpenAI, Said, http, serving
 
 import waza
+from waza.analysis.judge_card import make_card
 from waza.cli import run_command
+from waza.files.paths import SpecFolder
 from waza.graders.prompt import PromptGrader
 from waza.judges.rubrics import find_rubric, names
 from waza.reports.html import HtmlReport
-from waza.results.canaries import Canary, canaries_of, canary_line, drift
-from waza.results.cards import write_card
-from waza.results.store import read_run
-from waza.runner.canaries import some
-from waza.runner.judge_card import make_card
-from waza.sandbox.folders import SpecFolder
+from waza.runner.judge_checks import some
+from waza.runs.canaries import Canary, canaries_of, canary_line, drift
+from waza.runs.judge_card import write_card
+from waza.runs.store import read_run
 
 SUITE = """
 name: canaries

@@ -9,9 +9,9 @@ from model_server import Anthropic, Connection, OpenAI, Said, http, serving
 from waza import Trace
 from waza.graders.prompt import PromptGrader
 from waza.judges import Reply, Request
-from waza.judges._base import Call, Judge
-from waza.judges._fence import Data, harmless, marker_of, rendered
 from waza.judges.anthropic import AnthropicJudge
+from waza.judges.base import Call, Judge
+from waza.judges.fencing import Data, harmless, marker_of, rendered
 from waza.judges.openai import OpenaiJudge
 
 CALL = '{"name": "set_waza_grade_pass", "arguments": {"reason": "perfect"}}'

@@ -26,12 +26,12 @@ from model_server import (
 
 from campaign import count
 from waza import Trace
-from waza.graders._composite import CompositeGrader
+from waza.graders.composed import CompositeGrader
 from waza.graders.llm import LlmGrader
 from waza.graders.prompt import PromptGrader
 from waza.judges.anthropic import AnthropicJudge
 from waza.judges.openai import OpenaiJudge
-from waza.results.costs import judge_spending
+from waza.runs.costs import judge_spending
 from waza.spending import metering
 
 pytestmark = pytest.mark.sampled

@@ -12,9 +12,9 @@ import pytest
 from model_server import FAIL, PASS, Connection, ModelServer, OpenAI, Said, http, serving
 
 from waza.cli import run_command
-from waza.results.store import read_run
-from waza.results.summary import summarize
-from waza.sandbox.user_folders import cache_folder
+from waza.files.user_folders import cache_folder
+from waza.runs.store import read_run
+from waza.runs.summary import summarize
 
 SUITE = """
     name: judged

@@ -12,10 +12,10 @@ from model_server import FAIL, PASS, OpenAI, Said, http, serving
 import waza
 from waza import SpecError, Trace
 from waza.judges import ScriptedJudge
-from waza.judges._jury import EQUAL, Vote, how_many_next, settled, worth
-from waza.results.calibrations import Calibration, write_calibration
-from waza.results.stats.agreement import Confusion
-from waza.spec.load import load_spec, read_spec
+from waza.judges.jury import EQUAL, Vote, how_many_next, settled, worth
+from waza.runs.calibrations import Calibration, write_calibration
+from waza.stats.agreement import Confusion
+from waza.suites.load import load_spec, read_spec
 
 TRACE = Trace(input="Greet Ada.", output="Hello Ada!")
 RULES = ("majority", "all", "any")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from waza.errors import UsageError
+from waza.files.paths import SpecFolder
 from waza.graders.prompt import PromptGrader
 from waza.judges.rubrics import (
     VERDICT_TOOLS,
@@ -24,10 +25,9 @@ from waza.judges.rubrics import (
     rubric_text,
     validate,
 )
-from waza.judges.rubrics.lock import Entry, lock_problem, lock_text, locked, read_lock
+from waza.judges.rubrics.lock import LockEntry, lock_problem, lock_text, locked, read_lock
 from waza.judges.scripted import ScriptedJudge
-from waza.runner.goldens import Opinion, agreement, opinion_of, oracle, put_goldens
-from waza.sandbox.folders import SpecFolder
+from waza.runner.judge_checks import Opinion, agreement, opinion_of, oracle, put_goldens
 
 ROOT = Path(__file__).parent.parent.parent
 SHIPPED = ROOT / "src" / "waza" / "judges" / "rubrics"
@@ -320,7 +320,7 @@ def test_no_built_in_rubric_changed_without_a_raised_version(folder):
 
 
 def lock(version, body="body"):
-    return {"short": Entry(version, replace(parse_rubric(RUBRIC), body=body).hash)}
+    return {"short": LockEntry(version, replace(parse_rubric(RUBRIC), body=body).hash)}
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_locking_refuses_a_changed_text_unless_told_that_nothing_used_it(tmp_pat
     changed = replace(rubric, body="other")
     with pytest.raises(UsageError, match=r"the text of short 1\.0\.0 changed; raise its version"):
         locked(tmp_path, [changed])
-    assert locked(tmp_path, [changed], redo=True) == {"short": Entry("1.0.0", changed.hash)}
+    assert locked(tmp_path, [changed], redo=True) == {"short": LockEntry("1.0.0", changed.hash)}
     assert locked(tmp_path, [replace(changed, version="1.1.0")])["short"].version == "1.1.0"
     with pytest.raises(UsageError, match="another rubric in this folder is called short"):
         locked(tmp_path, [rubric, rubric])
@@ -371,7 +371,7 @@ def test_locking_refuses_a_changed_text_unless_told_that_nothing_used_it(tmp_pat
 )
 def test_a_written_lock_reads_back(tmp_path_factory, entries):
     folder = tmp_path_factory.mktemp("lock")
-    made = {name: Entry(*entry) for name, entry in entries.items()}
+    made = {name: LockEntry(*entry) for name, entry in entries.items()}
     (folder / "rubrics.lock").write_text(lock_text(made))
     assert read_lock(folder) == made
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from results_made import a_result, a_run
 from waza.model import SkillInvocation, Trace
-from waza.results.store import RunFolder
+from waza.runs.store import RunFolder
 
 PROMPTS = [
     {"id": "trigger:should-1", "prompt": "p", "skill": "s", "phrasing": "explicit"},

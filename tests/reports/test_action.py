@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from waza.sandbox.yaml12 import read_yaml
+from waza.untrusted.yaml import read_yaml
 
 ROOT = Path(__file__).parent.parent.parent
 ACTION = read_yaml((ROOT / "action.yml").read_bytes(), "action.yml")

@@ -9,11 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from test_compare_words import hostile_comparison
 
-from waza.reports._compare_words import document
-from waza.reports._document import html_document
-from waza.reports._text import visible
-from waza.results.parting import Argument, Parting
-from waza.results.stats.changes import Attribution, CheckChange, Details, GraderChange
+from waza.analysis.changes import Argument, Attribution, CheckChange, Details, Divergence, GraderChange
+from waza.reports.comparison import document
+from waza.reports.document import html_document
+from waza.untrusted.text import visible
 
 MARK = "QQ"
 """Stands for the text of an author or an agent."""
@@ -26,10 +25,10 @@ def marked_comparison():
     change = CheckChange(grader=MARK, claim=MARK, before=True, after=False, why=MARK, expected=tree, actual=tree)
     argument = Argument(path=MARK, before=tree, after=tree)
     parts = [
-        Parting(kind=kind, call=1, before=MARK, after=MARK, arguments=[argument], skipped=[MARK])
-        for kind in typing.get_args(typing.get_type_hints(Parting)["kind"])
+        Divergence(kind=kind, call=1, before=MARK, after=MARK, arguments=[argument], skipped=[MARK])
+        for kind in typing.get_args(typing.get_type_hints(Divergence)["kind"])
     ]
-    details = [Details(trial_before=1, trial_after=2, checks=[change], parting=part) for part in parts]
+    details = [Details(trial_before=1, trial_after=2, checks=[change], divergence=part) for part in parts]
     tasks = [replace(found.tasks[0], kind="broke", details=some, golden=True) for some in (None, *details)]
     tasks += [replace(found.tasks[0], kind=kind, details=details[0]) for kind in ("mended", "undecided", "moved")]
     grader = GraderChange(name=MARK, before=0, after=1, difference=1, interval=None, p_value=1, tasks=1)

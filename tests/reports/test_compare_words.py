@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from rich.console import Console
 from test_html import refused as refused_in_page
 
-from waza.reports._compare_words import document, sentence
-from waza.reports._document import Heading, Line, Theirs, html_document, markdown_document, print_document
-from waza.results.plain import plain
-from waza.results.stats.comparison import compare
-from waza.results.stats.paired import Tally
-from waza.results.stats.verdicts import verdict_on_passing
+from waza.analysis.comparison import compare
+from waza.reports.comparison import document, sentence
+from waza.reports.document import ForeignText, Heading, TextLine, html_document, markdown_document, print_document
+from waza.stats.difference import verdict_on_passing
+from waza.stats.paired import Tally
+from waza.untrusted.json import plain
 
 OURS = {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "strong", "bullet_list", "list_item"}
 PLAIN = {"inline", "text", "code_inline", "softbreak"}
@@ -66,7 +66,7 @@ def test_words_that_are_not_escaped_would_be_noticed():
 
 
 def test_a_line_below_a_list_is_no_part_of_it():
-    made = markdown_document([Heading(("a",)), Line(("x",), "", 1), Line((Theirs("y"),), "bad")])
+    made = markdown_document([Heading(("a",)), TextLine(("x",), "", 1), TextLine((ForeignText("y"),), "bad")])
     kinds = [token.type for token in MarkdownIt().parse(made)]
     assert kinds.index("bullet_list_close") < len(kinds) - 3
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from results_made import a_result, a_run
 from waza.model import SkillInvocation
-from waza.reports._text import visible
 from waza.reports.csv import COLUMNS, CsvReport
+from waza.untrusted.text import visible
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 

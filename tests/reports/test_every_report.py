@@ -7,11 +7,11 @@ from hostile import STRINGS, hostile_run
 from msgspec.structs import replace
 
 from results_made import a_result, a_run
-from waza.reports._base import REPORTS, Report
-from waza.reports._before import Before, before_from_file
+from waza.reports.base import REPORTS, Report
 from waza.reports.json import JsonReport
-from waza.results.plain import whole_text
-from waza.results.store import RunFolder, open_run
+from waza.reports.run_before import EarlierRun, before_from_file
+from waza.runs.store import RunFolder, open_run
+from waza.untrusted.json import whole_text
 
 
 def test_the_folder_is_the_registry():
@@ -24,7 +24,7 @@ def test_the_folder_is_the_registry():
 @pytest.mark.parametrize("name", REPORTS.built_in())
 def test_no_text_stops_a_report_and_a_terminal_obeys_none_of_it(name):
     for text in STRINGS:
-        made = b"".join(REPORTS.load(name)().render(hostile_run(text), Before(text, {text: text}))).decode("utf-8")
+        made = b"".join(REPORTS.load(name)().render(hostile_run(text), EarlierRun(text, {text: text}))).decode("utf-8")
         assert name == "json" or "\x1b" not in made
         assert made.count("\n") > 3
 
@@ -72,4 +72,4 @@ def test_results_json_gives_every_text_back(text):
 def test_a_results_json_can_be_compared_with(tmp_path):
     file = tmp_path / "results.json"
     file.write_bytes(b"".join(JsonReport().render(a_run([a_result("a"), a_result("b", status="failed")], id="old"))))
-    assert before_from_file(file) == Before("old", {"a": "passed", "b": "failed"}, {"a": (1, 1), "b": (0, 1)})
+    assert before_from_file(file) == EarlierRun("old", {"a": "passed", "b": "failed"}, {"a": (1, 1), "b": (0, 1)})

@@ -7,9 +7,9 @@ from hostile import STRINGS, hostile_run
 from test_markdown import refused
 
 from results_made import a_result, a_run
-from waza.reports._before import Before
-from waza.reports._text import clipped, visible
 from waza.reports.github import MOST_ANNOTATIONS, GithubReport
+from waza.reports.run_before import EarlierRun
+from waza.untrusted.text import clipped, visible
 
 KINDS = ("error", "warning")
 
@@ -52,7 +52,7 @@ def test_an_annotation_is_one_line_and_comes_back_whole(text):
 
 @pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 def test_a_comment_is_plain_markdown_of_ours(text):
-    made = comment(hostile_run(text), Before(text, {f"{text}#0": "passed"}))
+    made = comment(hostile_run(text), EarlierRun(text, {f"{text}#0": "passed"}))
     assert refused(made) == []
     assert re.match(r"<!-- waza [A-Za-z0-9_.-]+ [A-Za-z0-9_.-]+ -->\n", made)
 
@@ -82,7 +82,7 @@ def test_no_more_annotations_than_github_shows():
 def test_a_comment_of_a_huge_run_fits_and_says_that_something_is_missing():
     names = [f"task-{number}-" + "é" * 150 for number in range(2_000)]
     results = [a_result(name, status="failed", output="\U0001f600" * 2_000, reason="x" * 5_000) for name in names]
-    made = comment(a_run(results), Before("old", dict.fromkeys(names, "passed")))
+    made = comment(a_run(results), EarlierRun("old", dict.fromkeys(names, "passed")))
     assert 30_000 < len(made) < 65_536
     assert len(made.encode()) < 262_144
     assert "… more tasks did not hold than fit here." in made

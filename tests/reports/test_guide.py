@@ -59,7 +59,7 @@ def test_a_text_that_is_not_as_shown_would_be_noticed():
 
 
 def test_the_table_of_the_guide_has_every_report():
-    from waza.reports._base import REPORTS
+    from waza.reports.base import REPORTS
 
     rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", GUIDE, re.M)
     assert dict(rows) == {name: REPORTS.load(name).file for name in REPORTS.built_in()}

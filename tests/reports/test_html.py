@@ -10,10 +10,10 @@ from hostile import STRINGS, hostile_run
 
 from results_made import a_result, a_run
 from waza.model import ToolEvent, Trace
-from waza.reports._before import Before
-from waza.reports._elements import page_head
-from waza.reports._text import visible
 from waza.reports.html import HtmlReport
+from waza.reports.html.elements import page_head
+from waza.reports.run_before import EarlierRun
+from waza.untrusted.text import visible
 
 ELEMENTS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "b", "a", "div", "span", "pre"}
 ELEMENTS |= {"table", "thead", "tbody", "tr", "th", "td", "details", "summary", "svg", "rect"}
@@ -53,7 +53,7 @@ def texts(page):
 
 @pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 def test_a_strict_reader_gets_every_text_back_and_finds_no_element_but_ours(text):
-    page = page_of(hostile_run(text), Before(text, {f"{text}#0": "passed", text: text}))
+    page = page_of(hostile_run(text), EarlierRun(text, {f"{text}#0": "passed", text: text}))
     assert refused(page) == []
     assert not text or visible(text, lines=True) in texts(page)
     title = next(element for element in read(page) if local(element) == "title")

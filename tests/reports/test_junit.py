@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from results_made import a_grade, a_result, a_run
 from waza.model import Check, Trace
-from waza.reports._text import clipped, visible
 from waza.reports.junit import JunitReport
+from waza.untrusted.text import clipped, visible
 
 CHILDREN = {
     "testsuites": {"testsuite"},

@@ -10,10 +10,10 @@ from markdown_it import MarkdownIt
 
 from results_made import a_grade, a_result, a_run
 from waza.model import Check
-from waza.reports._before import Before, before_of
-from waza.reports._markdown import cell, code, fenced
-from waza.reports._text import clipped, visible
+from waza.reports.document import cell, code, fenced
 from waza.reports.markdown import MarkdownReport
+from waza.reports.run_before import EarlierRun, before_of
+from waza.untrusted.text import clipped, visible
 
 OURS = {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "strong"}
 PLAIN = {"inline", "text", "code_inline", "fence", "softbreak", "hardbreak", "html_block"}
@@ -47,7 +47,7 @@ def report(run, before=None):
 
 @pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 def test_a_reader_gets_every_text_back_as_code(text):
-    made = report(hostile_run(text), Before(text, {f"{text}#0": "passed", text: "x"}))
+    made = report(hostile_run(text), EarlierRun(text, {f"{text}#0": "passed", text: "x"}))
     assert refused(made) == []
     spans = [token.content for token in tokens_of(made) if token.type == "code_inline"]
     assert spans.count(visible(clipped(text, 200))) >= (5 if text else 0)
@@ -83,7 +83,7 @@ def test_failed_checks_stand_with_what_was_expected_and_found():
 
 def test_against_another_run_it_says_which_tasks_came_out_differently():
     results = [a_result("a"), a_result("b", status="failed"), a_result("c", status="error"), a_result("new")]
-    before = Before("old", {"a": "failed", "b": "passed", "c": "passed", "gone": "passed"})
+    before = EarlierRun("old", {"a": "failed", "b": "passed", "c": "passed", "gone": "passed"})
     made = report(a_run(results), before)
     assert "Of 3 common tasks, 1 pass now, 2 did before (-33 points). 1 got worse, 1 got better." in made
     rows = re.findall(r"^\| . \| `(\w)` \| `(\w+)` \| `(\w+)` \|$", made, re.M)

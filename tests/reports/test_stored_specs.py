@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from odd_specs import ODD, WHOLE, a_stored_run
 
+from waza.analysis.comparison import compare
 from waza.errors import StoreError
-from waza.reports._base import REPORTS
-from waza.results.stats.comparison import compare
-from waza.results.store import open_run, summary_of
+from waza.reports.base import REPORTS
+from waza.runs.store import open_run, summary_of
 
 
 def told(folder):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from results_made import a_grade, a_result, a_run
 from waza.model import SkillInvocation, Trace
-from waza.reports._document import Grid, print_document
+from waza.reports.document import Grid, print_document
 from waza.reports.html import HtmlReport
 from waza.reports.markdown import MarkdownReport
 from waza.reports.table import TableReport, models_table

@@ -9,11 +9,11 @@ import waza
 from campaign import count, size
 from waza.errors import SpecError
 from waza.model import Task
-from waza.results.stats.paired import Tally
-from waza.results.stats.sequence import bounds, settled
-from waza.results.stats.verdicts import verdict_on_passing
 from waza.runner.auto import Auto, AutoTrials
-from waza.spec.load import load_spec
+from waza.stats.difference import verdict_on_passing
+from waza.stats.paired import Tally
+from waza.stats.scores import bounds, settled
+from waza.suites.load import load_spec
 
 
 def ran(random, rates, auto):
@@ -58,7 +58,7 @@ def test_a_look_after_every_trial_seldom_rules_out_the_truth(share):
 
 def test_wilson_s_interval_would_rule_it_out_far_more_often():
     """Proof that the look matters: the usual interval, looked at after every trial."""
-    from waza.results.scores import wilson
+    from waza.stats.scores import wilson
 
     random = np.random.default_rng(1)
     wrong = 0

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from waza.results.store import read_run
+from waza.runs.store import read_run
 
 COUNT = 60
 

@@ -3,8 +3,8 @@
 import pytest
 
 import waza
-from waza.runner.oracles import cheated
-from waza.spec.load import load_spec
+from waza.analysis.oracles import cheated
+from waza.suites.load import load_spec
 
 SUITE = """
 config: {{executor: mock, fail_fast: true, trials_per_task: {trials}, pass_rule: {rule}}}

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import waza
+from waza.analysis.changes import paired
+from waza.analysis.common_graders import ComparisonMode, graded_otherwise, suite_of
 from waza.cli import run_command
-from waza.results.stats.pairs import paired
-from waza.results.store import read_run
 from waza.runner.resume import changes
-from waza.runner.yardstick import How, graded_otherwise, suite_of
-from waza.spec.load import load_spec
+from waza.runs.store import read_run
+from waza.suites.load import load_spec
 
 SKILL = "---\nname: s\ndescription: 'USE FOR: {}'\n---\nhello\n"
 GRADERS = {
@@ -102,7 +102,7 @@ def test_a_run_from_before_files_were_noted_is_read_and_says_so_when_resumed(tmp
     assert run_command(["show", older.folder]) == 0
     (a,) = [pair for pair in paired(older, newer).pairs if pair.before.id == "a"]
     assert graded_otherwise(older, newer, [a]) == []
-    assert [task.id for task in suite_of(older, ["a"], How()).tasks] == ["a"]
+    assert [task.id for task in suite_of(older, ["a"], ComparisonMode()).tasks] == ["a"]
     capsys.readouterr()
     assert run_command(["run", str(tmp_path), "-q", "--resume", older.id]) == 2
     said = capsys.readouterr().err.replace("\n", " ")

@@ -3,12 +3,12 @@
 import asyncio
 from collections import Counter
 
-from waza.runner.turns import A_ROUND, Turns
+from waza.process.concurrency import A_ROUND, FairQueue
 
 
 def test_those_who_come_at_once_go_a_few_a_round_and_nobody_is_forgotten():
     async def scenario():
-        turns, went, rounds = Turns(), [], [0]
+        turns, went, rounds = FairQueue(), [], [0]
 
         def count():
             rounds[0] += 1

@@ -8,16 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from waza.cli import run_command
-from waza.dashboard.index import Index
-from waza.engines._base import ENGINES
+from waza.engines.base import ENGINES
 from waza.model import Attempt, Grade, Result, Run, Trace, Usage
 from waza.reports.json import JsonReport
-from waza.results.canaries import Canary, canaries_as_data
-from waza.results.folder import read_run_json
-from waza.results.outcomes import outcomes_of
-from waza.results.store import RunFolder, newest_run, open_run, read_run, summary_of
-from waza.results.summary import summarize
-from waza.runner.purse import Purse
+from waza.runner.cost_limit import CostLimit
+from waza.runs.canaries import Canary, canaries_as_data
+from waza.runs.folder import read_run_json
+from waza.runs.outcomes import outcomes_of
+from waza.runs.store import RunFolder, newest_run, open_run, read_run, summary_of
+from waza.runs.summary import summarize
+from waza.server.index import Index
 from waza.spending import Costs, spent
 
 GRADERS = "graders: [{type: text, config: {contains: ['yes']}}]\n"
@@ -87,11 +87,11 @@ def result_with(*details, cost=0.0, status="success", **given):
 
 
 def test_a_judge_without_prices_is_told_too():
-    purse = Purse(1.0)
+    cost_limit = CostLimit(1.0)
     asked = {"type": "openai", "cost_usd": None, "cached": False}
     for judge in (asked, asked | {"type": "scripted"}, asked | {"cost_usd": 0.5}):
-        purse.spend(result_with({"judge": judge}))
-    assert (purse.untold, purse.spent) == (1, 0.5)
+        cost_limit.spend(result_with({"judge": judge}))
+    assert (cost_limit.unreported, cost_limit.spent) == (1, 0.5)
 
 
 @pytest.mark.parametrize("wrong", [-0.5, float("nan"), float("inf"), 1e308, 10**400])
@@ -102,9 +102,9 @@ def test_a_cost_that_cannot_be_true_is_not_recorded(wrong):
         (result_with(cost=wrong, status="error"), 0.0),
         (result_with({"judge": judge}, cost=0.25), 0.25),
     ):
-        purse = Purse(1.0)
-        assert not purse.spend(found)
-        assert purse.spent == known
+        cost_limit = CostLimit(1.0)
+        assert not cost_limit.spend(found)
+        assert cost_limit.spent == known
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_every_agent_says_whether_it_tells_its_costs():
 
 def test_a_juror_whose_cost_is_not_known_is_not_hidden_by_the_sum_of_the_others():
     votes = [{"juror": name, "details": {"judge": {"cost_usd": cost}}} for name, cost in (("x", 0.1), ("y", None))]
-    purse = Purse(1.0)
-    assert not purse.spend(result_with({"jury": {"votes": votes}, "judge": {"type": "jury", "cost_usd": 0.1}}))
-    assert (purse.spent, purse.untold) == (0.1, 1)
+    cost_limit = CostLimit(1.0)
+    assert not cost_limit.spend(result_with({"jury": {"votes": votes}, "judge": {"type": "jury", "cost_usd": 0.1}}))
+    assert (cost_limit.spent, cost_limit.unreported) == (0.1, 1)
 
 
 @pytest.mark.parametrize(
@@ -246,16 +246,16 @@ def test_what_the_limit_counts_is_what_every_summary_shows(tmp_path_factory, fir
     spec = {"tasks": [{"id": "t0"}, {"id": "t1"}], "fingerprints": {"t0": "f", "t1": "f", "t2": "f"}}
     spec |= {"canaries": canaries_as_data(asked)}
     new = Run(id="", name="n", started_at="2026-01-01T00:00:00Z", engine="e", spec=spec)
-    purse = Purse(1.0)
+    cost_limit = CostLimit(1.0)
     with RunFolder.create(parent, new) as folder:
-        purse.spend_on_canaries(folder.run)
+        cost_limit.spend_on_canaries(folder.run)
         for result in first:
             folder.append(result)
-            purse.spend(result)
+            cost_limit.spend(result)
         folder.finish(summarize(open_run(folder.path)))
-    assert summary_of(folder.path).summary.costs == purse.costs
-    resumed = Purse(1.0, read_run(folder.path))
-    assert resumed.costs == purse.costs
+    assert summary_of(folder.path).summary.costs == cost_limit.costs
+    resumed = CostLimit(1.0, read_run(folder.path))
+    assert resumed.costs == cost_limit.costs
     with RunFolder.open(folder.path) as again:
         for result in more:
             again.append(result)

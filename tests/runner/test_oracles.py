@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waza.analysis.oracles import ORACLES, TAMPERED, cheated, sample, stuffing, tampering
 from waza.cli import run_command
 from waza.graders.text import TextGrader
 from waza.model import InputFile, Task
-from waza.runner.oracle_texts import TAMPERED, sample, stuffing, tampering
-from waza.runner.oracles import ORACLES, cheated
-from waza.spec.load import load_spec
+from waza.suites.load import load_spec
 
 WEAK = f"""
 name: weak

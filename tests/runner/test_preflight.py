@@ -5,10 +5,10 @@ import json
 import pytest
 
 from waza.cli import run_command
-from waza.engines._base import ENGINES
+from waza.engines.base import ENGINES
 from waza.runner.preflight import refusals
-from waza.spec.load import load_spec
-from waza.spec.trigger_suite import suite_without_tasks
+from waza.suites.load import load_spec
+from waza.suites.trigger_suite import suite_without_tasks
 
 TEXT = {"type": "text", "name": "greets", "contains": ["hello"]}
 JUDGED = {"type": "prompt", "name": "polite", "prompt": "Is it polite?"}

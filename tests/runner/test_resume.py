@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from waza.errors import StoreError, UsageError
-from waza.results.store import RunFolder
-from waza.runner.order import order_for, stored_form
+from waza.runner.request import order_for, stored_form
 from waza.runner.resume import AFFECTS, JUDGE, PACE, changes, resume
-from waza.spec.load import load_spec
-from waza.spec.shapes import ConfigShape
+from waza.runs.store import RunFolder
+from waza.suites.load import load_spec
+from waza.suites.shapes import ConfigShape
 
 SUITE = """
 config:
@@ -168,7 +168,7 @@ def test_max_cost_stops_cleanly_and_resume_goes_on(waza, tmp_path):
 
 
 def test_an_interrupted_rerun_of_changed_tasks_leaves_no_stale_result(ran, tmp_path):
-    from waza.results.store import read_run
+    from waza.runs.store import read_run
 
     ran()
     (tmp_path / "eval.yaml").write_text(SUITE.replace("prompt: b", "prompt: bb"))

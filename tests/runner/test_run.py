@@ -9,11 +9,11 @@ import pytest
 
 import waza
 from waza.cli import run_command
-from waza.results.journal import read_journal
-from waza.results.summary import summarize
-from waza.runner.order import order_for, runs_folder
+from waza.runner.request import order_for, runs_folder
 from waza.runner.run import Listeners, conduct
-from waza.spec.load import load_spec
+from waza.runs.journal import read_journal
+from waza.runs.summary import summarize
+from waza.suites.load import load_spec
 
 GRADERS = "graders: [{type: text, name: says_yes, config: {contains: ['yes']}}]\n"
 
@@ -240,7 +240,7 @@ def test_the_results_file_can_be_made_again_from_the_journal(suite):
     from pathlib import Path
 
     from waza.reports.json import JsonReport
-    from waza.results.store import read_run
+    from waza.runs.store import read_run
 
     written = (Path(run.folder) / "results.json").read_text()
     assert JsonReport().text(read_run(run.folder)) == written

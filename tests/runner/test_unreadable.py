@@ -10,9 +10,9 @@ import pytest
 
 import waza
 from waza.cli import run_command
-from waza.results.outcomes import outcomes_of
-from waza.results.store import read_run
-from waza.results.summary import summarize
+from waza.runs.outcomes import outcomes_of
+from waza.runs.store import read_run
+from waza.runs.summary import summarize
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="rights are taken from root as Linux does it")
 _OVERRIDES = 1 << 1 | 1 << 2

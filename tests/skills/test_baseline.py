@@ -9,15 +9,14 @@ import pytest
 from waza.cli import run_command
 from waza.cli._baseline import impact_code
 from waza.errors import UsageError
-from waza.results.stats.impact import is_one_sided, stored_impact
-from waza.results.stats.impact_records import CONTROL, UNCLEAN
-from waza.results.store import list_runs, open_run, read_run
-from waza.runner.baseline import conduct_baseline
-from waza.runner.baseline_arms import with_baseline
-from waza.runner.order import order_for
+from waza.runner.arms import conduct_baseline, with_baseline
+from waza.runner.request import order_for
 from waza.runner.suite import Listeners, Stop
-from waza.spec.load import load_spec
-from waza.spec.suite import grader_as_data
+from waza.runs.impact import is_one_sided, stored_impact
+from waza.runs.impact_records import CONTROL, UNCLEAN
+from waza.runs.store import list_runs, open_run, read_run
+from waza.suites.load import load_spec
+from waza.suites.suite import grader_as_data
 
 SKILL = '---\nname: greeter\ndescription: "Greets. USE FOR: say hello. DO NOT USE FOR: insults."\n---\n# Greeter\n'
 HELPS = {

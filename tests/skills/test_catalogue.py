@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from waza.cli import run_command
-from waza.engines._skills import find_skills
+from waza.files.paths import SpecFolder
 from waza.reports.html import HtmlReport
-from waza.results.stats.catalogue import catalogue_of
-from waza.results.store import list_runs, read_run
-from waza.results.summary import summarize
-from waza.sandbox.folders import SpecFolder
+from waza.runs.store import list_runs, read_run
+from waza.runs.summary import summarize
+from waza.runs.trigger_catalogue import catalogue_of
+from waza.skills import find_skills
 
 ALPHA, BETA, GAMMA = "alpha", "beta", "gamma"
 

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from waza.errors import SpecError, UsageError
-from waza.results.stats.impact import stored_impact
-from waza.results.stats.impact_records import CONTROL
-from waza.results.store import read_run
-from waza.runner.baseline import conduct_baseline
-from waza.runner.baseline_arms import with_baseline
-from waza.runner.order import order_for, stored_form
+from waza.runner.arms import conduct_baseline, with_baseline
+from waza.runner.request import order_for, stored_form
 from waza.runner.resume import resume
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners
-from waza.spec.load import load_spec
-from waza.spec.skills import find_skill, skills_below
+from waza.runs.impact import stored_impact
+from waza.runs.impact_records import CONTROL
+from waza.runs.store import read_run
+from waza.suites.load import load_spec
+from waza.suites.skills import find_skill, skills_below
 
 CLAUDE = """
 import json, os, sys
@@ -164,7 +163,7 @@ def test_a_skill_is_found_in_every_known_place(tmp_path, place):
     (tmp_path / ".waza.yaml").write_text("{}\n")
     (tmp_path / place / "a").mkdir(parents=True)
     (tmp_path / place / "a/SKILL.md").write_text("x")
-    from waza.sandbox.folders import SpecFolder
+    from waza.files.paths import SpecFolder
 
     found = find_skill("a", SpecFolder(tmp_path), ["own"], "skills")
     assert found == (tmp_path / place / "a").resolve()

@@ -5,9 +5,9 @@ import pytest
 from test_impact_estimates import DESIGNS, synthetic
 
 from waza.model import Grade, Result, Run, SkillInvocation, Trace
-from waza.results.stats.impact import impact_of, is_skill
-from waza.results.stats.impact_estimates import activation_of, benefit_of, lift_of
-from waza.results.stats.impact_records import UNCLEAN
+from waza.runs.impact import impact_of, is_skill
+from waza.runs.impact_records import UNCLEAN
+from waza.stats.lift import activation_of, benefit_of, lift_of
 
 GRADERS = [{"type": "text", "name": "hi", "config": {"contains": ["x"]}}]
 

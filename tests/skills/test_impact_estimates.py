@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waza.results.stats.impact_estimates import TaskArms, activation_of, benefit_of, lift_of, pair_interval
+from waza.stats.lift import TaskArms, activation_of, benefit_of, lift_of, pair_interval
 
 SEEDS = range(1000)
 PROMISED = 0.93

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waza.cli import run_command
-from waza.spec.skill_lint import skill_problems
-from waza.spec.skills import estimated_tokens, not_for_phrases
+from waza.suites.skills import estimated_tokens, not_for_phrases, skill_problems
 
 GOOD = (
     "Turns CSV files into short reports with totals and charts, for people who do not use spreadsheets at all. "

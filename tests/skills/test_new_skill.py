@@ -3,7 +3,7 @@
 import pytest
 
 from waza.cli import run_command
-from waza.spec.skill_lint import skill_problems
+from waza.suites.skills import skill_problems
 
 
 def test_a_new_skill_is_sound_and_its_suite_runs_offline(tmp_path, monkeypatch):

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from waza.cli import run_command
 from waza.cli._skill_files import suite_files, trigger_text
-from waza.sandbox.yaml12 import read_yaml
-from waza.spec.load import read_spec
-from waza.spec.skill_prompts import SUGGEST, SuggestedPrompt, SuggestedTask, Suggestions, from_phrases, slug
+from waza.suites.load import read_spec
+from waza.suites.skill_prompts import SUGGEST, SuggestedPrompt, SuggestedTask, Suggestions, from_phrases, slug
+from waza.untrusted.yaml import read_yaml
 
 DESCRIPTION = 'Makes reports. USE FOR: "make a report", "sum up a table". DO NOT USE FOR: "draw a chart", "write code".'
 

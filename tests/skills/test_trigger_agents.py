@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "engines"))
 from agent_programs import ALL, SKILL, address_for, agents, model_of, need, write
 from scripted_model import scripted_model
 
-from waza.results.store import list_runs, read_run
+from waza.runs.store import list_runs, read_run
 
 BY_FILE = {"codex", "pi"}
 """They have no skill tool: their model reads SKILL.md, and that is what is seen."""

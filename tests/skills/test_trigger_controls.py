@@ -9,15 +9,15 @@ from trigger_suites import RULES, stored, suite
 
 from waza.cli import run_command
 from waza.model import Result, SkillInvocation, Task, Trace, Trial
-from waza.results.store import list_runs
-from waza.results.summary import summarize
-from waza.results.trigger_answers import TriggerPrompt
 from waza.runner.controls import Controls
-from waza.runner.order import order_for, stored_form
+from waza.runner.request import order_for, stored_form
 from waza.runner.resume import resume
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners
-from waza.spec.load import load_spec
+from waza.runs.store import list_runs
+from waza.runs.summary import summarize
+from waza.runs.triggers import TriggerPrompt
+from waza.suites.load import load_spec
 
 BLIND = {"triggers": []}
 CONTROLS = ["trigger:control-explicit", "trigger:control-unrelated"]

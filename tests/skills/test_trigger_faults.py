@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from waza.cli import run_command
-from waza.results.store import list_runs, read_run
-from waza.spec.load import load_spec
+from waza.runs.store import list_runs, read_run
+from waza.suites.load import load_spec
 
 RECORDINGS = Path(__file__).parent.parent / "data/recordings"
 AGENT = """#!{python}

@@ -12,19 +12,24 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from trigger_suites import TESTS, suite
 
+from waza.analysis.gate import Needs, gates
 from waza.model import Result, Run, SkillInvocation, Trace
 from waza.reports.csv import CsvReport
 from waza.reports.json import JsonReport
 from waza.reports.markdown import MarkdownReport
-from waza.results.stats.gates import gates
-from waza.results.stats.needs import Needs
-from waza.results.summary import summarize
-from waza.results.trigger_answers import Answer, TriggerPrompt, answers_of
-from waza.results.triggers import recall_interval, summarize_triggers, trigger_numbers
-from waza.runner.order import order_for
+from waza.runner.request import order_for
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners
-from waza.spec.load import load_spec
+from waza.runs.summary import summarize
+from waza.runs.triggers import (
+    TriggerAnswer,
+    TriggerPrompt,
+    answers_of,
+    recall_interval,
+    summarize_triggers,
+    trigger_numbers,
+)
+from waza.suites.load import load_spec
 
 AGENT = """
 import time, waza
@@ -46,7 +51,7 @@ MEASURES = ("precision", "recall", "f1", "accuracy")
 
 def answer(should, did, confidence="high", number=1, phrasing=""):
     prompt = TriggerPrompt(id=f"p{number}", prompt="x", skill="s", should_trigger=should, confidence=confidence)
-    return Answer(prompt=prompt, trial=1, did_trigger=did)
+    return TriggerAnswer(prompt=prompt, trial=1, did_trigger=did)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])

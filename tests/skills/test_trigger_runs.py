@@ -10,13 +10,13 @@ from trigger_suites import RULES, TESTS, stored, suite
 import waza
 from waza.cli import run_command
 from waza.errors import SpecError
-from waza.results.scores import wilson
-from waza.results.store import list_runs, open_run
-from waza.results.summary import summarize
-from waza.runner.order import order_for
+from waza.runner.request import order_for
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners, Stop
-from waza.spec.load import load_spec
+from waza.runs.store import list_runs, open_run
+from waza.runs.summary import summarize
+from waza.stats.scores import wilson
+from waza.suites.load import load_spec
 
 
 def test_trigger_tests_run_alone_and_keep_whole_counts(tmp_path, capsys):

@@ -2,7 +2,7 @@
 
 import json
 
-from waza.results.store import list_runs, read_run
+from waza.runs.store import list_runs, read_run
 
 SKILL = '---\nname: explainer\ndescription: "Explains. USE FOR: explain this code. DO NOT USE FOR: poems."\n---\n# E\n'
 RULES = {"triggers": [{"skill": "explainer", "when": "explain"}]}

@@ -10,8 +10,8 @@ from trace_recordings import FOLDER
 
 import waza
 from waza.model import ToolEvent, Trace
-from waza.traces._aliases import ARGUMENTS, TOOLS, dialect, dialect_of
-from waza.traces._read import read_trace
+from waza.traces.aliases import ARGUMENTS, TOOLS, dialect, dialect_of
+from waza.traces.reading import read_trace
 
 AGENTS = ("claude-latest", "codex", "copilot", "gemini", "opencode", "pi", "qwen")
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guide" / "traces.md"

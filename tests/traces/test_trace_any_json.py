@@ -11,9 +11,9 @@ from trace_recordings import DATA, FILES, FOLDER
 from campaign import count, size
 from waza.errors import TraceError
 from waza.model import Trace
-from waza.traces._json import decode
-from waza.traces._read import read_found
-from waza.traces._reader import readers
+from waza.traces.base import readers
+from waza.traces.fields import decode
+from waza.traces.reading import read_found
 
 SAMPLES = sorted([*(FOLDER / file for file in FILES), *(DATA / "traces").glob("*.json*")])
 QUICK = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -180,8 +180,7 @@ def test_a_reader_that_breaks_would_be_seen(tmp_path):
         def feed(self, item):
             raise KeyError("x")
 
-    from waza.traces._read import _feed
-    from waza.traces._source import Lines
+    from waza.traces.reading import Lines, _feed
 
     seen = Lines(io.BytesIO(), b"", 1)
     _feed(Broken(), {"a": 1}, seen)

@@ -9,7 +9,7 @@ from trace_recordings import FILES, FOLDER
 from campaign import count
 from waza.errors import TraceError
 from waza.model import Trace
-from waza.traces._read import read_found
+from waza.traces.reading import read_found
 
 WITHOUT_END_MARK = ("langgraph", "openai-agents", "openhands", "pydantic-ai")
 CI_BYTES, FULL_BYTES = 12, 200

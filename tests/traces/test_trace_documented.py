@@ -10,9 +10,8 @@ from trace_recordings import DATA
 
 from waza.errors import TraceError
 from waza.model import Trace
-from waza.traces._archive import samples_in
-from waza.traces._notes import Notes
-from waza.traces._read import read_found, read_trace, read_traces
+from waza.traces._draft import Notes
+from waza.traces.reading import read_found, read_trace, read_traces, samples_in
 
 FOLDER = DATA / "traces"
 STORY = [

@@ -9,7 +9,7 @@ import pytest
 from trace_recordings import FOLDER
 
 from waza.model import Trace
-from waza.traces._read import read_trace
+from waza.traces.reading import read_trace
 
 PROGRAM = "import sys, waza.cli as c; c.COMMANDS['import'] = ''; sys.exit(c.run_command(['import', *sys.argv[1:]]))"
 

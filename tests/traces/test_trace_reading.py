@@ -13,8 +13,8 @@ from trace_recordings import DATA, FILES, FOLDER
 
 from waza.errors import TraceError
 from waza.model import ToolEvent, Trace, Usage
-from waza.traces._read import read_found, read_trace, read_traces
 from waza.traces.copilot import tool_events
+from waza.traces.reading import read_found, read_trace, read_traces
 
 HELPERS = [json.loads(line) for line in (DATA / "conformance/helpers_tool_events.jsonl").read_text().splitlines()]
 
@@ -103,7 +103,7 @@ def test_memory_stays_flat_over_many_traces(tmp_path):
         for _ in range(40_000):
             target.write(line)
     program = (
-        "import resource, sys\nfrom waza.traces._read import read_traces\n"
+        "import resource, sys\nfrom waza.traces.reading import read_traces\n"
         "given = read_traces(sys.argv[1])\nfor _ in range(100): next(given)\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\ncount = sum(1 for _ in given)\n"
         "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
@@ -244,7 +244,7 @@ def test_another_package_can_announce_a_reader(tmp_path):
     (site / "theirs-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (site / "theirs-1.0.dist-info/entry_points.txt").write_text("[waza.traces]\ntheirs = theirs:TheirsReader\n")
     (site / "theirs.py").write_text(
-        "from waza.traces._reader import Reader\n"
+        "from waza.traces.base import Reader\n"
         "class TheirsReader(Reader):\n"
         "    format = 'theirs'\n"
         "    @classmethod\n"
@@ -252,7 +252,7 @@ def test_another_package_can_announce_a_reader(tmp_path):
         "    def feed(self, item): self.draft.says(item['theirs'])\n"
     )
     (tmp_path / "file").write_text('{"theirs": "hello"}')
-    program = "import sys; from waza.traces._read import read_trace; print(read_trace(sys.argv[1]).output)"
+    program = "import sys; from waza.traces.reading import read_trace; print(read_trace(sys.argv[1]).output)"
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "file"],
         env={"PYTHONPATH": str(site)},

@@ -17,9 +17,9 @@ from trace_recordings import (
 )
 
 from waza.model import SkillInvocation, Trace
-from waza.traces._json import decode
-from waza.traces._read import read_found, read_trace
-from waza.traces._reader import readers
+from waza.traces.base import readers
+from waza.traces.fields import decode
+from waza.traces.reading import read_found, read_trace
 
 MULTI = [
     "printf 'def add(a,b):\\n    return a-b\\n' > calc.py",

@@ -6,11 +6,11 @@ import time
 import pytest
 from trace_recordings import FILES, FOLDER
 
-from waza.engines._turns import join_turns
 from waza.model import ToolEvent, Trace
-from waza.traces._live import Live
-from waza.traces._read import read_trace
 from waza.traces.claude_code import ClaudeCodeReader
+from waza.traces.conversation import join_turns
+from waza.traces.live import Live
+from waza.traces.reading import read_trace
 
 TIMED = ("gemini-multi", "copilot-multi", "pi-multi")
 

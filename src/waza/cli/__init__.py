@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from waza import __version__
-from waza.cli._stdout import drop_output, output, save_stdout
+from waza.cli._screen import drop_output, output, save_stdout
 from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNDECIDED, EXIT_USAGE, WazaError, exhausted
 
 COMMANDS = {
@@ -167,7 +167,7 @@ def _ran_out(reason: str) -> int:
 
 
 def _safe(error: Exception) -> str:
-    from waza.reports._text import visible  # only on an error
+    from waza.untrusted.text import visible  # only on an error
 
     return visible(str(error), lines=True)
 

@@ -19,14 +19,14 @@ import click
 from waza.cli._screen import remark, say
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.model import Run
-from waza.reports._text import plural
-from waza.results.stats.impact import stored_impact
-from waza.results.stats.impact_records import BASELINE, CONTROL, Impact
-from waza.results.store import open_run
-from waza.runner.order import Order, order_for
+from waza.runner.request import RunRequest, order_for
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners
-from waza.spec.suite import EvalSpec
+from waza.runs.impact import stored_impact
+from waza.runs.impact_records import BASELINE, CONTROL, Impact
+from waza.runs.store import open_run
+from waza.suites.suite import EvalSpec
+from waza.untrusted.text import plural
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 NEEDS = ("no-regression", "improvement", "pass")
@@ -51,7 +51,7 @@ def baseline_options(command: Command) -> Command:
     return baseline(needs(these(command)))
 
 
-def baseline_of(order: Order, options: dict[str, Any]) -> Order:
+def baseline_of(order: RunRequest, options: dict[str, Any]) -> RunRequest:
     """Return the order as an arm of a baseline run, where the call, the suite or the stored run asks for one."""
     called = options.get("baseline")
     stored = (order.resume.run.spec.get(BASELINE) or {}) if order.resume else {}
@@ -72,8 +72,8 @@ def baseline_of(order: Order, options: dict[str, Any]) -> Order:
         return order
 
 
-def _with_baseline(order: Order, stored: dict[str, Any], options: dict[str, Any]) -> Order:
-    from waza.runner.baseline_arms import with_baseline  # a plain run does without
+def _with_baseline(order: RunRequest, stored: dict[str, Any], options: dict[str, Any]) -> RunRequest:
+    from waza.runner.arms import with_baseline  # a plain run does without
 
     for option in ("against", "skip_graders", "fail_fast", "replay"):
         if options.get(option):
@@ -83,11 +83,11 @@ def _with_baseline(order: Order, stored: dict[str, Any], options: dict[str, Any]
     return with_baseline(order, these_tasks=bool(options.get("these_tasks") or stored.get("these_tasks")))
 
 
-def control_counts(order: Order) -> tuple[int, int]:
+def control_counts(order: RunRequest) -> tuple[int, int]:
     """Return how many trials the control arm has, and how many of them are done; none for a plain run."""
     if not order.baseline:
         return 0, 0
-    from waza.runner.baseline_arms import control_trials  # a plain run does without
+    from waza.runner.arms import control_trials  # a plain run does without
 
     return control_trials(order)
 
@@ -100,11 +100,11 @@ def say_baseline(spec: EvalSpec, engine: str | None, options: dict[str, Any]) ->
     say(f"\n--baseline: {plural(control_counts(order)[0], 'more trial')} without the skill {spec.skill}, in turn")
 
 
-def conduct_either(order: Order, listeners: Listeners, options: dict[str, Any]) -> Run:
+def conduct_either(order: RunRequest, listeners: Listeners, options: dict[str, Any]) -> Run:
     """Run the order: both arms where it is a baseline run."""
     if not order.baseline:
         return conduct(order, listeners)
-    from waza.runner.baseline import conduct_baseline  # a plain run does without
+    from waza.runner.arms import conduct_baseline  # a plain run does without
 
     rerun = {key: options[key] for key in ("rerun_changed", "rerun_errors")}
     return conduct_baseline(order, listeners, **rerun)

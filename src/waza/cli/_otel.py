@@ -62,7 +62,7 @@ def telemetry(option: str | None, *, suite: str, engine: str, model: str = "") -
         yield lambda result: None
         return
     url = traces_url(option)
-    from waza.reports._otel import Telemetry  # the SDK takes a third of a second to load
+    from waza.reports.otel import Telemetry  # the SDK takes a third of a second to load
 
     spans = Telemetry(url, suite=suite, engine=engine, model=model)
     broken: list[str] = []

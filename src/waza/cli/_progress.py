@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from waza.model import Result, Trial
-from waza.reports._text import clipped, percent, seconds, visible
+from waza.untrusted.text import clipped, percent, seconds, visible
 
 PLAIN_EVERY_S = 10.0
 """Without a terminal, results beyond the first ones are told at most this often."""
@@ -22,7 +22,7 @@ PLAIN_FIRST = 50
 class Progress(Protocol):
     """Who is told what happens during a run."""
 
-    tally: Tally
+    tally: ProgressCount
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -34,7 +34,7 @@ class Progress(Protocol):
     def on_remark(self, text: str) -> None: ...
 
 
-class Tally:
+class ProgressCount:
     """How far a run has come."""
 
     def __init__(self, total: int, done: int = 0) -> None:
@@ -78,7 +78,7 @@ class Tally:
 class LiveProgress:
     """One line that is kept up to date, with the trials that run right now."""
 
-    def __init__(self, tally: Tally, console: Console) -> None:
+    def __init__(self, tally: ProgressCount, console: Console) -> None:
         self.tally = tally
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
 
@@ -120,7 +120,7 @@ class LiveProgress:
 class PlainProgress:
     """A line per result, then fewer, for logs and pipes."""
 
-    def __init__(self, tally: Tally, console: Console) -> None:
+    def __init__(self, tally: ProgressCount, console: Console) -> None:
         self.tally = tally
         self.console = console
         self.last = time.monotonic()
@@ -171,7 +171,7 @@ class SilentProgress(PlainProgress):
 
 def progress_for(total: int, done: int, console: Console, *, quiet: bool) -> Progress:
     """Return the progress display that fits where it is shown."""
-    tally = Tally(total, done)
+    tally = ProgressCount(total, done)
     if quiet:
         return SilentProgress(tally, console)
     return LiveProgress(tally, console) if console.is_terminal else PlainProgress(tally, console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -10,22 +11,25 @@ import click
 from msgspec import json
 
 from waza.cli._runs import the_run
-from waza.cli._screen import console, remark, say
-from waza.cli._stdout import emit
-from waza.errors import StoreError, UsageError
+from waza.cli._screen import console, emit, remark, say
+from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError, WazaError
+from waza.files.disk import write_atomically
 from waza.model import Run
-from waza.reports._base import REPORTS, Report
-from waza.reports._before import Before, before_from_file, before_of
-from waza.results.disk import write_atomically
-from waza.results.store import RUN, open_run
-from waza.spec.project import shown
+from waza.reports.base import REPORTS, Report
+from waza.reports.run_before import EarlierRun, before_from_file, before_of
+from waza.runs.remote_store import is_url
+from waza.runs.results_json import results_json
+from waza.runs.store import RUN, open_run
+from waza.runs.summary import summarize
+from waza.suites.project import shown
+from waza.suites.suite import EvalSpec
 
 STDOUT = "-"
 MOST_OF_A_NAME = 80
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Wanted(NamedTuple):
+class WantedReport(NamedTuple):
     """One report somebody asked for."""
 
     kind: str
@@ -37,8 +41,8 @@ class Wanted(NamedTuple):
 class Reports(NamedTuple):
     """Every report somebody asked for, and the run they compare with."""
 
-    wanted: list[Wanted]
-    before: Before | None = None
+    wanted: list[WantedReport]
+    before: EarlierRun | None = None
 
     @property
     def take_stdout(self) -> bool:
@@ -77,27 +81,27 @@ def wanted_reports(reporters: Iterable[str], base: str | None, *, as_json: bool 
     return Reports(wanted, _before(base) if base is not None else None)
 
 
-def _wanted(text: str) -> Wanted:
+def _wanted(text: str) -> WantedReport:
     kind, colon, path = text.partition(":")
     if colon and not path:
         raise UsageError(f"--reporter {text}: the path is missing")
     if path and path != STDOUT and Path(path).is_dir():
         raise UsageError(f"--reporter {text}: {path} is a folder; name a file in it")
-    return Wanted(kind, REPORTS.load(kind)(), path)
+    return WantedReport(kind, REPORTS.load(kind)(), path)
 
 
 def _same(path: str) -> str:
     return path if path == STDOUT else str(Path(path).absolute())
 
 
-def _before(base: str) -> Before:
+def _before(base: str) -> EarlierRun:
     path = Path(base)
     if path.is_file() and not (path.parent / RUN).is_file():
         return before_from_file(path)
     return before_of(open_run(the_run(base)))
 
 
-class Written(NamedTuple):
+class WrittenReports(NamedTuple):
     """What came of the reports."""
 
     paths: dict[str, Path]
@@ -111,14 +115,14 @@ class Written(NamedTuple):
             say(f"{kind}: {shown(path.resolve())}", "dim")
 
 
-def write_reports(run: Run, reports: Reports, *, suffix: str = "") -> Written:
+def write_reports(run: Run, reports: Reports, *, suffix: str = "") -> WrittenReports:
     """Write every report; one that cannot be written is told, and costs nothing else."""
     told = [(wanted.kind, _write(run, wanted, reports.before, suffix)) for wanted in reports.wanted]
     paths = {kind: path for kind, path in told if path is not None and str(path) != STDOUT}
-    return Written(paths, all(path is not None for _, path in told))
+    return WrittenReports(paths, all(path is not None for _, path in told))
 
 
-def _write(run: Run, wanted: Wanted, before: Before | None, suffix: str) -> Path | None:
+def _write(run: Run, wanted: WantedReport, before: EarlierRun | None, suffix: str) -> Path | None:
     """Write one report and return where; None when that was not possible, which is told."""
     path = _path(run, wanted, suffix)
     try:
@@ -150,7 +154,7 @@ def on_one_line(pieces: Iterable[bytes]) -> list[bytes]:
     return [json.format(b"".join(pieces), indent=-1), b"\n"]
 
 
-def _path(run: Run, wanted: Wanted, suffix: str) -> Path:
+def _path(run: Run, wanted: WantedReport, suffix: str) -> Path:
     if not wanted.path:
         return Path(run.folder) / wanted.report.file
     return with_suffix(Path(wanted.path), suffix) if wanted.path != STDOUT else Path(STDOUT)
@@ -175,3 +179,85 @@ def model_suffixes(models: Iterable[str]) -> dict[str, str]:
         taken.add(name.lower())
         found[model] = name
     return found
+
+
+# A finished run on the screen and in the files the caller asked for.
+
+
+def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
+    """Show a run as `--json`, `-v`, `-q` and `--interpret` say, write its reports and `-o`, and return its exit code.
+
+    A report that cannot be written is told; a run that passed then ends as one that is not all right.
+    """
+    reports: Reports = options["reports"]
+    code = summarize(run).exit_code
+    written = write_reports(run, reports, suffix=suffix)
+    if not written.is_whole and code == EXIT_PASSED:
+        code = EXIT_UNDECIDED
+    if options["output"]:
+        _write_file(run, with_suffix(options["output"], suffix))
+    if options["as_json"]:
+        pieces = results_json(run)
+        for piece in on_one_line(pieces) if suffix else pieces:
+            emit(piece, nl=False)
+    elif not reports.take_stdout:
+        _show(run, options)
+        if not options["quiet"]:
+            written.tell()
+    return code
+
+
+def _show(run: Run, options: dict[str, Any]) -> None:
+    """Print the run for a person."""
+    from waza.reports.table import TableReport  # rich's tables are not needed for --json
+
+    TableReport(verbose=options["verbose"], quiet=options["quiet"]).print(run, console())
+    if options["interpret"]:
+        from waza.reports.interpretation import interpret
+
+        say("\n" + interpret(run))
+    if not options["quiet"]:
+        folder = Path(run.folder).resolve()
+        name = run.id if folder.is_relative_to(Path.cwd()) else shown(folder)
+        say(f"\nresults: {shown(folder / 'results.json')}   ({shlex.join(['waza', 'show', name])})", "dim")
+
+
+def _write_file(run: Run, path: Path) -> None:
+    """Write results.json where the caller asked for it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, results_json(run), mode=0o644)
+    except (OSError, StoreError) as error:
+        raise UsageError(f"{path} cannot be written ({error}); the results are safe in {run.folder}") from None
+
+
+# A finished run sent to the project's object store, where it names one; the local folder stays whatever happens.
+
+
+def store_of(spec: EvalSpec) -> str | None:
+    """Return the address finished runs of a suite are sent to; raise UsageError now where that could never work."""
+    url = spec.project.paths.results
+    if not url or not is_url(url):
+        return None
+    from waza.runs.remote import require  # most projects keep their runs in a folder
+
+    require(url)
+    return url
+
+
+def sent(run: Run, url: str | None, code: int, *, quiet: bool = False) -> int:
+    """Send a run to `url`, if there is one; return the exit code: 3 for a run that passed and could not be sent."""
+    if url is None:
+        return code
+    from waza.runs.remote import push  # most projects keep their runs in a folder
+
+    try:
+        pushed = push(Path(run.folder), url)
+    except WazaError as error:
+        folder = shown(Path(run.folder).resolve())
+        again = shlex.join(["waza", "runs", "push", folder, "--to", url])
+        remark(f"not sent: {error}\nthe run is safe in {folder}; send it with:  {again}", "bold red")
+        return EXIT_UNDECIDED if code == EXIT_PASSED else code
+    if not quiet:
+        say(f"sent: {pushed.url}", "dim")
+    return code

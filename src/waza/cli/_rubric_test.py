@@ -11,20 +11,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from waza.cli._screen import console, remark, say
-from waza.cli._stdout import emit
+from waza.cli._screen import console, emit, remark, say
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, SpecError, UsageError
+from waza.files.paths import SpecFolder
 from waza.graders.prompt import PromptGrader
-from waza.judges._base import Judge
+from waza.judges.base import Judge
 from waza.judges.rubrics import BUILT_IN, Golden, Rubric, find_rubric, read_rubric, ref_kind
-from waza.reports._text import clipped, percent, plural, visible
-from waza.runner.goldens import Agreement, Opinion, agreement, oracle, put_goldens
-from waza.sandbox.folders import SpecFolder
-from waza.spec.judges import chosen_judge, judge_settings
-from waza.spec.load import load_spec
-from waza.spec.places import Place
-from waza.spec.project import read_project
-from waza.spec.shapes import ConfigShape
+from waza.runner.judge_checks import Agreement, Opinion, agreement, oracle, put_goldens
+from waza.suites.judges import chosen_judge, judge_settings
+from waza.suites.load import load_spec
+from waza.suites.positions import Position
+from waza.suites.project import read_project
+from waza.suites.shapes import ConfigShape
+from waza.untrusted.text import clipped, percent, plural, visible
 
 ORACLE_REMARK = (
     "The answers are those the goldens expect: this shows that everything around a judge works, nothing about one."
@@ -147,7 +146,7 @@ def judge_of(model: str, suite: Path | None) -> Judge:
         if wrong := [problem for problem in problems if problem.severity == "error"]:
             raise SpecError(wrong)
         settings = judge_settings(project, ConfigShape(judge_model=project.defaults.judge_model))
-        place, folder = Place(".waza.yaml"), SpecFolder()
+        place, folder = Position(".waza.yaml"), SpecFolder()
     if not settings and not model:
         raise UsageError("no judge is set up; put `judge:` into .waza.yaml, or give --oracle to try the plumbing")
     judge = chosen_judge(settings, place.at("judge"), folder, model=model)

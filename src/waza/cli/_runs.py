@@ -7,10 +7,10 @@ from pathlib import Path
 
 from waza.cli._screen import remark
 from waza.errors import StoreError, UsageError
-from waza.results._remote_store import checked_url, is_plain, is_url
-from waza.results.store import StoredRun, find_run, holds_run, list_runs
-from waza.sandbox.folders import project_root
-from waza.spec.project import read_project
+from waza.files.paths import project_root
+from waza.runs.remote_store import checked_url, is_plain, is_url
+from waza.runs.store import StoredRun, find_run, holds_run, list_runs
+from waza.suites.project import read_project
 
 DEPTH = 6
 _SKIPPED = {"node_modules", "__pycache__", "artifacts", "venv"}
@@ -42,7 +42,7 @@ def run_or_file(ref: str) -> Path:
 def the_run(ref: str) -> Path:
     """Return the run folder a person means, to be read: below the current folder, else a copy out of a store."""
     if is_url(ref):
-        from waza.results.remote import local_copy  # most runs stand in a folder
+        from waza.runs.remote import local_copy  # most runs stand in a folder
 
         return local_copy(ref)
     try:
@@ -50,7 +50,7 @@ def the_run(ref: str) -> Path:
     except UsageError:
         if (store := project_store(Path())) is None or not is_plain(ref):
             raise
-        from waza.results.remote import local_copy  # most runs stand in a folder
+        from waza.runs.remote import local_copy  # most runs stand in a folder
 
         return local_copy(f"{store}/{ref}")
 
@@ -94,7 +94,7 @@ def every_run(where: str | Path) -> list[StoredRun]:
     here, store = ([], where) if isinstance(where, str) else (runs_here(where), project_store(where))
     if store is None:
         return here
-    from waza.results.remote import list_remote  # most runs stand in a folder
+    from waza.runs.remote import list_remote  # most runs stand in a folder
 
     if isinstance(where, str):
         return list_remote(where)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, TextIO
 
+import click
 from rich.console import Console
 from rich.text import Text
 
-from waza.cli._stdout import drop_output, output
 from waza.errors import Problem
-from waza.reports._text import visible
+from waza.untrusted.text import visible
 
 PIPE_COLUMNS = 120
 """How wide lines are where no terminal says it."""
@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"(?m)^[^\S\n]*::|##\[")
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan", "not checked": "yellow"}
 
 
-class Output:
+class OutputStream:
     """The stream of results, whatever that is when something is written."""
 
     def __getattr__(self, attribute: str) -> Any:
@@ -59,7 +59,7 @@ class Screen(Console):
 @cache
 def console(stderr: bool = False) -> Console:
     """Return the console; NO_COLOR and pipes turn colour off, markup is never read."""
-    log: Any = None if stderr else Output()
+    log: Any = None if stderr else OutputStream()
     if os.environ.get("GITHUB_ACTIONS") == "true":
         log = JobLog("stderr" if stderr else "stdout")
     screen = Screen(file=log, stderr=stderr, markup=False, highlight=False, emoji=False)
@@ -83,3 +83,67 @@ def show_problems(problems: Iterable[Problem], *, to_stderr: bool = True) -> Non
     target = console(stderr=to_stderr)
     for problem in problems:
         target.print(Text(visible(str(problem), lines=True), style=_STYLES.get(problem.severity, "")), soft_wrap=True)
+
+
+# Standard output belongs to the result: where a command line asks for a document there, nothing else reaches it.
+
+_OUTPUT = re.compile(r"-[a-zA-Z]*o|--output")
+_GLUED = re.compile(r"-[a-zA-Z]*o-")
+"""`-o -`, alone or behind other letters, and the same in one word."""
+_SAVED: list[TextIO] = []
+"""What standard output was when the command began, where it was kept for the result alone."""
+
+
+def save_stdout(arguments: Sequence[str]) -> None:
+    """Keep standard output for the result if the command line asks for one there: all else goes to standard error.
+
+    File descriptor 1 itself is turned: neither `print` of an agent or a plug-in nor a program or a C library that they
+    use can reach the result. Children do not inherit the saved descriptor.
+    """
+    if _SAVED or sys.stdout is None or not _wants_result(arguments):
+        return
+    try:
+        sys.stdout.flush()
+        saved = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors="backslashreplace")
+    except OSError:
+        return  # it is closed: nothing can be written to it, by nobody
+    try:
+        os.dup2(2, 1)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _SAVED.append(saved)
+
+
+def _wants_result(arguments: Sequence[str]) -> bool:
+    """Say whether a command line asks for a document on standard output."""
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        return False
+    if "--json" in arguments or arguments[:1] == ["import"]:
+        return True
+    words = [*arguments, ""]
+    pairs = [(word, words[place + 1]) for place, word in enumerate(arguments)]
+    named = [word.partition("=")[::2] if "=" in word else (word, after) for word, after in pairs]
+    return any(
+        _GLUED.fullmatch(name)
+        or (value == "-" and _OUTPUT.fullmatch(name))
+        or (name == "--reporter" and value.endswith(":-"))
+        for name, value in named
+    )
+
+
+def output() -> TextIO:
+    """Return where results are written."""
+    return _SAVED[0] if _SAVED else sys.stdout
+
+
+def emit(piece: str | bytes, *, nl: bool = True) -> None:
+    """Write a piece of the result; where its reader went away the rest is dropped, and the command keeps its code."""
+    try:
+        click.echo(piece, nl=nl, file=output())
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Let what is still to be written go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output().fileno())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from waza.cli._recorded_task import quoted, word
 from waza.cli._scaffold import schema_line
-from waza.cli._yaml import quoted, word
-from waza.sandbox.folders import project_root
-from waza.spec.skill_prompts import SuggestedPrompt, SuggestedTask, Suggestions, slug
+from waza.files.paths import project_root
+from waza.suites.skill_prompts import SuggestedPrompt, SuggestedTask, Suggestions, slug
 
 SKILL = """\
 ---

@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from waza.cli._runs import the_run
-from waza.cli._screen import remark, say
-from waza.cli._stdout import emit
+from waza.cli._screen import emit, remark, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
-from waza.reports._text import plural
+from waza.untrusted.text import plural
 
 
 @click.command(epilog="Example:  waza calibrate  ·  waza calibrate latest --grader polite --labels labels.csv --json")
@@ -47,21 +46,21 @@ def command(
     """
     import msgspec  # not needed for --help
 
-    from waza.reports._calibration import alpha_lines, judge_lines
-    from waza.results.store import open_run
-    from waza.runner.calibrating import calibrate, gather
-    from waza.sandbox.folders import SpecFolder
-    from waza.spec.project import shown
+    from waza.analysis.calibration import calibrate, gather
+    from waza.files.paths import SpecFolder
+    from waza.reports.judging import alpha_lines, judge_lines
+    from waza.runs.store import open_run
+    from waza.suites.project import shown
 
     stored = [open_run(the_run(ref)) for ref in dict.fromkeys(runs or ("latest",))]
     base = _suite_folder(stored[0])
-    gathered = gather(stored, graders, SpecFolder(base))
-    _refuse(gathered, graders, people)
-    verdicts = _verdicts(base, labels, gathered, people)
-    if strangers := sum(verdict.evidence not in gathered.outputs for verdict in verdicts):
+    collected = gather(stored, graders, SpecFolder(base))
+    _refuse(collected, graders, people)
+    verdicts = _verdicts(base, labels, collected, people)
+    if strangers := sum(verdict.evidence not in collected.outputs for verdict in verdicts):
         remark(f"{strangers} of {len(verdicts)} verdicts of people are about outputs these runs do not have", "dim")
-    _tell_undecided(gathered)
-    found = calibrate(gathered, verdicts, people, half_width)
+    _tell_undecided(collected)
+    found = calibrate(collected, verdicts, people, half_width)
     kept = [] if no_keep else _keep(base, found.judges)
     if as_json:
         emit(json.dumps(msgspec.to_builtins(found) | {"kept": [path.as_posix() for path in kept]}))
@@ -75,24 +74,24 @@ def command(
     return EXIT_PASSED if any(judge.counts.n for judge in found.judges) else EXIT_UNDECIDED
 
 
-def _refuse(gathered: Any, graders: tuple[str, ...], people: str) -> None:
+def _refuse(collected: Any, graders: tuple[str, ...], people: str) -> None:
     """Refuse graders that are not there, and people compared with themselves."""
     for name in graders:
-        if name not in gathered.graders:
-            raise UsageError(f"no grade of '{name}' in these runs; {did_you_mean(name, sorted(gathered.graders))}")
-        if name in gathered.asking_people and people in ("", name):
+        if name not in collected.graders:
+            raise UsageError(f"no grade of '{name}' in these runs; {did_you_mean(name, sorted(collected.graders))}")
+        if name in collected.asking_people and people in ("", name):
             raise UsageError(f"'{name}' is what people say; name a grader to compare with it by --people {name}")
-    if not gathered.said and (silent := sorted(gathered.undecided.keys() - gathered.asking_people)):
+    if not collected.said and (silent := sorted(collected.undecided.keys() - collected.asking_people)):
         raise UsageError(f"nothing to calibrate: {', '.join(silent)} decided nothing in these runs; see:  waza show")
-    if not gathered.said:
+    if not collected.said:
         raise UsageError("nothing to calibrate: no grader of these runs asks a judge; name another one with --grader")
 
 
-def _tell_undecided(gathered: Any) -> None:
+def _tell_undecided(collected: Any) -> None:
     """Say of which graders some outputs are left out, since nobody can tell what they would have said."""
-    for name in dict.fromkeys(rater.grader for rater in gathered.said):
-        decided = {evidence for rater, said in gathered.said.items() if rater.grader == name for evidence in said}
-        if left := len(gathered.undecided.get(name, set()) - decided):
+    for name in dict.fromkeys(rater.grader for rater in collected.said):
+        decided = {evidence for rater, said in collected.said.items() if rater.grader == name for evidence in said}
+        if left := len(collected.undecided.get(name, set()) - decided):
             remark(f"{name} decided nothing about {plural(left, 'more output')}; no rate here counts them", "yellow")
 
 
@@ -102,22 +101,22 @@ def _suite_folder(run: Any) -> Path:
     return file.parent if file.is_file() else Path.cwd()
 
 
-def _verdicts(base: Path, labels: Path | None, gathered: Any, people: str) -> list[Any]:
+def _verdicts(base: Path, labels: Path | None, collected: Any, people: str) -> list[Any]:
     """Return people's verdicts: those of a file of labels, else those that were recorded beside the eval file."""
-    from waza.results.verdicts import VERDICTS, read_verdicts
-    from waza.runner.labels import read_labels
+    from waza.analysis.calibration import read_labels
+    from waza.runs.verdicts import VERDICTS, read_verdicts
 
     if labels is None:
         return read_verdicts(base / VERDICTS)
-    names = [people] if people else list(dict.fromkeys(rater.grader for rater in gathered.said))
-    return [verdict for name in names for verdict in read_labels(labels, name, gathered.places)]
+    names = [people] if people else list(dict.fromkeys(rater.grader for rater in collected.said))
+    return [verdict for name in names for verdict in read_labels(labels, name, collected.places)]
 
 
 def _keep(base: Path, judges: list[Any]) -> list[Path]:
     """Keep what was measured of each judge; say of which it was not, and why."""
-    from waza.results.calibrations import write_calibration
-    from waza.runner.calibrating import kept_form
-    from waza.sandbox.folders import project_root
+    from waza.analysis.calibration import kept_form
+    from waza.files.paths import project_root
+    from waza.runs.calibrations import write_calibration
 
     kept = []
     for judge in judges:

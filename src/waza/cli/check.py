@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 import click
 
-from waza.cli._screen import say, show_problems
-from waza.cli._stdout import emit
+from waza.analysis.oracles import ORACLES, OracleFinding, cheated
+from waza.cli._screen import emit, say, show_problems
 from waza.cli._working import trust_option
-from waza.engines._skills import MARK
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
-from waza.reports._text import plural, visible
+from waza.files.trust import not_trusted
 from waza.runner.preflight import refusals, without_refused
-from waza.sandbox.trust import not_trusted
-from waza.spec.load import FILE, find_eval, read_spec, suite_in
-from waza.spec.local_code import NOT_CHECKED
-from waza.spec.rubrics import rubric_problems
-from waza.spec.sessions import session_problems
-from waza.spec.skill_lint import skill_line, skill_problems
-from waza.spec.skills import skills_below
-from waza.spec.suite import NO_ENGINE, EvalSpec
-from waza.spec.trigger_suite import read_lone_triggers
-from waza.spec.triggers import FILE as TRIGGERS
+from waza.skills import MARK
+from waza.suites.load import FILE, find_eval, read_spec, suite_in
+from waza.suites.local_code import NOT_CHECKED
+from waza.suites.mocks import session_problems
+from waza.suites.rubrics import rubric_problems
+from waza.suites.skills import skill_line, skill_problems, skills_below
+from waza.suites.suite import NO_ENGINE, EvalSpec
+from waza.suites.trigger_suite import read_lone_triggers
+from waza.suites.triggers import FILE as TRIGGERS
+from waza.untrusted.text import plural, visible
 
 
 @click.command(epilog="Example:  waza check .  ·  waza check evals/greeter/eval.yaml --quiet")
@@ -97,7 +97,7 @@ def command(
             left_out = [spec.place.problem(fact, NOT_CHECKED)]
             _print_json(left_out) if as_json else show_problems(left_out, to_stderr=False)
         elif oracles and spec is not None and not errors:
-            from waza.cli._oracles import weak_tasks  # it runs graders; a check does not
+            # it runs graders; a check does not
 
             passed, untried = weak_tasks(spec, quiet=quiet, as_json=as_json)
             weak, silent = weak + passed, silent + untried
@@ -130,7 +130,7 @@ def lone_triggers(paths: Sequence[Path], skills: Sequence[Path]) -> Iterator[Pat
 
 def _check_skill(folder: Path, quiet: bool, as_json: bool, strict: bool) -> bool:
     """Say what is wrong with a skill, and return whether something is."""
-    from waza.spec.project import shown
+    from waza.suites.project import shown
 
     problems = skill_problems(folder)
     errors = [p for p in problems if p.severity == "error" or (strict and p.severity == "warning")]
@@ -161,7 +161,7 @@ def _starts_programs(spec: EvalSpec) -> str:
 
 def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
     """Ask the suite's judge, say what it showed, and return how many of its models did not answer."""
-    from waza.runner.live import signs_of_life  # it loads a vendor's SDK
+    from waza.runner.preflight import signs_of_life  # it loads a vendor's SDK
 
     silent = 0
     for sign in signs_of_life(spec):
@@ -212,7 +212,7 @@ def _hidden(path: Path) -> bool:
 
 
 def _summary(file: Path, good: EvalSpec | None, errors: int, unchecked: int) -> None:
-    from waza.spec.project import shown
+    from waza.suites.project import shown
 
     if good:
         left = f"; {unchecked} not checked" if unchecked else ""
@@ -228,3 +228,56 @@ def _print_json(problems: list[Problem]) -> None:
 
     for problem in problems:
         emit(json.dumps(problem._asdict()))
+
+
+# `waza check --oracles`: which tasks an agent gets through that does no work.
+
+
+def weak_tasks(spec: EvalSpec, *, quiet: bool, as_json: bool) -> tuple[int, int]:
+    """Let every oracle try a suite, and say what they get through; return how many tasks they pass, and cannot try."""
+    found = list(cheated(spec))
+    if as_json:
+        for finding in found:
+            emit(json.dumps(finding._asdict() | {"sentence": str(finding)}))
+    else:
+        _passed(found)
+        _untried(found)
+        if not quiet:
+            _held(found)
+    weak = {finding.task for finding in found if finding.kind == "passes"}
+    untried = {finding.task for finding in found if finding.kind == "not decided"}
+    if not as_json and not quiet and not weak | untried:
+        say(f"oracles: none of {len(ORACLES)} passes any of {plural(len(spec.tasks), 'task')}", "green")
+    return len(weak), len(untried)
+
+
+def _passed(found: list[OracleFinding]) -> None:
+    """Say, a line a task, which oracles pass it."""
+    passed: dict[str, list[str]] = {}
+    for finding in found:
+        if finding.kind == "passes":
+            passed.setdefault(finding.task, []).append(finding.oracle)
+    for task, oracles in passed.items():
+        verb = "passes" if len(oracles) == 1 else "pass"
+        told = f"error: task '{task}': {', '.join(oracles)} {verb}; add a check that only the work itself can meet"
+        say(visible(told), "bold red")
+
+
+def _untried(found: list[OracleFinding]) -> None:
+    """Say which oracles could not try a task: nobody knows whether they would pass it."""
+    for finding in found:
+        if finding.kind == "not decided":
+            say(visible(f"warning: {finding}"), "yellow")
+
+
+def _held(found: list[OracleFinding]) -> None:
+    """Say, a line a task, what only a judge stands against."""
+    held: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for finding in found:
+        if finding.kind == "held up by a judge alone":
+            held.setdefault((finding.task, finding.graders), []).append(finding.oracle)
+    for (task, graders), oracles in held.items():
+        say(
+            visible(f"note: task '{task}': nothing but {', '.join(graders)} stands against {', '.join(oracles)}"),
+            "cyan",
+        )

@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
+from waza.analysis.changes import Comparison
+from waza.analysis.common_graders import ComparisonMode
+from waza.analysis.compare import compare_runs
 from waza.cli._runs import run_or_file
-from waza.cli._screen import console
-from waza.cli._stdout import emit
+from waza.cli._screen import console, emit
 from waza.cli._working import trust_option
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
-from waza.results._remote_store import is_url
-from waza.results.stats.changes import Comparison
-from waza.results.store import run_before
-from waza.runner.compare import compare_runs
-from waza.runner.yardstick import How
+from waza.runs.remote_store import is_url
+from waza.runs.store import run_before
 
 
 @click.command(epilog="Example:  waza compare  ·  waza compare 20260102 latest  ·  waza compare A B --format markdown")
@@ -57,7 +56,7 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
         folders.insert(0, run_before(folders[0]))
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise UsageError("these are the same run twice; `waza list runs` shows which there are")
-    how = How(
+    how = ComparisonMode(
         on=options["on"],
         margin=options["margin"],
         these_tasks=options["these_tasks"],
@@ -67,7 +66,7 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
     )
     found = [compare_runs(folders[0], folder, how) for folder in folders[1:]]
     if len(found) > 1:
-        from waza.results.stats.comparison import among
+        from waza.analysis.comparison import among
 
         found = among(found)
     form = "json" if options["as_json"] else options["form"]
@@ -76,8 +75,8 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
 
 
 def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool) -> None:
-    from waza.reports._compare_words import document
-    from waza.reports._document import html_document, markdown_document, print_document
+    from waza.reports.comparison import document
+    from waza.reports.document import html_document, markdown_document, print_document
 
     output = None if output == Path("-") else output
     if form == "table" and output is None:
@@ -86,7 +85,7 @@ def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool
         return
     blocks = [block for comparison in found for block in document(comparison, whole=verbose)]
     if form == "json":
-        from waza.results.plain import plain
+        from waza.untrusted.json import plain
 
         data = [plain(comparison) for comparison in found]
         told = json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -95,7 +94,7 @@ def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool
     if output is None:
         emit(told, nl=False)
         return
-    from waza.results.disk import write_atomically
+    from waza.files.disk import write_atomically
 
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, told.encode(), mode=0o644)

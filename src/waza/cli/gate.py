@@ -9,16 +9,14 @@ from typing import Any
 
 import click
 
+from waza.analysis.gate import Gate, Needs, exit_code, gates
+from waza.analysis.results_file import open_run_or_file
 from waza.cli._runs import run_or_file
-from waza.cli._screen import console, remark
-from waza.cli._stdout import emit
+from waza.cli._screen import console, emit, remark
 from waza.cli._working import trust_option
 from waza.errors import UsageError
-from waza.reports._document import Block, Grid, Heading, Line, Theirs, Words, markdown_document, print_document
-from waza.results.stats.gates import gates
-from waza.results.stats.needs import Gate, Needs, exit_code
-from waza.results.stats.partial import Gap, gaps_of
-from waza.runner.results_file import open_run_or_file
+from waza.reports.document import Block, ForeignText, Grid, Heading, TextLine, Words, markdown_document, print_document
+from waza.runs.partial import Gap, gaps_of
 
 MARKS = {"passed": "✓", "failed": "✗", "error": "?"}
 SHARE = click.FloatRange(0, 1)
@@ -77,14 +75,14 @@ def command(run: str, against: str | None, **options: Any) -> int:
 
 def _pair(against: str, folder: Path, options: dict[str, Any]) -> tuple[Any, Any]:
     """Return the baseline and the run, by the same graders."""
-    from waza.runner.compare import open_both
-    from waza.runner.yardstick import How
+    from waza.analysis.common_graders import ComparisonMode
+    from waza.analysis.compare import open_both
 
     baseline = run_or_file(against)
     if baseline.resolve() == folder.resolve():
         raise UsageError("the baseline is the run itself; `waza list runs` shows which there are")
     keys = ("as_graded", "ask_judge", "trust")
-    opened = open_both(baseline, folder, How(**{key: options[key] for key in keys}), with_triggers=True)
+    opened = open_both(baseline, folder, ComparisonMode(**{key: options[key] for key in keys}), with_triggers=True)
     for warning in opened.warnings:
         remark(warning, "yellow")
     if opened.attribution is not None:
@@ -131,7 +129,7 @@ def _by_tag(option: str, given: tuple[str, ...]) -> dict[str, float]:
 
 def _show(run: str, found: list[Gate], gaps: list[Gap], form: str, integrity: str) -> None:
     if form == "json":
-        from waza.results.plain import plain
+        from waza.untrusted.json import plain
 
         told = {"run": run, "exit_code": exit_code(found), "gates": [plain(gate) for gate in found]}
         told["missing"] = [gap._asdict() for gap in gaps]
@@ -146,16 +144,16 @@ def _show(run: str, found: list[Gate], gaps: list[Gap], form: str, integrity: st
 def _document(run: str, found: list[Gate]) -> Iterator[Block]:
     words = {0: "every gate is met", 1: "a gate is missed", 3: "no gate is missed, but not all can be decided"}
     code = exit_code(found)
-    yield Heading(("Gate · ", Theirs(run)))
-    yield Line((words[code],), {0: "good", 1: "bad"}.get(code, "open"))  # type: ignore[arg-type]
+    yield Heading(("Gate · ", ForeignText(run)))
+    yield TextLine((words[code],), {0: "good", 1: "bad"}.get(code, "open"))  # type: ignore[arg-type]
     yield Grid(("gate", "value", "95 % interval", "needed", "why"), [_row(gate) for gate in found], (0, 4))
     for gate in found:
         if gate.tasks:
             more = f" and {len(gate.tasks) - 10} more" if len(gate.tasks) > 10 else ""
-            yield Line((Theirs(gate.name), ": ", Theirs(", ".join(gate.tasks[:10])), more), "soft")
+            yield TextLine((ForeignText(gate.name), ": ", ForeignText(", ".join(gate.tasks[:10])), more), "soft")
 
 
 def _row(gate: Gate) -> tuple[Words, ...]:
     interval = "–" if gate.low is None or gate.high is None else f"{gate.low:.3g} to {gate.high:.3g}"
     numbers = ["–" if number is None else f"{number:.4g}" for number in (gate.value, gate.needed)]
-    return (f"{MARKS[gate.status]} ", Theirs(gate.name)), (numbers[0],), (interval,), (numbers[1],), (gate.reason,)
+    return (f"{MARKS[gate.status]} ", ForeignText(gate.name)), (numbers[0],), (interval,), (numbers[1],), (gate.reason,)

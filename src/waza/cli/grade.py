@@ -12,18 +12,16 @@ import click
 
 from waza.cli._otel import Listener, both, otel_option, telemetry, traces_url
 from waza.cli._progress import Progress, progress_for
-from waza.cli._report import report
-from waza.cli._reporters import reporter_options, wanted_reports
+from waza.cli._reporters import report, reporter_options, sent, store_of, wanted_reports
 from waza.cli._runs import own_run, run_for, the_run
 from waza.cli._screen import console, remark
-from waza.cli._upload import sent, store_of
 from waza.cli._working import telling_options, trust_option, with_stdout
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
-from waza.results.store import RUN
 from waza.runner.regrade import Judging
-from waza.spec.load import load_spec, suite_in
-from waza.spec.suite import EvalSpec
+from waza.runs.store import RUN
+from waza.suites.load import load_spec, suite_in
+from waza.suites.suite import EvalSpec
 
 MOST_TROUBLES = 10
 """So many recordings that could not be graded are told one by one; the rest is counted."""
@@ -141,7 +139,7 @@ def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: dict[str, 
 
 def _tell_unseen(spec: EvalSpec, run: Run | None) -> None:
     """Say which tasks no recording is of: they count as not run."""
-    from waza.results.outcomes import outcomes_of
+    from waza.runs.outcomes import outcomes_of
 
     seen = {outcome.task_id for outcome in outcomes_of(run.results)} if run else set()
     unseen = [task.id for task in spec.tasks if task.id not in seen] if run else []
@@ -152,9 +150,9 @@ def _tell_unseen(spec: EvalSpec, run: Run | None) -> None:
 
 def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options: dict[str, Any]) -> int:
     """Grade the trials of a stored run again."""
-    from waza.results.outcomes import outcomes_of
-    from waza.results.store import open_run
     from waza.runner.regrade import eval_of, from_run
+    from waza.runs.outcomes import outcomes_of
+    from waza.runs.store import open_run
 
     stored = open_run(folder)
     spec = load_spec(suite or eval_of(stored, folder), trust=options["trust"])
@@ -181,8 +179,8 @@ def _is_quiet(options: dict[str, Any]) -> bool:
 
 def _judging(spec: EvalSpec, options: dict[str, Any]) -> Judging:
     """Return whom graders ask and what they compare with."""
-    from waza.runner.against import baselines_from
-    from waza.runner.order import judge_for, runs_folder
+    from waza.runner.regrade import baselines_from
+    from waza.runner.request import judge_for, runs_folder
 
     judge = judge_for(spec, options["judge_model"], cache=not options["no_judge_cache"])
     against = options["against"]
@@ -191,7 +189,7 @@ def _judging(spec: EvalSpec, options: dict[str, Any]) -> Judging:
 
 def _completed(spec: EvalSpec, folder: Path, judging: Judging, progress: Progress, heard: Listener) -> Run:
     """Ask for the verdicts a run lacks and return it with them."""
-    from waza.runner.missing import ask_missing
+    from waza.runner.regrade import ask_missing
 
     on_result = both(progress.on_result, heard)
     return ask_missing(spec, folder, judging.judge, on_result=on_result, on_remark=progress.on_remark)

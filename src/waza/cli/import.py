@@ -11,11 +11,11 @@ from typing import IO
 import click
 from msgspec.structs import replace
 
+from waza.cli._screen import output as result_stream
 from waza.cli._screen import remark
-from waza.cli._stdout import output as result_stream
 from waza.errors import EXIT_PASSED, EXIT_USAGE, TraceError, UsageError
 from waza.model import Trace
-from waza.reports._text import plural
+from waza.untrusted.text import plural
 
 STANDARD_INPUT = "-"
 
@@ -74,7 +74,7 @@ def _written(output: Path | None) -> Iterator[IO[bytes]]:
 
 def _import(file: str, target: IO[bytes], task: str | None, quiet: bool) -> bool:
     """Write the traces of one file and say what they are; return whether all could be read."""
-    from waza.traces._read import read_found  # readers are many; `--help` needs none
+    from waza.traces.reading import read_found  # readers are many; `--help` needs none
 
     formats: dict[str, int] = {}
     calls = 0

@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from waza.cli._screen import console, say, show_problems
-from waza.cli._stdout import emit
+from waza.cli._screen import console, emit, say, show_problems
 from waza.errors import did_you_mean
-from waza.reports._text import visible
-from waza.results.store import StoredRun
+from waza.runs.store import StoredRun
+from waza.untrusted.text import visible
 
 
 @click.command(epilog="Example:  waza list graders  ·  waza list tasks evals/greeter  ·  waza list runs")
@@ -39,15 +38,15 @@ def command(kind: str, path: Path | None, as_json: bool) -> int:
 
 
 def _graders(_: Path) -> list[dict[str, object]]:
-    from waza.graders._base import GRADERS
-    from waza.spec.reference import grader_page
+    from waza.graders.base import GRADERS
+    from waza.suites.reference import grader_page
 
     return [{"type": name, "what it checks": grader_page(name).summary} for name in GRADERS.names()]
 
 
 def _engines(_: Path) -> list[dict[str, object]]:
-    from waza.engines._base import ENGINES
-    from waza.spec.reference import engine_page
+    from waza.engines.base import ENGINES
+    from waza.suites.reference import engine_page
 
     return [
         {
@@ -67,14 +66,14 @@ def _installed(engine: Any) -> str:
 
 
 def _judges(_: Path) -> list[dict[str, object]]:
-    from waza.judges._base import JUDGES
-    from waza.spec.reference import judge_page
+    from waza.judges.base import JUDGES
+    from waza.suites.reference import judge_page
 
     return [{"judge": name, "whom it asks": judge_page(name).summary} for name in JUDGES.names()]
 
 
 def _reports(_: Path) -> list[dict[str, object]]:
-    from waza.reports._base import REPORTS
+    from waza.reports.base import REPORTS
 
     made = {name: REPORTS.load(name) for name in REPORTS.names()}
     return [{"report": name, "what it writes": _first_line(cls), "file": cls.file} for name, cls in made.items()]
@@ -85,14 +84,14 @@ def _first_line(cls: type) -> str:
 
 
 def _isolation(_: Path) -> list[dict[str, object]]:
-    from waza.sandbox.isolation_probes import table
+    from waza.process.isolation_probes import table
 
     return [dict(row) for row in table()]
 
 
 def _tasks(path: Path) -> list[dict[str, object]]:
-    from waza.spec.load import load_spec
-    from waza.spec.local_code import NOT_CHECKED
+    from waza.suites.load import load_spec
+    from waza.suites.local_code import NOT_CHECKED
 
     spec = load_spec(path, only_look=True)
     show_problems(note for note in spec.notes if note.severity == NOT_CHECKED)
@@ -125,15 +124,15 @@ def _table(rows: list[dict[str, object]], kind: str) -> None:
 
 def _runs(path: Path) -> list[dict[str, object]]:
     from waza.cli._runs import runs_parents
-    from waza.results.store import list_runs, newest_first
+    from waza.runs.store import list_runs, newest_first
 
     stored = [run for parent in runs_parents(path) for run in list_runs(parent)]
     return [_run_row(run) for run in newest_first(stored)]
 
 
 def _run_row(stored: StoredRun) -> dict[str, object]:
-    from waza.reports._text import score, seconds
-    from waza.results.signing import word_of
+    from waza.runs.signing import word_of
+    from waza.untrusted.text import score, seconds
 
     run, summary = stored.run, stored.summary
     if summary is None:

@@ -12,7 +12,7 @@ import click
 from waza.cli._scaffold import EVAL, GRADER, PROJECT, TASK, schema_line, write_new
 from waza.cli._screen import remark, say
 from waza.errors import SpecError, TraceError, UsageError
-from waza.sandbox.folders import PROJECT_MARKS, project_root
+from waza.files.paths import PROJECT_MARKS, project_root
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _ABOUT = "Says in a sentence what {name} does and for whom; agents choose it by these words alone, so make them plain."
@@ -80,8 +80,8 @@ def command(
 def _skill(name: str, about: str, use_for: list[str], not_for: list[str]) -> int:
     """Write a skill and a suite that tests it, all files or none."""
     from waza.cli._skill_files import default_description, skill_text, suite_files
-    from waza.spec.skill_lint import MOST_NAME
-    from waza.spec.skill_prompts import from_phrases
+    from waza.suites.skill_prompts import from_phrases
+    from waza.suites.skills import MOST_NAME
 
     if "_" in name or "--" in name or name.endswith("-") or len(name) > MOST_NAME:
         raise UsageError(
@@ -153,8 +153,8 @@ def _from_recording(name: str, suite: Path, recording: Path, prompt: str) -> int
 def _recorded_tasks(name: str, suite: Path, recording: Path, prompt: str) -> dict[Path, str]:
     """Return the text of each task file; raise UsageError when one of them could not be written or read again."""
     from waza.cli._recorded_task import task_text
-    from waza.sandbox.yaml12 import read_yaml
-    from waza.traces._read import read_found
+    from waza.traces.reading import read_found
+    from waza.untrusted.yaml import read_yaml
 
     texts: dict[Path, str] = {}
     try:
@@ -175,7 +175,7 @@ def _recorded_tasks(name: str, suite: Path, recording: Path, prompt: str) -> dic
 
 def _say_if_not_in(suite: Path, texts: dict[Path, str]) -> None:
     """Say it when the suite does not take in what was written."""
-    from waza.spec.load import load_spec
+    from waza.suites.load import load_spec
 
     try:
         known = {task.id for task in load_spec(suite, only_look=True).tasks}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -12,6 +14,11 @@ from waza.cli._runs import own_run
 from waza.cli._screen import remark, say
 from waza.cli._working import trust_option
 from waza.errors import EXIT_INTERRUPTED, EXIT_PASSED, StoreError, UsageError
+from waza.model import Result, Run, Trace
+from waza.runner.reviewing import ReviewableOutput, looked_at
+from waza.runs.verdicts import Answer, record_verdict, standing_in
+from waza.suites.project import shown
+from waza.untrusted.text import clipped, plural, visible
 
 
 @click.command(epilog="Example:  waza review  ·  waza review latest --grader polite --reviewer ana")
@@ -41,12 +48,12 @@ def command(
     in verdicts.jsonl beside the eval file: share it, and merge another one with --merge. Of two verdicts of one person
     on one output the later counts; different people's stand beside each other. The run is graded again at once.
     """
-    from waza.cli._review_flow import Session, listed  # the runner is not needed for --help
-    from waza.results.store import open_run
-    from waza.results.verdicts import merge_verdicts
+    # the runner is not needed for --help
     from waza.runner.regrade import eval_of
     from waza.runner.reviewing import reviewable, settle, verdicts_file
-    from waza.spec.load import load_spec
+    from waza.runs.store import open_run
+    from waza.runs.verdicts import merge_verdicts
+    from waza.suites.load import load_spec
 
     reviewer, folder = reviewer.strip(), own_run(run)
     stored = open_run(folder)
@@ -63,7 +70,7 @@ def command(
     if not items and not others:
         raise UsageError("nothing to review: no `human` grader in this suite; name one that decides with --grader")
     go_on = shlex.join(_same_again(ref, graders, tasks, reviewer, suite, trust=trust))
-    session = Session(stored, items, file, reviewer, again=again, go_on=go_on)
+    session = ReviewSession(stored, items, file, reviewer, again=again, go_on=go_on)
     stopped = False
     if only_list:
         listed(items, file)
@@ -95,3 +102,141 @@ def _same_again(
         yield from pair
     if trust:
         yield "--trust"
+
+
+# The terminal flow of `waza review`: one output after another, an answer, a reason.
+
+LONG = 4_000
+"""So many characters of a text are shown at first."""
+WHOLE = 10**9
+MOST_FILES = 50
+ANSWERS: dict[str, Answer] = {"p": "pass", "pass": "pass", "f": "fail", "fail": "fail"}
+CHOICES = "[p]ass  [f]ail  [s]kip  [m]ore  [b]ack  [q]uit"
+
+
+class ReviewSession:
+    """One sitting of one person."""
+
+    def __init__(
+        self,
+        run: Run,
+        items: Sequence[ReviewableOutput],
+        file: Path,
+        reviewer: str,
+        *,
+        again: bool = False,
+        go_on: str = "",
+    ) -> None:
+        self._run, self._file, self._reviewer, self._go_on = run, file, reviewer, go_on
+        self._items = [item for item in items if again or not self._has_verdict(item)]
+        self._all = len(items)
+        self.recorded = 0
+
+    def _has_verdict(self, item: ReviewableOutput) -> bool:
+        given = standing_in(self._file).get((item.grader, item.evidence), [])
+        return any(one.reviewer == self._reviewer and one.question == item.question for one in given)
+
+    def ask(self) -> bool:
+        """Ask about each output in turn, and return whether the person broke off with Ctrl-C."""
+        who = f" by {self._reviewer}" if self._reviewer else ""
+        say(
+            f"{plural(len(self._items), 'output')} of {self._all} to review{who}; verdicts go to {shown(self._file)}",
+            "dim",
+        )
+        stopped, place = False, 0
+        try:
+            while place < len(self._items):
+                place = max(0, place + self._one(place))
+        except EOFError:
+            say()
+        except KeyboardInterrupt:
+            say()
+            stopped = True
+        left = sum(not self._has_verdict(item) for item in self._items)
+        go_on = f"; go on with:  {self._go_on}" if left else ""
+        say(f"{plural(self.recorded, 'verdict')} recorded, {left} without one{go_on}")
+        return stopped
+
+    def _one(self, place: int) -> int:
+        """Ask about one output and return how many to go on by; raise EOFError when the person stops."""
+        item = self._items[place]
+        seen = looked_at(self._run, item)
+        show(item, *seen, f"{place + 1} of {len(self._items)}", LONG)
+        while True:
+            word = input(f"{CHOICES}: ").strip().lower()
+            if word in ANSWERS:
+                reason = input("why, in a line (may stay empty): ").strip()
+                record_verdict(self._file, item.verdict(ANSWERS[word], reason, self._reviewer))
+                self.recorded += 1
+                return 1
+            if word in ("s", "skip"):
+                return 1
+            if word in ("b", "back"):
+                return -1
+            if word in ("q", "quit"):
+                raise EOFError
+            if word in ("m", "more"):
+                show(item, *seen, f"{place + 1} of {len(self._items)}", WHOLE)
+            else:
+                say(f"type one of the letters in brackets; found {word!r}" if word else "type a letter")
+
+
+def show(item: ReviewableOutput, result: Result, trace: Trace, count: str, width: int) -> None:
+    """Print what a person needs for a verdict; what the grader said is kept back, so that it sways nobody."""
+    say(f"\n{'─' * 20} {count} · {item.task} · trial {item.trial} · {item.grader}", "bold")
+    _text("asked of you", item.asked, WHOLE)
+    _text("task", trace.input, width)
+    if item.source:
+        _text("source context", item.source, width)
+    for number, turn in enumerate(trace.turns or [], 1):
+        if number > 1:
+            _text(f"prompt {number}", turn.input, width)
+        if number < len(trace.turns or []):
+            _text(f"answer {number}", turn.output, width)
+    _calls(trace, width)
+    _text("output", trace.output, width)
+    if result.reason:
+        _text(f"the trial ended: {result.status}", result.reason, width)
+    try:
+        paths = list(trace.files.paths()) if trace.files else []
+    except OSError as error:
+        paths = [f"(not all files were kept: {error.strerror})"]
+    if paths:
+        _text(f"{plural(len(paths), 'file')}, see:  waza show --files", "\n".join(paths[:MOST_FILES]), width)
+
+
+def _text(label: str, text: str, width: int) -> None:
+    """Print a text behind a bar: nothing in it can be taken for a line of ours."""
+    say(label, "dim")
+    shown = visible(text[:width], lines=True)
+    for line in shown.split("\n"):
+        say(f"  │ {line}")
+    if len(text) > width:
+        say(f"  … {len(text) - width:,} more characters: m shows them", "yellow")
+
+
+def _calls(trace: Trace, width: int) -> None:
+    if trace.tool_events is None:
+        say("tool calls were not recorded", "dim")
+        return
+    lines = []
+    for number, event in enumerate(trace.tool_events, 1):
+        args = json.dumps(event.args, ensure_ascii=False, default=str)
+        mark = "" if event.success else "  (failed)"
+        lines.append(f"{number}. {visible(event.tool_name)} {clipped(visible(args), width)}{mark}")
+        if event.result is not None:
+            told = event.result if isinstance(event.result, str) else json.dumps(event.result, default=str)
+            lines.append(f"   → {clipped(visible(told), min(width, 500))}")
+    _text("tool calls", "\n".join(lines) or "(none)", WHOLE)
+
+
+def listed(items: Sequence[ReviewableOutput], file: Path) -> None:
+    """Print, by grader, how many outputs there are and how many each person has judged."""
+    given = standing_in(file)
+    for grader in sorted({item.grader for item in items}):
+        own = [item for item in items if item.grader == grader]
+        by: Counter[str] = Counter()
+        for item in own:
+            by.update({one.reviewer for one in given.get((grader, item.evidence), []) if one.question == item.question})
+        people = ", ".join(f"{who or 'no name'} {count}" for who, count in sorted(by.items())) or "nobody yet"
+        say(f"{grader}: {plural(len(own), 'output')}; judged by {people}")

@@ -14,35 +14,32 @@ import click
 from waza.cli._baseline import baseline_of, baseline_options, conduct_either, control_counts, impact_code, say_baseline
 from waza.cli._otel import both, otel_option, telemetry, traces_url
 from waza.cli._progress import progress_for
-from waza.cli._report import report
-from waza.cli._reporters import model_suffixes, reporter_options, wanted_reports
+from waza.cli._reporters import model_suffixes, report, reporter_options, sent, store_of, wanted_reports
 from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
-from waza.cli._upload import sent, store_of
 from waza.cli._working import telling_options, trust_option, with_stdout, working_options
 from waza.compact import CompactList
-from waza.engines._base import ENGINES, NO_CREDENTIAL, Engine
+from waza.engines.base import ENGINES, NO_CREDENTIAL, Engine
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
-from waza.judges._base import Judge
+from waza.judges.base import Judge
 from waza.model import Run, Task
-from waza.reports._text import plural
 from waza.reports.table import models_table
-from waza.results._remote_store import is_url
-from waza.results.folder import read_run_json
-from waza.results.store import find_run
 from waza.runner.auto import most_trials
-from waza.runner.canaries import planned_canaries
-from waza.runner.order import Order, auto_for, judge_for, order_for, runs_folder, stored_form
-from waza.runner.plan import fewest_trials
+from waza.runner.cost_limit import refuse_unreported_costs
+from waza.runner.judge_checks import planned_canaries
 from waza.runner.preflight import refusals, refuse, without_refused
-from waza.runner.purse import refuse_untold
+from waza.runner.request import RunRequest, auto_for, fewest_trials, judge_for, order_for, runs_folder, stored_form
 from waza.runner.resume import newest, resume
 from waza.runner.suite import Listeners, Stop
-from waza.spec.load import is_suite, load_spec
-from waza.spec.local_code import NOT_CHECKED, changes_told
-from waza.spec.project import shown
-from waza.spec.suite import EvalSpec
-from waza.spec.triggers import with_time
+from waza.runs.folder import read_run_json
+from waza.runs.remote_store import is_url
+from waza.runs.store import find_run
+from waza.suites.load import is_suite, load_spec
+from waza.suites.local_code import NOT_CHECKED, changes_told
+from waza.suites.project import shown
+from waza.suites.suite import EvalSpec
+from waza.suites.triggers import with_time
+from waza.untrusted.text import plural
 
 
 def _number_or_auto(text: str) -> int | Literal["auto"]:
@@ -190,7 +187,7 @@ def dry_run(spec: EvalSpec, engine: str | None, options: dict[str, Any]) -> int:
     chosen = spec.engine(engine, only_look=True)
     show_problems(not_checked(spec, chosen))
     if options["max_cost"]:
-        refuse_untold(chosen)
+        refuse_unreported_costs(chosen)
     judge = spec.judge(model=options["judge_model"] or "")
     name = engine or spec.config.executor or spec.project.defaults.engine
     if auto := auto_for(spec, trials):
@@ -238,7 +235,7 @@ def one_model(
             order.resume.kept.close()
 
 
-def _conducted(order: Order, model: str | None, store: str | None, options: dict[str, Any]) -> tuple[int, Run]:
+def _conducted(order: RunRequest, model: str | None, store: str | None, options: dict[str, Any]) -> tuple[int, Run]:
     order, spec = baseline_of(order, options), order.spec
     asked = sum(1 for _ in order.asked())
     planned = len(order.spec.tasks) * order.trials + asked
@@ -314,7 +311,7 @@ def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
     return shlex.join(words)
 
 
-def _resumed(order: Order, model: str | None, options: dict[str, Any]) -> Order:
+def _resumed(order: RunRequest, model: str | None, options: dict[str, Any]) -> RunRequest:
     """Return the order with the stored run it is to go on with, if `--resume` asks for one and there is one.
 
     Engine, model, trials and the choice of tasks are the stored run's, unless they are given again.
@@ -347,7 +344,7 @@ def _resumed(order: Order, model: str | None, options: dict[str, Any]) -> Order:
     return replace(order, resume=found)
 
 
-def _as_stored(order: Order, run: Run) -> Order:
+def _as_stored(order: RunRequest, run: Run) -> RunRequest:
     """Return the order with what the stored run was started with, where nothing else is asked for."""
     started_with = run.spec.get("given") or {}
     given = started_with | order.given
@@ -364,7 +361,7 @@ def _as_stored(order: Order, run: Run) -> Order:
     )
 
 
-def _judge_as_stored(order: Order, given: dict[str, Any]) -> Judge | None:
+def _judge_as_stored(order: RunRequest, given: dict[str, Any]) -> Judge | None:
     """Return the judge with the model the stored run was started with, where it was named on the command line."""
     if order.judge is None or not given.get("judge_model"):
         return order.judge
@@ -375,7 +372,7 @@ def _baselines(spec: EvalSpec, run: str | None) -> dict[tuple[str, int], str]:
     """Return the outputs of the run that `--against` names."""
     if run is None:
         return {}
-    from waza.runner.against import baselines_from
+    from waza.runner.regrade import baselines_from
 
     return baselines_from(run_for(run, runs_folder(spec)))
 

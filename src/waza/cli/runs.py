@@ -12,14 +12,13 @@ from typing import Any
 import click
 
 from waza.cli._runs import every_run, own_run, project_store, runs_here, the_run, where_to_look
-from waza.cli._screen import console, remark, say
-from waza.cli._stdout import emit
+from waza.cli._screen import console, emit, remark, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
-from waza.reports._document import Grid, Theirs, Words, print_document
-from waza.reports._text import plural, score, seconds
-from waza.results.kept import export_runs, started, tag_run, tags_of, to_prune
-from waza.results.signing import word_of
-from waza.results.store import StoredRun, newest_first
+from waza.reports.document import ForeignText, Grid, Words, print_document
+from waza.runs.retention import export_runs, started, tag_run, tags_of, to_prune
+from waza.runs.signing import word_of
+from waza.runs.store import StoredRun, newest_first
+from waza.untrusted.text import plural, score, seconds
 
 
 @click.group(
@@ -100,7 +99,7 @@ def _prune(keep: int | None, older_than: float | None, tagged: bool, dry_run: bo
 
 
 def _removed(doomed: Sequence[StoredRun]) -> int:
-    from waza.sandbox.removal import remove
+    from waza.files.tree import remove
 
     troubles = [trouble for stored in doomed for trouble in remove(Path(stored.folder))]
     for trouble in troubles:
@@ -129,7 +128,7 @@ def _push(runs: tuple[str, ...], url: str | None, replace: bool) -> int:
 
     Exit code 3: one could not be sent; all are safe where they are, and the same command tries again.
     """
-    from waza.results.remote import push  # most runs stand in a folder
+    from waza.runs.remote import push  # most runs stand in a folder
 
     if (target := url or project_store(Path())) is None:
         raise UsageError("where to? name an address with --to, or in .waza.yaml: `paths: {results: s3://bucket/runs}`")
@@ -154,7 +153,7 @@ def _push(runs: tuple[str, ...], url: str | None, replace: bool) -> int:
 @click.option("--to", "parent", type=click.Path(path_type=Path), default=Path("runs"), show_default=True)
 def _pull(urls: tuple[str, ...], parent: Path) -> int:
     """Fetch runs such as s3://bucket/runs/latest into folders of their own; what stands there is never overwritten."""
-    from waza.results.remote import pull  # most runs stand in a folder
+    from waza.runs.remote import pull  # most runs stand in a folder
 
     for url in urls:
         say(str(pull(url, parent)))
@@ -212,7 +211,7 @@ def _cells(stored: StoredRun) -> tuple[Words, ...]:
         "" if duration is None else seconds(duration),
         ", ".join(row["tags"]),
     )
-    return tuple((Theirs(text),) for text in told)
+    return tuple((ForeignText(text),) for text in told)
 
 
 def as_data(stored: StoredRun) -> dict[str, Any]:

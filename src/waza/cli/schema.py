@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from waza.cli._screen import say
-from waza.cli._stdout import emit
+from waza.cli._screen import emit, say
 
 
 @click.command(epilog="Example:  waza schema eval > .waza/eval.schema.json  ·  waza schema -o .waza")
@@ -20,7 +19,7 @@ def command(kind: str, folder: Path | None) -> int:
     A file uses it by its first line: # yaml-language-server: $schema=PATH
     """
     if folder is None:
-        from waza.spec.schema import file_schema
+        from waza.suites.reference import file_schema
 
         emit(json.dumps(file_schema(kind), indent=2))
     else:
@@ -31,8 +30,8 @@ def command(kind: str, folder: Path | None) -> int:
 
 def write_schemas(folder: Path) -> list[Path]:
     """Write the schema of every kind of file into a folder and return their paths."""
-    from waza.spec.schema import file_schema
-    from waza.spec.shapes import FILES
+    from waza.suites.reference import file_schema
+    from waza.suites.shapes import FILES
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = []

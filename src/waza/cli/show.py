@@ -11,17 +11,16 @@ from rich.text import Text
 
 from waza.cli._reporters import reporter_options, wanted_reports, write_reports
 from waza.cli._runs import the_run
-from waza.cli._screen import console, remark, say
-from waza.cli._stdout import emit
+from waza.cli._screen import console, emit, remark, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
+from waza.files.snapshot import EMPTY, read_manifest, restore
 from waza.model import Result, Run
-from waza.reports._numbers import times_of
-from waza.reports._text import clipped, seconds, visible
+from waza.reports.interpretation import times_of
 from waza.reports.table import TableReport, result_lines
-from waza.results.mock_calls import mock_calls
-from waza.results.outcomes import outcome_of, outcomes_of
-from waza.results.store import open_run, open_run_and_warnings
-from waza.sandbox.snapshot import EMPTY, read_manifest, restore
+from waza.runs.outcomes import outcome_of, outcomes_of
+from waza.runs.store import open_run, open_run_and_warnings
+from waza.runs.tool_use import mock_calls
+from waza.untrusted.text import clipped, seconds, visible
 
 LONG = 2_000
 MOST_FILES = 50
@@ -109,13 +108,13 @@ def _chosen(run: Run, task: str, trial: int | None) -> list[Result]:
 
 def _print_json(run: Run, results: Sequence[Result] | None) -> None:
     if results is None:
-        from waza.results.results_json import results_json
+        from waza.runs.results_json import results_json
 
         for piece in results_json(run):
             emit(piece, nl=False)
         emit("")
         return
-    from waza.results.plain import plain
+    from waza.untrusted.json import plain
 
     for result in results:
         emit(json.dumps(plain(result), ensure_ascii=False))

@@ -9,18 +9,17 @@ import click
 
 from waza.cli._screen import remark, say
 from waza.cli._skill_files import prompt_lines, suite_files
-from waza.engines._skills import MARK
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, JudgeError, UsageError
-from waza.reports._text import plural, visible
-from waza.sandbox.folders import SpecFolder, project_root
-from waza.sandbox.texts import fold_case
-from waza.spec.judges import chosen_judge, judge_settings, settings_place
-from waza.spec.places import Place
-from waza.spec.project import read_project, shown
-from waza.spec.shapes import ConfigShape
-from waza.spec.skill_prompts import MOST, Suggestions, from_model, from_phrases
-from waza.spec.skills import SkillFile, find_skill, read_skill_file
-from waza.spec.triggers import read_trigger_file
+from waza.files.paths import SpecFolder, project_root
+from waza.skills import MARK
+from waza.suites.judges import chosen_judge, judge_settings, settings_place
+from waza.suites.positions import Position
+from waza.suites.project import read_project, shown
+from waza.suites.shapes import ConfigShape
+from waza.suites.skill_prompts import MOST, Suggestions, from_model, from_phrases
+from waza.suites.skills import SkillFile, find_skill, read_skill_file
+from waza.suites.triggers import read_trigger_file
+from waza.untrusted.text import fold_case, plural, visible
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """What a skill may be called."""
@@ -94,7 +93,7 @@ def _suggestions(skill: SkillFile, name: str, count: int, offline: bool, model: 
     settings = judge_settings(project, config)
     if offline or not (settings or model):
         return from_phrases(name, skill.description, count)
-    judge = chosen_judge(settings, settings_place(project, config, Place(), folder), folder, model=model)
+    judge = chosen_judge(settings, settings_place(project, config, Position(), folder), folder, model=model)
     remark(f"asking {judge.type_name()} {model or judge.model}".rstrip())
     return from_model(skill, judge, count)
 

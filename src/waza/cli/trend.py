@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
+from waza.analysis.trends import Point, Trend, trends
 from waza.cli._runs import where_to_look
-from waza.cli._screen import console, say
-from waza.cli._stdout import emit
+from waza.cli._screen import console, emit, say
 from waza.cli.runs import chosen
 from waza.errors import EXIT_PASSED
-from waza.reports._plot import plot
-from waza.reports._text import percent, plural, score, seconds
-from waza.results.stats.trends import Point, Trend, trends
+from waza.untrusted.text import percent, plural, score, seconds
 
 
 @click.command(epilog="Example:  waza trend  ·  waza trend --suite shop --model 'gpt*' --last 30")
@@ -41,7 +39,7 @@ def command(
     """
     found = trends(chosen(path, suite, model, since, tags))
     if as_json:
-        from waza.results.plain import plain
+        from waza.untrusted.json import plain
 
         emit(json.dumps([plain(line) for line in found], indent=2, ensure_ascii=False))
         return EXIT_PASSED
@@ -89,3 +87,22 @@ def _line(label: str, numbers: list[float | None], high: float, shown: Callable[
         head = label if place == len(rows) - 1 else ""
         tail = f"  {shown(numbers[0])} → {shown(numbers[-1])}" if place == len(rows) - 1 else ""
         say(f"{head:10}  {row}{tail}")
+
+
+# A line of numbers as a plot in text: a column a run, in eighths of a row.
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+PLAIN = " .:-=+*#@"
+
+
+def plot(numbers: Sequence[float | None], high: float, *, height: int = 3, plain: bool = False) -> list[str]:
+    """Return rows of columns from 0 to `high`, the top one first; a number that is not known is a dot at the bottom."""
+    marks = PLAIN if plain else BLOCKS
+    filled = [None if number is None else round(number / (high or 1.0) * height * 8) for number in numbers]
+    return ["".join(_cell(eighths, row, marks) for eighths in filled) for row in reversed(range(height))]
+
+
+def _cell(eighths: int | None, row: int, marks: str) -> str:
+    if eighths is None:
+        return " " if row else "·"
+    return marks[max(1 if row == 0 else 0, min(8, eighths - 8 * row))]

@@ -15,10 +15,10 @@ from waza.cli._working import telling_options, trust_option, with_stdout, workin
 from waza.cli.run import command as run
 from waza.cli.run import dry_run, one_model, warnings_of
 from waza.errors import UsageError
-from waza.spec.load import load_spec
-from waza.spec.suite import EvalSpec
-from waza.spec.trigger_suite import catalogued, suite_without_tasks
-from waza.spec.triggers import FILE, with_time
+from waza.suites.load import load_spec
+from waza.suites.suite import EvalSpec
+from waza.suites.trigger_suite import catalogued, suite_without_tasks
+from waza.suites.triggers import FILE, with_time
 
 
 @click.command(

@@ -8,9 +8,9 @@ import click
 
 from waza.cli._screen import say
 from waza.errors import EXIT_PASSED, UsageError
-from waza.reports._text import plural
-from waza.sandbox.folders import project_root
-from waza.sandbox.trust import MOST_FILES, Record, changes_in, covering, forget, read_records, trust, trust_file
+from waza.files.paths import project_root
+from waza.files.trust import MOST_FILES, TrustRecord, changes_in, covering, forget, read_records, trust, trust_file
+from waza.untrusted.text import plural
 
 
 @click.command(epilog="Example:  waza trust  ·  waza trust ~/src/refund-agent  ·  waza trust --list")
@@ -44,7 +44,7 @@ def command(path: Path | None, only_list: bool, remove: bool) -> int:
     return EXIT_PASSED
 
 
-def _say_trusted(root: Path, record: Record) -> None:
+def _say_trusted(root: Path, record: TrustRecord) -> None:
     if record.files is None:
         noted = f"it has more than {MOST_FILES} Python files, so later changes in them are not reported"
     else:

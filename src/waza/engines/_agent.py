@@ -11,27 +11,26 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
-from waza.engines._base import NO_CREDENTIAL, Engine, Room
 from waza.engines._mcp import McpServer
-from waza.engines._skills import MARK, copy_skills, find_skills
-from waza.engines._start import Launch, Server, Turn, settled, told, write
-from waza.engines._turns import converse
-from waza.engines._until import SkillSeen, stopped, until_skill
+from waza.engines._start import AgentTurn, Launch, Server, settled, told, write
+from waza.engines.base import NO_CREDENTIAL, Engine, TrialFolder
 from waza.errors import EngineError, Problem, SpecError
-from waza.graders._skill import read_skill
+from waza.files.trial_folder import copy_workspace
+from waza.files.workspace import Workspace
 from waza.model import Task, Trace, Trial
-from waza.sandbox.copies import copy_workspace
-from waza.sandbox.process import Finished, Limits, base_environment, run_process
-from waza.sandbox.workspace import Workspace
-from waza.traces._live import Live
-from waza.traces._reader import Reader
+from waza.process.run_program import Finished, Limits, base_environment, run_process
+from waza.skills import MARK, copy_skills, find_skills, read_skill
+from waza.traces.aliases import invocations
+from waza.traces.base import Reader
+from waza.traces.conversation import converse
+from waza.traces.live import Live
 
 Mode = Literal["all", "edits", "read"]
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -158,12 +157,12 @@ class AgentEngine(Engine):
             fact = told(finished) or finished.trouble or f"it ended with code {finished.exit_code}"
             raise EngineError(f"{program}: `--version` does not work: {fact}; install it again: {self.install}")
 
-    async def run(self, trial: Trial, room: Room) -> Trace:
+    async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
         """Give the agent the prompts of a task, one after the other in one session, and return what it did."""
         own = self.for_task(trial.task)
-        if room.stand_ins.servers:
-            return await own._with_servers(room)._run(trial, room)
-        return await own._run(trial, room)
+        if trial_folder.mock_programs.servers:
+            return await own._with_servers(trial_folder)._run(trial, trial_folder)
+        return await own._run(trial, trial_folder)
 
     def for_task(self, task: Task) -> Self:
         """Return the engine with the skills and instructions that a task names; a trigger test injects no skill."""
@@ -176,64 +175,67 @@ class AgentEngine(Engine):
             own["inject_skill_body"] = False  # an agent that has read the skill has no need to load it
         return self.model_copy(update=own) if own else self
 
-    async def go_on(self, trial: Trial, before: Trace, left: Room, room: Room) -> Trace:
+    async def go_on(self, trial: Trial, before: Trace, left: TrialFolder, trial_folder: TrialFolder) -> Trace:
         """Put one more prompt to a session, in a clean room with a copy of the session and of nothing else."""
-        turn = Turn(trial.task.prompt, trial.model, room, before.turns or (before,), is_judging=True)
+        turn = AgentTurn(trial.task.prompt, trial.model, trial_folder, before.turns or (before,), is_judging=True)
         if not _NAME.fullmatch(turn.session):
             raise EngineError(f"{self.name} told no session to go on with", is_started=False)
         bare = {"permission_mode": "read", "mcp_servers": {}, "extra_arguments": []}
-        engine = self.model_copy(update=bare)._with_servers(room)
+        engine = self.model_copy(update=bare)._with_servers(trial_folder)
         try:
             await asyncio.to_thread(engine._take_over, turn, left)
         except (OSError, ValueError) as error:
             raise EngineError(f"the session of {self.name} cannot be taken over: {error}") from None
         return await engine._play(turn, trial, trial.task.timeout_s)
 
-    def _take_over(self, turn: Turn, left: Room) -> None:
-        self.furnish(turn.room, turn.model)
-        place = turn.room.home / self.sessions_at
+    def _take_over(self, turn: AgentTurn, left: TrialFolder) -> None:
+        self.prepare(turn.trial_folder, turn.model)
+        place = turn.trial_folder.home / self.sessions_at
         place.mkdir(parents=True)
         copy_workspace(Workspace(left.home / self.sessions_at), place)
         self.settle(turn)
 
-    def settle(self, turn: Turn) -> None:
+    def settle(self, turn: AgentTurn) -> None:
         """Make a copied session fit its new room."""
 
-    def _with_servers(self, room: Room) -> Self:
+    def _with_servers(self, trial_folder: TrialFolder) -> Self:
         """Return the engine with the MCP servers of a room among its own."""
-        found = {name: McpServer(command=one[0], args=list(one[1:])) for name, one in room.stand_ins.servers.items()}
+        found = {
+            name: McpServer(command=one[0], args=list(one[1:]))
+            for name, one in trial_folder.mock_programs.servers.items()
+        }
         return self.model_copy(update={"mcp_servers": self.mcp_servers | found})
 
-    async def _run(self, trial: Trial, room: Room) -> Trace:
+    async def _run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
         try:
-            await asyncio.to_thread(self._furnish, room, trial.model)
+            await asyncio.to_thread(self._prepare, trial_folder, trial.model)
         except (OSError, ValueError) as error:
             raise EngineError(f"the home of {self.name} cannot be furnished: {error}", is_started=False) from None
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            turn = Turn(prompt, trial.model, room, before)
+            turn = AgentTurn(prompt, trial.model, trial_folder, before)
             if before and not turn.session:
                 raise EngineError(f"{self.name} told no session to go on with", is_started=False)
             return await self._play(turn, trial, left_s)
 
-        trace = await converse(trial, room, play)
+        trace = await converse(trial, trial_folder, play)
         return replace(trace, engine=self.name, model=trace.model or trial.model or None)
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return how the program is started for a turn."""
         raise NotImplementedError(f"{type(self).__name__} cannot be started")
 
-    def furnish(self, room: Room, model: str) -> None:
+    def prepare(self, trial_folder: TrialFolder, model: str) -> None:
         """Write the program's own settings into the private home, before the agent is there."""
 
-    def before(self, turn: Turn) -> object:
+    def before(self, turn: AgentTurn) -> object:
         """Return what `after` needs to know of the state before a turn."""
         return None
 
-    def after(self, live: Live, turn: Turn, state: object) -> None:
+    def after(self, live: Live, turn: AgentTurn, state: object) -> None:
         """Read what the agent told elsewhere than on standard output."""
 
-    def amended(self, trace: Trace, turn: Turn) -> Trace:
+    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
         """Return the trace of a turn as it counts in the conversation."""
         return trace
 
@@ -258,7 +260,7 @@ class AgentEngine(Engine):
             return path
         raise EngineError(f"'{self.program}' was not found on PATH; install it: {self.install}", is_started=False)
 
-    def costs_untold(self) -> str:
+    def costs_unreported(self) -> str:
         """Return a sentence where the agent does not say what it costs."""
         silent = f"{self.name} does not say what it costs; leave it out, --timeout limits each task"
         return "" if self.has_costs else silent
@@ -290,26 +292,26 @@ class AgentEngine(Engine):
             texts.append(read_skill(self.skill_folder / MARK).body.strip())
         return "\n\n".join(texts)
 
-    def _furnish(self, room: Room, model: str) -> None:
-        copy_skills(self.skills(), room.home / self.skills_at, self.folder.base)
+    def _prepare(self, trial_folder: TrialFolder, model: str) -> None:
+        copy_skills(self.skills(), trial_folder.home / self.skills_at, self.folder.base)
         if instructions := self._instructions():
-            write(room.home / self.instructions_at, instructions)
-        self.furnish(room, model)
+            write(trial_folder.home / self.instructions_at, instructions)
+        self.prepare(trial_folder, model)
 
-    def _variables(self, turn: Turn, launch: Launch, trial: Trial) -> dict[str, str]:
+    def _variables(self, turn: AgentTurn, launch: Launch, trial: Trial) -> dict[str, str]:
         names = [*self.pass_environment, *(self.credentials if self.base_url is None else ())]
         passed = {name: os.environ[name] for name in names if name in os.environ}
-        private = {name: str(turn.room.home / path) for name, path in _XDG.items()}
-        own = {"WAZA_WORKSPACE_DIR": str(turn.room.workspace), "WAZA_TURN": str(len(turn.before) + 1)}
+        private = {name: str(turn.trial_folder.home / path) for name, path in _XDG.items()}
+        own = {"WAZA_WORKSPACE_DIR": str(turn.trial_folder.workspace), "WAZA_TURN": str(len(turn.before) + 1)}
         declared = passed | self.environment | trial.task.environment
-        return turn.room.environment({**private, **launch.environment, **declared, **own})
+        return turn.trial_folder.environment({**private, **launch.environment, **declared, **own})
 
-    async def _play(self, turn: Turn, trial: Trial, left_s: float) -> Trace:
+    async def _play(self, turn: AgentTurn, trial: Trial, left_s: float) -> Trace:
         launch, state = self.launch(turn), self.before(turn)
         live = Live(self.reader(), self.max_output_mb << 20, left_s)
         running = run_process(
             [self.executable(), *launch.arguments, *self.extra_arguments],
-            cwd=turn.room.workdir,
+            cwd=turn.trial_folder.workdir,
             env=self._variables(turn, launch, trial),
             stdin=launch.stdin.encode(),
             timeout_s=max(left_s, 0.001),
@@ -347,3 +349,30 @@ class AgentEngine(Engine):
         finally:
             task.cancel()
             await asyncio.wait({task})
+
+
+# A trigger test ends where the skill is used: the agent is stopped there, and what it did so far is its trace.
+
+
+class SkillSeen(Exception):
+    """The agent used the skill that was waited for."""
+
+
+def until_skill(live: Live, skill: str) -> Callable[[bytes], None]:
+    """Return what takes an agent's output: it raises SkillSeen once `skill` (`*`: any) was used; empty: never."""
+    if not skill:
+        return live.take
+
+    def take(chunk: bytes) -> None:
+        live.take(chunk)
+        draft = live.reader.draft
+        used = invocations(draft.engine, draft.calls) if draft.skills is None else draft.skills
+        if any(skill in ("*", invocation.name) for invocation in used or ()):
+            raise SkillSeen
+
+    return take
+
+
+def stopped(trace: Trace) -> Trace:
+    """Return the trace of an agent that was stopped there: that it came to no end is no fault of its own."""
+    return replace(trace, status="success", error=None, crash=None, extra=trace.extra | {"stopped_at_skill": True})

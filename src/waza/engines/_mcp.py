@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
+from waza.files.paths import SpecFolder
 from waza.options import Options
-from waza.sandbox.folders import SpecFolder
 
 _IN_FOLDER = 'cd "$0" && exec "$@"'
 """Not every agent can start a server in a folder of its own."""

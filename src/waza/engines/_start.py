@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from waza.files.trial_folder import TrialFolder
 from waza.model import Crash, Trace
-from waza.sandbox.process import Finished, signal_name
-from waza.sandbox.room import Room
-from waza.sandbox.texts import last_lines
-from waza.traces._live import Live
+from waza.process.run_program import Finished, signal_name
+from waza.traces.live import Live
+from waza.untrusted.text import last_lines
 
 _SAID_CHARS = 2_000
 _REASON_CHARS = 300
@@ -46,12 +46,12 @@ class Server(NamedTuple):
     key: str
 
 
-class Turn(NamedTuple):
+class AgentTurn(NamedTuple):
     """One prompt to be given to the agent."""
 
     prompt: str
     model: str
-    room: Room
+    trial_folder: TrialFolder
     before: Sequence[Trace] = ()
     """The turns before this one."""
     is_judging: bool = False
@@ -77,7 +77,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def without_past(trace: Trace, turn: Turn) -> Trace:
+def without_past(trace: Trace, turn: AgentTurn) -> Trace:
     """Return a turn without the tokens of those before, where a program counts the whole session."""
     if trace.usage is None:
         return trace
@@ -113,7 +113,7 @@ def crash_reason(crash: Crash) -> str:
     return f"{fact}: {last}" if last else fact
 
 
-def settled(live: Live, finished: Finished, turn: Turn) -> Trace:
+def settled(live: Live, finished: Finished, turn: AgentTurn) -> Trace:
     """Return the trace of a turn: an agent that could not run is an error, one out of time or crashed is not."""
     has_failed = live.reader.draft.status in ("error", "timeout")  # it says so itself: a vendor's error, a budget
     trace = live.trace()

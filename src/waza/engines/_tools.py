@@ -9,11 +9,11 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from waza.files.paths import SpecFolder
+from waza.files.trial_folder import TrialFolder
 from waza.options import Options, ZeroMeans
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.process import run_process
-from waza.sandbox.room import Room
-from waza.sandbox.schemas import Schema, compile_schema, parse_json
+from waza.process.run_program import run_process
+from waza.untrusted.json_schema import Schema, compile_schema, parse_json
 
 _BRACES = re.compile(r"\{(\w+)\}")
 _SHOWN_CHARS = 50_000
@@ -21,14 +21,14 @@ _NAME_CHARS = 64
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class Answer(NamedTuple):
+class ToolReply(NamedTuple):
     """What a tool gave back."""
 
     text: str
     is_error: bool = False
 
 
-class Tool(Options):
+class DeclaredTool(Options):
     """A tool of the model: its declaration, and a fixed answer or a command that makes one."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -71,37 +71,39 @@ class Tool(Options):
         told = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": told}
 
-    async def call(self, arguments: str, room: Room, folder: SpecFolder, variables: dict[str, str]) -> Answer:
+    async def call(
+        self, arguments: str, trial_folder: TrialFolder, folder: SpecFolder, variables: dict[str, str]
+    ) -> ToolReply:
         """Return the answer to a call; what is wrong with the call or the command is an answer too."""
         try:
             given = parse_json(arguments or "{}")
         except ValueError as error:
-            return Answer(f"the arguments are not JSON: {error}", is_error=True)
+            return ToolReply(f"the arguments are not JSON: {error}", is_error=True)
         if problems := self.schema_of_arguments.problems(given):
-            return Answer("the arguments do not fit: " + "; ".join(problems), is_error=True)
+            return ToolReply("the arguments do not fit: " + "; ".join(problems), is_error=True)
         if self.command is None:
-            return Answer(self.answer or "")
-        return await self._run(self.command, given, room, folder, variables)
+            return ToolReply(self.answer or "")
+        return await self._run(self.command, given, trial_folder, folder, variables)
 
     async def _run(
-        self, command: list[str], given: Any, room: Room, folder: SpecFolder, variables: dict[str, str]
-    ) -> Answer:
+        self, command: list[str], given: Any, trial_folder: TrialFolder, folder: SpecFolder, variables: dict[str, str]
+    ) -> ToolReply:
         try:
             program = str(folder.find(command[0])) if "/" in command[0] else command[0]
             finished = await run_process(
                 [program, *(_filled(word, given) for word in command[1:])],
-                cwd=room.workdir,
-                env=room.environment(variables),
+                cwd=trial_folder.workdir,
+                env=trial_folder.environment(variables),
                 stdin=json.dumps(given).encode(),
                 timeout_s=self.timeout_seconds,
             )
         except ValueError as error:
-            return Answer(str(error), is_error=True)
+            return ToolReply(str(error), is_error=True)
         text = finished.stdout.text[:_SHOWN_CHARS]
         if finished.ok:
-            return Answer(text)
+            return ToolReply(text)
         reason = finished.trouble or f"exit code {finished.exit_code}"
-        return Answer(f"{reason}\n{text}{finished.stderr.text[:_SHOWN_CHARS]}", is_error=True)
+        return ToolReply(f"{reason}\n{text}{finished.stderr.text[:_SHOWN_CHARS]}", is_error=True)
 
 
 class ServedTool(NamedTuple):
@@ -120,23 +122,28 @@ class ServedTool(NamedTuple):
         told = {"name": self.name, "description": self.tool["description"], "parameters": self.tool["inputSchema"]}
         return {"type": "function", "function": told}
 
-    async def call(self, arguments: str, room: Room, folder: SpecFolder, variables: dict[str, str]) -> Answer:
+    async def call(
+        self, arguments: str, trial_folder: TrialFolder, folder: SpecFolder, variables: dict[str, str]
+    ) -> ToolReply:
         """Return the server's answer to a call."""
         try:
             given = parse_json(arguments or "{}")
         except ValueError as error:
-            return Answer(f"the arguments are not JSON: {error}", is_error=True)
-        if not isinstance(given, dict) or room.stand_ins.ask is None:
-            return Answer("the arguments are no JSON object", is_error=True)
-        told = await room.stand_ins.ask({"server": self.server, "tool": self.tool["name"], "args": given})
-        return Answer(told["text"], told["is_error"])
+            return ToolReply(f"the arguments are not JSON: {error}", is_error=True)
+        if not isinstance(given, dict) or trial_folder.mock_programs.ask is None:
+            return ToolReply("the arguments are no JSON object", is_error=True)
+        told = await trial_folder.mock_programs.ask({"server": self.server, "tool": self.tool["name"], "args": given})
+        return ToolReply(told["text"], told["is_error"])
 
 
-async def served_tools(room: Room) -> list[ServedTool]:
+async def served_tools(trial_folder: TrialFolder) -> list[ServedTool]:
     """Return the tools of the servers that a room has."""
-    if room.stand_ins.ask is None:
+    if trial_folder.mock_programs.ask is None:
         return []
-    told = [(server, await room.stand_ins.ask({"server": server})) for server in room.stand_ins.servers]
+    told = [
+        (server, await trial_folder.mock_programs.ask({"server": server}))
+        for server in trial_folder.mock_programs.servers
+    ]
     return [ServedTool(server, tool) for server, answer in told for tool in answer["tools"]]
 
 

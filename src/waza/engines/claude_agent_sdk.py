@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from waza.engines._mcp import typed_form
-from waza.engines._start import Launch, Turn
+from waza.engines._start import AgentTurn, Launch
 from waza.engines.claude_code import ClaudeCodeEngine
 from waza.errors import EngineError
 from waza.model import Trace
@@ -57,12 +57,12 @@ class ClaudeAgentSdkEngine(ClaudeCodeEngine):
         """Return what is started: Python with the SDK."""
         return sys.executable
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return how the SDK's session is started, its order on standard input."""
         servers = self.servers()
         options: dict[str, Any] = {
             "cli_path": self.found(),
-            "cwd": str(turn.room.workdir),
+            "cwd": str(turn.trial_folder.workdir),
             "model": turn.model or None,
             "permission_mode": _MODES[self.permission_mode],
             "effort": self.reasoning_effort,
@@ -76,7 +76,7 @@ class ClaudeAgentSdkEngine(ClaudeCodeEngine):
         order = {"library": str(self.library()), "prompt": turn.prompt, "options": options}
         return Launch(["-P", str(_CHILD)], super().launch(turn).environment, json.dumps(order))
 
-    def amended(self, trace: Trace, turn: Turn) -> Trace:
+    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
         """Return the trace with the way it came."""
         return replace(trace, extra=trace.extra | {"through": "claude-agent-sdk"})
 

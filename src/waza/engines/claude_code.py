@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from waza.engines._agent import AgentEngine
-from waza.engines._base import Room
 from waza.engines._mcp import typed_form
-from waza.engines._start import Launch, Turn, write
-from waza.traces._reader import Reader
+from waza.engines._start import AgentTurn, Launch, write
+from waza.engines.base import TrialFolder
+from waza.traces.base import Reader
 from waza.traces.claude_code import ClaudeCodeReader
 
 _SERVERS = ".claude/waza-mcp.json"
@@ -65,29 +65,29 @@ class ClaudeCodeEngine(AgentEngine):
         bundled = Path(package.origin).parent / "_bundled" / "claude" if package and package.origin else None
         return super().locate() or (str(bundled) if bundled and bundled.is_file() else None)
 
-    def furnish(self, room: Room, model: str) -> None:
+    def prepare(self, trial_folder: TrialFolder, model: str) -> None:
         """Write the MCP servers."""
         servers = {name: typed_form(server) for name, server in self.servers().items()}
-        write(room.home / _SERVERS, json.dumps({"mcpServers": servers}))
+        write(trial_folder.home / _SERVERS, json.dumps({"mcpServers": servers}))
 
-    def settle(self, turn: Turn) -> None:
+    def settle(self, turn: AgentTurn) -> None:
         """Put a copied session where Claude Code looks for it: in a folder named after the one it works in."""
-        projects = turn.room.home / self.sessions_at
-        here = projects / re.sub(r"[^A-Za-z0-9]", "-", str(turn.room.workdir))
+        projects = turn.trial_folder.home / self.sessions_at
+        here = projects / re.sub(r"[^A-Za-z0-9]", "-", str(turn.trial_folder.workdir))
         for file in [*projects.glob(f"*/{turn.session}.jsonl")]:
             here.mkdir(exist_ok=True)
             file.rename(here / file.name)
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         words = ["-p", "--output-format", "stream-json", "--verbose", *self.modes[self.permission_mode]]
-        words += ["--strict-mcp-config", "--mcp-config", str(turn.room.home / _SERVERS)]
+        words += ["--strict-mcp-config", "--mcp-config", str(turn.trial_folder.home / _SERVERS)]
         words += ["--model", turn.model] if turn.model else []
         words += ["--effort", self.reasoning_effort] if self.reasoning_effort else []
         words += ["--resume", turn.session] if turn.session else []
         words += ["--setting-sources", "user", *_allowed(self.mcp_servers)] if turn.is_judging else []
         variables = {
-            "CLAUDE_CONFIG_DIR": str(turn.room.home / ".claude"),
+            "CLAUDE_CONFIG_DIR": str(turn.trial_folder.home / ".claude"),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "CLAUDE_CODE_MAX_RETRIES": "3",
         }

@@ -7,9 +7,9 @@ import os
 from typing import Any, Literal
 
 from waza.engines._agent import AgentEngine
-from waza.engines._base import Room
 from waza.engines._mcp import codex_form
-from waza.engines._start import Launch, Turn, without_past, write
+from waza.engines._start import AgentTurn, Launch, without_past, write
+from waza.engines.base import TrialFolder
 from waza.model import Trace
 from waza.traces.codex import CodexReader
 
@@ -44,7 +44,7 @@ class CodexEngine(AgentEngine):
     reasoning_effort: Literal["low", "medium", "high", "xhigh"] | None = None
     """How hard the model thinks."""
 
-    def furnish(self, room: Room, model: str) -> None:
+    def prepare(self, trial_folder: TrialFolder, model: str) -> None:
         """Write its settings."""
         settings: dict[str, Any] = {"approval_policy": "never", "sandbox_mode": self.modes[self.permission_mode][0]}
         if self.reasoning_effort:
@@ -56,9 +56,9 @@ class CodexEngine(AgentEngine):
             settings["openai_base_url"] = url
         servers = {name: codex_form(server) for name, server in self.servers().items()}
         lines = [f"{key} = {_toml(value)}" for key, value in (settings | {"mcp_servers": servers}).items()]
-        write(room.home / ".codex/config.toml", "\n".join(lines) + "\n")
+        write(trial_folder.home / ".codex/config.toml", "\n".join(lines) + "\n")
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         words = ["exec", *(["resume"] if turn.session else []), "--json", "--skip-git-repo-check"]
         words += ["-m", turn.model] if turn.model else []
@@ -66,14 +66,14 @@ class CodexEngine(AgentEngine):
             words.append("-cproject_doc_max_bytes=0")
             words += [f'-cmcp_servers.{name}.default_tools_approval_mode="approve"' for name in self.mcp_servers]
         words += [turn.session, "-"] if turn.session else ["-"]
-        variables = {"CODEX_HOME": str(turn.room.home / ".codex")}
+        variables = {"CODEX_HOME": str(turn.trial_folder.home / ".codex")}
         if server := self.server():
             variables[_KEY] = server.key
         elif "OPENAI_API_KEY" in os.environ:
             variables["CODEX_API_KEY"] = os.environ["OPENAI_API_KEY"]
         return Launch(words, variables, turn.prompt)
 
-    def amended(self, trace: Trace, turn: Turn) -> Trace:
+    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
         """Return the turn with its own tokens: what is told counts the whole session."""
         return without_past(trace, turn)
 

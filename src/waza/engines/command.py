@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
-from waza.engines._base import Engine, Room
-from waza.engines._skills import copy_skills
-from waza.engines._stdout import OutputFormat, read_turn
-from waza.engines._turns import converse
-from waza.errors import EngineError, Problem, SpecError, nearest
-from waza.model import Task, Trace, Trial
-from waza.sandbox.isolation_probes import Promise, unkept
-from waza.sandbox.process import Finished, Limits, base_environment, run_process
+from waza.engines._start import crash_of, crash_reason, told
+from waza.engines.base import Engine, TrialFolder
+from waza.errors import EngineError, Problem, SpecError, TraceError, nearest
+from waza.model import JSON, Task, Trace, Trial, decoded
+from waza.process.isolation_probes import Promise, unkept
+from waza.process.run_program import Finished, Limits, base_environment, run_process
+from waza.skills import copy_skills
+from waza.traces.conversation import converse
 
 _PLACEHOLDERS = ("prompt", "model", "workspace", "eval_dir")
 _SKILLS = "skills"
@@ -93,7 +94,7 @@ class CommandEngine(Engine):
                 raise ValueError(f"'{{{word}}}' is not filled in; did you mean '{{{meant}}}'?")
         return command
 
-    def costs_untold(self) -> str:
+    def costs_unreported(self) -> str:
         """Return a sentence where standard output is the answer and nothing else."""
         if self.output_format != "text":
             return ""
@@ -125,38 +126,38 @@ class CommandEngine(Engine):
         if problems:
             raise SpecError(problems)
 
-    async def run(self, trial: Trial, room: Room) -> Trace:
+    async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
         """Start the command for the prompt and for each follow-up prompt, and return what it printed."""
 
         if self.skill_folder is not None:
-            copy_skills({self.skill: self.skill_folder}, room.home / _SKILLS, self.folder.base)
+            copy_skills({self.skill: self.skill_folder}, trial_folder.home / _SKILLS, self.folder.base)
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            finished = await self._start(prompt, len(before) + 1, trial, room, left_s)
+            finished = await self._start(prompt, len(before) + 1, trial, trial_folder, left_s)
             return read_turn(finished, prompt, self.output_format, self.command[0])
 
-        trace = await converse(trial, room, play)
+        trace = await converse(trial, trial_folder, play)
         return replace(trace, engine="command", model=trace.model or trial.model or None)
 
-    async def _start(self, prompt: str, turn: int, trial: Trial, room: Room, left_s: float) -> Finished:
-        values = {"prompt": prompt, "model": trial.model, "workspace": str(room.workspace)}
+    async def _start(self, prompt: str, turn: int, trial: Trial, trial_folder: TrialFolder, left_s: float) -> Finished:
+        values = {"prompt": prompt, "model": trial.model, "workspace": str(trial_folder.workspace)}
         values["eval_dir"] = str(self.folder.base)
         passed = {name: os.environ[name] for name in self.pass_environment if name in os.environ}
-        own = {"WAZA_WORKSPACE_DIR": str(room.workspace), "WAZA_TURN": str(turn)}
+        own = {"WAZA_WORKSPACE_DIR": str(trial_folder.workspace), "WAZA_TURN": str(turn)}
         if self.skill_folder is not None:
-            own["WAZA_SKILLS_DIR"] = str(room.home / _SKILLS)
+            own["WAZA_SKILLS_DIR"] = str(trial_folder.home / _SKILLS)
         on_stdin = not any("{prompt}" in word for word in self.command)
         try:
             return await run_process(
                 [self._program(), *(_filled(word, values) for word in self.command[1:])],
-                cwd=room.workdir,
-                env=room.environment(passed | self.environment | trial.task.environment | own),
+                cwd=trial_folder.workdir,
+                env=trial_folder.environment(passed | self.environment | trial.task.environment | own),
                 stdin=prompt.encode() if on_stdin else b"",
                 timeout_s=max(left_s, 0.001),
                 limits=self._limits(),
                 isolation=self.isolation,
-                readable=[*(self.folder.find(path) for path in self.readable), *room.stand_ins.readable],
-                writable=[room.workspace, room.home],
+                readable=[*(self.folder.find(path) for path in self.readable), *trial_folder.mock_programs.readable],
+                writable=[trial_folder.workspace, trial_folder.home],
                 network=self.network,
             )
         except ValueError as error:
@@ -188,3 +189,123 @@ class CommandEngine(Engine):
 def _filled(word: str, values: dict[str, str]) -> str:
     """Return an argument with its placeholders filled in; what they bring is not looked at again."""
     return _BRACES.sub(lambda found: values.get(found[1], found[0]), word)
+
+
+# What a `command` agent printed, as a trace. Text is never more than text: only an author's word makes it events.
+
+OutputFormat = Literal["text", "json", "jsonl"]
+_ERROR_CHARS = 2_000
+
+
+def read_turn(finished: Finished, prompt: str, how: OutputFormat, program: str) -> Trace:
+    """Return the trace of one start of a program; raise EngineError when it did not run, or not as it promised.
+
+    What it printed before is kept with the error, its output and its costs: they were paid for.
+    """
+    crash, said = crash_of(finished), told(finished)
+    said = f"; {said}" if said else ""
+    if finished.error or (finished.exit_code in (126, 127) and not finished.stdout.total_bytes):
+        raise EngineError(f"the agent '{program}' could not run: {finished.trouble}{said}", is_started=False)
+    is_short = bool(finished.stdout.omitted_bytes) or bool(finished.trouble)
+    trace, fault = _printed(finished, prompt, how, is_whole=crash is None and not finished.timed_out and not is_short)
+    trace = replace(trace, duration_ms=finished.duration_ms, leftovers=finished.leftovers)
+    if finished.timed_out:
+        trace = replace(trace, status="timeout", error=finished.trouble + said, crash=None)
+    elif crash is not None:
+        trace = replace(trace, status="failure", error=crash_reason(crash), crash=crash)
+    elif error := _why_not(finished, trace, how, fault):
+        raise EngineError(f"the agent '{program}' {error}" + (said if finished.trouble else ""), recorded=trace)
+    if finished.isolation != "none":
+        trace = replace(trace, extra=trace.extra | {"isolation": finished.isolation})
+    return trace
+
+
+def _why_not(finished: Finished, trace: Trace, how: OutputFormat, fault: str) -> str:
+    """Return why a start of a program cannot be graded; empty if it can. `fault` is what is wrong with its output."""
+    if finished.trouble:
+        return f"could not run: {finished.trouble}"
+    if finished.stdout.omitted_bytes:
+        printed = f"{finished.stdout.total_bytes:,} bytes, more than are kept; what was cut out cannot be graded"
+        return f"printed {printed}: raise max_output_mb"
+    if fault:
+        return f"did not keep to `output_format: {how}`: {fault}"
+    return f"says that it could not run: {trace.error or 'it gives no reason'}" if trace.status == "error" else ""
+
+
+def _printed(finished: Finished, prompt: str, how: OutputFormat, *, is_whole: bool) -> tuple[Trace, str]:
+    """Return standard output as promised, and what is wrong with it; as much as can be read where it is not whole."""
+    fault = ""
+    for is_strict in (True, False) if is_whole else (False,):
+        try:
+            return read_stdout(finished.stdout.text, prompt, how, is_whole=is_strict), fault
+        except TraceError as error:
+            fault = fault or str(error)
+    return read_stdout(finished.stdout.text, prompt, "text"), fault
+
+
+def read_stdout(text: str, prompt: str, how: OutputFormat, *, is_whole: bool = True) -> Trace:
+    """Return the trace that standard output is; raise TraceError when it is not in the promised format.
+
+    With `is_whole` false the agent ended early: lines that are no events, such as one that was cut off or a crash
+    report, are left out, unless no line is an event.
+    """
+    if how == "json":
+        return _trace(_object(text, "standard output"), prompt)
+    if how == "jsonl":
+        return _read_lines(text, prompt, is_whole)
+    return Trace(input=prompt, output=text.rstrip("\r\n"))
+
+
+def _read_lines(text: str, prompt: str, is_whole: bool) -> Trace:
+    events: list[JSON] = []
+    calls: list[dict[str, JSON]] = []
+    last: dict[str, JSON] | None = None
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    for number, line in lines:
+        try:
+            if last is not None:
+                raise TraceError(f"line {number} stands after the line with `output`, which is the last one")
+            item = _object(line, f"line {number}")
+            if "type" in item:
+                _follow(item, calls)
+                events.append(item)
+            elif "tool_name" in item:
+                calls.append(item)
+            elif "output" in item:
+                last = item
+            else:
+                raise TraceError(f"line {number} has none of `type`, `tool_name` and `output`")
+        except TraceError:
+            if is_whole:
+                raise
+    if last is None and (is_whole or not (events or calls)):
+        raise TraceError("there is no last line with `output`")
+    calls = [{"sequence": number} | call for number, call in enumerate(calls, 1)]
+    return _trace({"events": events or None, "tool_events": calls, "output": ""} | (last or {}), prompt)
+
+
+def _follow(event: dict[str, JSON], calls: list[dict[str, JSON]]) -> None:
+    """Make a tool call of a `tool_call` event, and give it what its `tool_result` says."""
+    told = {key: value for key, value in event.items() if key != "type"}
+    if event["type"] == "tool_call":
+        calls.append(told)
+    elif event["type"] == "tool_result":
+        identity = event.get("tool_call_id")
+        open_calls = [call for call in calls if identity is not None and call.get("tool_call_id") == identity]
+        if not open_calls:
+            raise TraceError(f"the result of a tool call that was not made: {identity!r}")
+        open_calls[-1].update({key: told[key] for key in ("result", "success", "duration_ms", "error") if key in told})
+
+
+def _object(text: str, where: str) -> dict[str, JSON]:
+    try:
+        value = decoded(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise TraceError(f"{where} is not JSON: {error}; logs belong on standard error") from None
+    if not isinstance(value, dict):
+        raise TraceError(f"{where} is not a JSON object")
+    return value
+
+
+def _trace(tree: dict[str, JSON], prompt: str) -> Trace:
+    return Trace.from_json(tree | {"input": prompt})

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from waza.engines._agent import AgentEngine
-from waza.engines._base import Room
 from waza.engines._mcp import typed_form
-from waza.engines._start import Launch, Turn, write
-from waza.sandbox.tree import open_regular
-from waza.traces._live import Live
+from waza.engines._start import AgentTurn, Launch, write
+from waza.engines.base import TrialFolder
+from waza.files.tree import open_regular
 from waza.traces.copilot import CopilotReader
+from waza.traces.live import Live
 
 _USAGE = ("session.usage_record", "skill.invoked")
 """Events that only the session's own log has."""
@@ -55,16 +55,16 @@ class CopilotEngine(AgentEngine):
     reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     """How hard the model thinks."""
 
-    def furnish(self, room: Room, model: str) -> None:
+    def prepare(self, trial_folder: TrialFolder, model: str) -> None:
         """Write the MCP servers."""
         servers = {name: typed_form(server) | {"tools": server.tools} for name, server in self.servers().items()}
-        write(room.home / ".copilot/mcp-config.json", json.dumps({"mcpServers": servers}))
+        write(trial_folder.home / ".copilot/mcp-config.json", json.dumps({"mcpServers": servers}))
 
-    def settle(self, turn: Turn) -> None:
+    def settle(self, turn: AgentTurn) -> None:
         """Keep hooks that the agent left in its workspace from running beside a judge."""
-        write(turn.room.home / ".copilot/settings.json", json.dumps({"disableAllHooks": True}))
+        write(turn.trial_folder.home / ".copilot/settings.json", json.dumps({"disableAllHooks": True}))
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         words = ["--output-format", "json", "--no-auto-update", "--disable-builtin-mcps", "--no-ask-user"]
         words += [*self.modes[self.permission_mode], f"--resume={turn.session}" if turn.session else "--trust-folder"]
@@ -72,20 +72,20 @@ class CopilotEngine(AgentEngine):
             words += ["--no-custom-instructions", *(f"--allow-tool={name}" for name in self.mcp_servers)]
         words += ["--model", turn.model] if turn.model else []
         words += ["--reasoning-effort", self.reasoning_effort] if self.reasoning_effort else []
-        variables = {"COPILOT_HOME": str(turn.room.home / ".copilot")}
+        variables = {"COPILOT_HOME": str(turn.trial_folder.home / ".copilot")}
         if server := self.server():
             variables |= {"COPILOT_PROVIDER_TYPE": "openai", "COPILOT_PROVIDER_BASE_URL": server.url}
             variables |= {"COPILOT_PROVIDER_API_KEY": server.key, "COPILOT_OFFLINE": "true"}
         return Launch(words, variables, turn.prompt)
 
-    def before(self, turn: Turn) -> dict[Path, int]:
+    def before(self, turn: AgentTurn) -> dict[Path, int]:
         """Return how long the logs of sessions are."""
-        return {path: path.lstat().st_size for path in _logs(turn.room)}
+        return {path: path.lstat().st_size for path in _logs(turn.trial_folder)}
 
-    def after(self, live: Live, turn: Turn, state: object) -> None:
+    def after(self, live: Live, turn: AgentTurn, state: object) -> None:
         """Read tokens and skills, which standard output does not tell, from the session's own log."""
         sizes = state if isinstance(state, dict) else {}
-        for path in _logs(turn.room):
+        for path in _logs(turn.trial_folder):
             live.reader.draft.session_id = live.reader.draft.session_id or path.parent.name
             with suppress(OSError), open_regular(path) as file:
                 file.seek(sizes.get(path, 0))
@@ -93,5 +93,5 @@ class CopilotEngine(AgentEngine):
                     live.read_line(line, _USAGE)
 
 
-def _logs(room: Room) -> list[Path]:
-    return sorted((room.home / ".copilot/session-state").glob("*/events.jsonl"))
+def _logs(trial_folder: TrialFolder) -> list[Path]:
+    return sorted((trial_folder.home / ".copilot/session-state").glob("*/events.jsonl"))

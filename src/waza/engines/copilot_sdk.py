@@ -11,10 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from waza.engines._mcp import typed_form
-from waza.engines._start import Launch, Turn
+from waza.engines._start import AgentTurn, Launch
 from waza.engines.copilot import CopilotEngine
 from waza.model import Trace
-from waza.traces._live import Live
+from waza.traces.live import Live
 
 _CHILD = Path(__file__).with_name("_copilot_session.py")
 
@@ -49,16 +49,16 @@ class CopilotSdkEngine(CopilotEngine):
         """Return what is started: Python with the SDK, or the CLI."""
         return sys.executable if self.library() else self.found()
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return how the SDK's session is started, its order on standard input; without the SDK, the CLI."""
         library = self.library()
         if library is None:
             return super().launch(turn)
-        variables = {"COPILOT_HOME": str(turn.room.home / ".copilot")}
-        session: dict[str, Any] = {"model": turn.model or None, "working_directory": str(turn.room.workdir)}
+        variables = {"COPILOT_HOME": str(turn.trial_folder.home / ".copilot")}
+        session: dict[str, Any] = {"model": turn.model or None, "working_directory": str(turn.trial_folder.workdir)}
         session["reasoning_effort"] = self.reasoning_effort
         session["trust_working_directory"] = None if turn.session else "session"
-        session["skill_directories"] = [str(turn.room.home / self.skills_at)]
+        session["skill_directories"] = [str(turn.trial_folder.home / self.skills_at)]
         servers = self.servers().items()
         session["mcp_servers"] = {name: typed_form(server) | {"tools": server.tools} for name, server in servers}
         if server := self.server():
@@ -76,12 +76,12 @@ class CopilotSdkEngine(CopilotEngine):
         }
         return Launch(["-P", str(_CHILD)], variables, json.dumps(order))
 
-    def after(self, live: Live, turn: Turn, state: object) -> None:
+    def after(self, live: Live, turn: AgentTurn, state: object) -> None:
         """Read the session's own log, unless the SDK told all that is in it."""
         if self.library() is None:
             super().after(live, turn, state)
 
-    def amended(self, trace: Trace, turn: Turn) -> Trace:
+    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
         """Return the trace with the way it came."""
         through = "github-copilot-sdk" if self.library() else "the copilot CLI"
         return replace(trace, extra=trace.extra | {"through": through})

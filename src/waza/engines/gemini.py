@@ -7,9 +7,9 @@ import os
 from typing import Any
 
 from waza.engines._agent import AgentEngine
-from waza.engines._base import Room
 from waza.engines._mcp import untyped_form
-from waza.engines._start import Launch, Turn, write
+from waza.engines._start import AgentTurn, Launch, write
+from waza.engines.base import TrialFolder
 from waza.traces.gemini import GeminiReader
 
 
@@ -47,7 +47,7 @@ class GeminiEngine(AgentEngine):
         "read": ("--approval-mode", "plan"),
     }
 
-    def furnish(self, room: Room, model: str) -> None:
+    def prepare(self, trial_folder: TrialFolder, model: str) -> None:
         """Write its settings."""
         uses_vertex = self.base_url is None and os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true"
         settings: dict[str, Any] = {
@@ -56,14 +56,14 @@ class GeminiEngine(AgentEngine):
             "privacy": {"usageStatisticsEnabled": False},
             "mcpServers": {name: untyped_form(server) for name, server in self.servers().items()},
         }
-        write(room.home / ".gemini/settings.json", json.dumps(settings))
+        write(trial_folder.home / ".gemini/settings.json", json.dumps(settings))
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         words = ["--output-format", "stream-json", "--skip-trust", *self.modes[self.permission_mode]]
         words += ["-m", turn.model] if turn.model else []
         words += ["--resume", "latest"] if turn.session else []
-        nowhere = str(turn.room.home / "none.json")
+        nowhere = str(turn.trial_folder.home / "none.json")
         variables = {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": nowhere, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH": nowhere}
         if server := self.server():
             variables |= {"GOOGLE_GEMINI_BASE_URL": server.url, "GEMINI_API_KEY": server.key}

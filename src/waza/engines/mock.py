@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from msgspec.structs import replace
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from waza.engines._base import Engine, Options, Room
-from waza.engines._turns import converse
+from waza.engines.base import Engine, Options, TrialFolder
 from waza.errors import EngineError, Problem, SpecError, validation_fact
+from waza.files.paths import inner_path
+from waza.files.tree import opened, writing
 from waza.model import JSON, SkillInvocation, Task, ToolEvent, Trace, Trial, Usage
-from waza.sandbox.folders import inner_path
-from waza.sandbox.patterns import Pattern
-from waza.sandbox.tree import opened, writing
+from waza.traces.conversation import converse
+from waza.untrusted.patterns import Pattern
 
 ECHO = "Mock response for: {prompt}"
 """What the original's mock answers, on request; without a request no check could be trusted that looks for a word of
@@ -258,7 +258,7 @@ class MockEngine(Engine):
         if problems:
             raise SpecError(problems)
 
-    def needs_room(self, trial: Trial) -> bool:
+    def needs_trial_folder(self, trial: Trial) -> bool:
         """Say whether the script writes files."""
         return _writes_files(trial.task.mock or {})
 
@@ -273,7 +273,7 @@ class MockEngine(Engine):
         """Say whether there is a script at all."""
         return trial.task.mock is not None
 
-    async def run(self, trial: Trial, room: Room) -> Trace:
+    async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
         """Return what the script says about this trial, with its files in the workspace."""
         if trial.task.mock is None:
             step = _NEXT_TRIGGER_STEP if trial.task.until_skill else _NEXT_STEP
@@ -285,11 +285,11 @@ class MockEngine(Engine):
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
             said = _with(script, script.turns[len(before)]) if script.turns else script
-            return await _turn(prompt, said, left_s, trial, room)
+            return await _turn(prompt, said, left_s, trial, trial_folder)
 
         if script.turns is None and not (script.echo and trial.task.follow_up_prompts):
-            return await _turn(trial.task.prompt, script, trial.task.timeout_s, trial, room)
-        return replace(await converse(trial, room, play), engine="mock", model=trial.model or None)
+            return await _turn(trial.task.prompt, script, trial.task.timeout_s, trial, trial_folder)
+        return replace(await converse(trial, trial_folder, play), engine="mock", model=trial.model or None)
 
 
 def _writes_files(script: dict[str, Any]) -> bool:
@@ -298,12 +298,12 @@ def _writes_files(script: dict[str, Any]) -> bool:
     return "files" in script or any(map(_writes_files, parts))
 
 
-async def _turn(prompt: str, script: MockTurn, left_s: float, trial: Trial, room: Room) -> Trace:
+async def _turn(prompt: str, script: MockTurn, left_s: float, trial: Trial, trial_folder: TrialFolder) -> Trace:
     """Do what the script says about one prompt, or about a whole conversation."""
     started = time.perf_counter()
     if script.error:
         raise EngineError(script.error, recorded=_trace(prompt, trial, script, 0.0) if script.usage else None)
-    _write_files(script.files, room)
+    _write_files(script.files, trial_folder)
     if script.delay_s:
         import asyncio  # checking a spec loads this file, and has no need of an event loop
 
@@ -344,10 +344,10 @@ def _script(task: Task) -> MockScript:
         raise EngineError(f"the script of task '{task.id}' is wrong: {place}: {validation_fact(first)}") from None
 
 
-def _write_files(files: dict[str, str], room: Room) -> None:
+def _write_files(files: dict[str, str], trial_folder: TrialFolder) -> None:
     if not files:
         return
-    with opened(room.workspace) as root:
+    with opened(trial_folder.workspace) as root:
         for path, content in files.items():
             try:
                 with writing(root, path, 0o644) as out:

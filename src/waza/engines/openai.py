@@ -14,15 +14,14 @@ from typing import Annotated, Any, NamedTuple
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
-from waza.engines._base import Engine, Options, Room
-from waza.engines._skills import MARK
-from waza.engines._tools import Answer, ServedTool, Tool, served_tools
-from waza.engines._turns import converse
+from waza.engines._tools import DeclaredTool, ServedTool, ToolReply, served_tools
+from waza.engines.base import Engine, Options, TrialFolder
 from waza.errors import EngineError, Problem, SpecError
-from waza.graders._skill import read_skill
+from waza.files.tree import open_regular
 from waza.model import Task, Trace, Trial
-from waza.sandbox.tree import open_regular
-from waza.traces._live import Live
+from waza.skills import MARK, read_skill
+from waza.traces.conversation import converse
+from waza.traces.live import Live
 from waza.traces.openai_messages import OpenaiMessagesReader
 
 _SHOWN_CHARS = 500
@@ -31,7 +30,7 @@ _CONVERSATION = "conversation.json"
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Prices(Options):
+class TokenPrices(Options):
     """What a million tokens cost, in US dollars."""
 
     input: _Price
@@ -44,8 +43,8 @@ class _Having(NamedTuple):
     """What the model works with in one trial."""
 
     trial: Trial
-    room: Room
-    tools: Sequence[Tool | ServedTool]
+    trial_folder: TrialFolder
+    tools: Sequence[DeclaredTool | ServedTool]
 
 
 class OpenaiEngine(Engine):
@@ -78,7 +77,7 @@ class OpenaiEngine(Engine):
     """What the model is told before the prompt."""
     inject_skill_body: bool = False
     """Tell the model the text of the suite's SKILL.md too. There is no other way: this agent loads no skills."""
-    tools: list[Tool] = []
+    tools: list[DeclaredTool] = []
     """What the model may call."""
     environment: dict[str, str] = {}
     """Variables for tools that are commands; a task's own `environment` is added."""
@@ -86,18 +85,18 @@ class OpenaiEngine(Engine):
     """How often the model is asked for one prompt; then the trial is out of time."""
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
     """How much chance there is in answers; the model's default if left out."""
-    prices: Prices | None = None
+    prices: TokenPrices | None = None
     """What a million tokens cost; without it the cost is not known."""
 
     @field_validator("tools")
     @classmethod
-    def _names_are_distinct(cls, tools: list[Tool]) -> list[Tool]:
+    def _names_are_distinct(cls, tools: list[DeclaredTool]) -> list[DeclaredTool]:
         names = [tool.name for tool in tools]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"two tools are called '{twice}'")
         return tools
 
-    def costs_untold(self) -> str:
+    def costs_unreported(self) -> str:
         """Return a sentence where nobody said what tokens cost."""
         return "" if self.prices else "give the engine `prices`, or nobody knows what its tokens cost"
 
@@ -119,7 +118,7 @@ class OpenaiEngine(Engine):
         if problems:
             raise SpecError(problems)
 
-    async def run(self, trial: Trial, room: Room) -> Trace:
+    async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
         """Ask the model, call its tools, and so on, for each prompt in one conversation."""
         if not trial.model:
             raise EngineError("no model is named; set config.model or --model", is_started=False)
@@ -127,14 +126,14 @@ class OpenaiEngine(Engine):
         told = "\n\n".join(text for text in (self.system, body) if text)
         messages: list[dict[str, Any]] = [{"role": "system", "content": told}] if told else []
         session = str(uuid.uuid4())
-        tools: list[Tool | ServedTool] = [*self.tools, *await served_tools(room)]
+        tools: list[DeclaredTool | ServedTool] = [*self.tools, *await served_tools(trial_folder)]
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            trace = await self._turn(prompt, messages, _Having(trial, room, tools), left_s)
+            trace = await self._turn(prompt, messages, _Having(trial, trial_folder, tools), left_s)
             return replace(trace, input=prompt, session_id=session)
 
-        trace = await converse(trial, room, play)
-        _keep(room, [session, messages])
+        trace = await converse(trial, trial_folder, play)
+        _keep(trial_folder, [session, messages])
         skills = [self.skill] if body else []
         return replace(trace, engine="openai", model=trace.model or trial.model, available_skills=skills)
 
@@ -146,7 +145,7 @@ class OpenaiEngine(Engine):
         except ValueError as error:
             raise EngineError(f"the skill cannot be read: {error}", is_started=False) from None
 
-    async def go_on(self, trial: Trial, before: Trace, left: Room, room: Room) -> Trace:
+    async def go_on(self, trial: Trial, before: Trace, left: TrialFolder, trial_folder: TrialFolder) -> Trace:
         """Put one more prompt to a conversation, with the tools of the room alone."""
         try:
             with open_regular(left.home.parent / _CONVERSATION) as file:
@@ -155,7 +154,7 @@ class OpenaiEngine(Engine):
             raise EngineError(f"the conversation cannot be taken over: {error}") from None
         if session != before.session_id:
             raise EngineError("the conversation is another one than the trace tells of")
-        having = _Having(trial, room, await served_tools(room))
+        having = _Having(trial, trial_folder, await served_tools(trial_folder))
         trace = await self._turn(trial.task.prompt, messages, having, trial.task.timeout_s)
         return replace(trace, session_id=session)
 
@@ -208,13 +207,13 @@ class OpenaiEngine(Engine):
             raise EngineError(f"the model could not be asked: {type(error).__name__}: {error}"[:_SHOWN_CHARS]) from None
         return told
 
-    async def _call(self, function: dict[str, Any], having: _Having) -> Answer:
+    async def _call(self, function: dict[str, Any], having: _Having) -> ToolReply:
         tool = next((tool for tool in having.tools if tool.name == function["name"]), None)
         if tool is None:
-            return Answer(f"there is no tool '{function['name']}'", is_error=True)
+            return ToolReply(f"there is no tool '{function['name']}'", is_error=True)
         variables = self.environment | having.trial.task.environment
-        variables["WAZA_WORKSPACE_DIR"] = str(having.room.workspace)
-        return await tool.call(function["arguments"], having.room, self.folder, variables)
+        variables["WAZA_WORKSPACE_DIR"] = str(having.trial_folder.workspace)
+        return await tool.call(function["arguments"], having.trial_folder, self.folder, variables)
 
     def _client(self) -> Any:
         import openai
@@ -230,9 +229,9 @@ class OpenaiEngine(Engine):
         return replace(usage, cost_usd=cost)
 
 
-def _keep(room: Room, conversation: list[Any]) -> None:
+def _keep(trial_folder: TrialFolder, conversation: list[Any]) -> None:
     """Keep a conversation for a judge; what a tool of the agent put in its place stays, and no judge can go on."""
-    with suppress(OSError), (room.home.parent / _CONVERSATION).open("x", encoding="utf-8") as file:
+    with suppress(OSError), (trial_folder.home.parent / _CONVERSATION).open("x", encoding="utf-8") as file:
         json.dump(conversation, file)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from urllib.parse import quote
 
 from waza.engines._agent import AgentEngine
-from waza.engines._base import Room
 from waza.engines._mcp import opencode_form
-from waza.engines._start import Launch, Turn, write
-from waza.sandbox.tree import open_regular
-from waza.traces._live import Live
+from waza.engines._start import AgentTurn, Launch, write
+from waza.engines.base import TrialFolder
+from waza.files.tree import open_regular
+from waza.traces.live import Live
 from waza.traces.opencode import OpencodeReader
 
 _MAX_STEPS = 20_000_000
@@ -52,7 +52,7 @@ class OpencodeEngine(AgentEngine):
     instructions_at = ".config/opencode/AGENTS.md"
     modes = {"all": ("--auto",), "edits": (), "read": ()}
 
-    def furnish(self, room: Room, model: str) -> None:
+    def prepare(self, trial_folder: TrialFolder, model: str) -> None:
         """Write its settings."""
         settings: dict[str, Any] = {
             "autoupdate": False,
@@ -60,9 +60,9 @@ class OpencodeEngine(AgentEngine):
             "permission": dict.fromkeys(_REFUSED.get(self.permission_mode, ()), "deny"),
             "mcp": {name: opencode_form(server) for name, server in self.servers().items()},
         }
-        write(room.home / ".config/opencode/opencode.json", json.dumps(settings))
+        write(trial_folder.home / ".config/opencode/opencode.json", json.dumps(settings))
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         server = self.server()
         words = ["run", "--format", "json", *self.modes[self.permission_mode]]
@@ -76,11 +76,11 @@ class OpencodeEngine(AgentEngine):
             variables["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
         return Launch(words, variables, turn.prompt)
 
-    def after(self, live: Live, turn: Turn, state: object) -> None:
+    def after(self, live: Live, turn: AgentTurn, state: object) -> None:
         """Read the call that was open when the agent was ended: standard output tells of calls that are over."""
         if live.reader.ended:
             return
-        for part in _open_calls(turn.room.home / ".local/share/opencode/opencode.db"):
+        for part in _open_calls(turn.trial_folder.home / ".local/share/opencode/opencode.db"):
             live.feed({"type": "tool_use", "part": part})
 
 

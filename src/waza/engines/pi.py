@@ -6,8 +6,8 @@ import json
 from typing import Any, Literal
 
 from waza.engines._agent import AgentEngine
-from waza.engines._base import Room
-from waza.engines._start import Launch, Turn, write
+from waza.engines._start import AgentTurn, Launch, write
+from waza.engines.base import TrialFolder
 from waza.traces.pi import PiReader
 
 _LOOKS = "read,grep,find,ls"
@@ -49,20 +49,24 @@ class PiEngine(AgentEngine):
     reasoning_effort: Literal["low", "medium", "high", "xhigh"] | None = None
     """How hard the model thinks."""
 
-    def furnish(self, room: Room, model: str) -> None:
+    def prepare(self, trial_folder: TrialFolder, model: str) -> None:
         """Write down the model server that the suite names."""
         if server := self.server():
             spoken: dict[str, Any] = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "WAZA_MODEL_KEY"}
             spoken["models"] = [{"id": model}]
-            write(room.home / ".pi/agent/models.json", json.dumps({"providers": {"server": spoken}}))
+            write(trial_folder.home / ".pi/agent/models.json", json.dumps({"providers": {"server": spoken}}))
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         words = ["-p", "--mode", "json", *self.modes[self.permission_mode]]
         words += ["--model", turn.model] if turn.model else []
         words += ["--thinking", self.reasoning_effort] if self.reasoning_effort else []
         words += ["--session", turn.session] if turn.session else []
-        variables = {"PI_CODING_AGENT_DIR": str(turn.room.home / ".pi/agent"), "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+        variables = {
+            "PI_CODING_AGENT_DIR": str(turn.trial_folder.home / ".pi/agent"),
+            "PI_OFFLINE": "1",
+            "PI_TELEMETRY": "0",
+        }
         if server := self.server():
             words += ["--provider", "server"]
             variables["WAZA_MODEL_KEY"] = server.key

@@ -13,8 +13,9 @@ import msgspec
 from msgspec.structs import replace
 from pydantic import field_validator
 
-from waza.engines._base import Engine, Room
-from waza.engines._function import (
+from waza.engines._start import crash_reason
+from waza.engines.base import Engine, TrialFolder
+from waza.engines.function_calls import (
     Called,
     absent_function,
     find_function,
@@ -24,13 +25,12 @@ from waza.engines._function import (
     with_context,
     with_history,
 )
-from waza.engines._start import crash_reason
-from waza.engines._turns import converse
 from waza.errors import EngineError, Problem, TraceError
 from waza.model import Crash, Task, Trace, Trial
-from waza.recording._calls import recorded_before
-from waza.recording._failures import is_infrastructure
-from waza.sandbox.texts import last_lines, well_formed, well_formed_data, without_controls
+from waza.recording.calls import recorded_before
+from waza.recording.failures import is_infrastructure
+from waza.traces.conversation import converse
+from waza.untrusted.text import last_lines, well_formed, well_formed_data, without_controls
 
 _AGENT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -109,21 +109,21 @@ class PythonEngine(Engine):
         fact = absent_function(self.agent, self.folder)
         return [Problem(fact, path="config.agent")] if fact else []
 
-    def needs_room(self, trial: Trial) -> bool:
+    def needs_trial_folder(self, trial: Trial) -> bool:
         """Say whether the function is told of its workspace; if not, it cannot leave anything there."""
         return self.loaded.takes_context
 
-    async def run(self, trial: Trial, room: Room) -> Trace:
+    async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
         """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            return await self._turn(prompt, lambda: _context(trial, room, before, self.skill_folder), left_s)
+            return await self._turn(prompt, lambda: _context(trial, trial_folder, before, self.skill_folder), left_s)
 
-        trace = await converse(trial, room, play)
+        trace = await converse(trial, trial_folder, play)
         return replace(trace, engine="python", model=trace.model or trial.model or None)
 
     async def _turn(self, prompt: str, context: Callable[[], Context], left_s: float) -> Trace:
-        from waza.engines._call import call  # loads asyncio, which checking a spec does without
+        from waza.engines.function_calls import call  # loads asyncio, which checking a spec does without
 
         started = time.monotonic()
         agent = self.loaded
@@ -178,7 +178,7 @@ def _no_answer(fact: str, prompt: str) -> Trace:
     return Trace(input=prompt, output="", status="failure", error=crash_reason(crash), crash=crash)
 
 
-def _context(trial: Trial, room: Room, before: Sequence[Trace], skill_folder: Path | None) -> Context:
+def _context(trial: Trial, trial_folder: TrialFolder, before: Sequence[Trace], skill_folder: Path | None) -> Context:
     task = trial.task
     asked = zip([task.prompt, *task.follow_up_prompts], before, strict=False)
     said = [pair for prompt, turn in asked for pair in (("user", prompt), ("assistant", turn.output))]
@@ -186,8 +186,8 @@ def _context(trial: Trial, room: Room, before: Sequence[Trace], skill_folder: Pa
         task_id=task.id,
         trial=trial.number,
         model=trial.model,
-        workspace=room.workspace,
-        workdir=room.workdir,
+        workspace=trial_folder.workspace,
+        workdir=trial_folder.workdir,
         environment=dict(task.environment),
         history=[{"role": role, "content": content} for role, content in said],
         skill_folder=skill_folder,

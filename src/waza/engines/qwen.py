@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from waza.engines._agent import AgentEngine
-from waza.engines._base import Room
 from waza.engines._mcp import untyped_form
-from waza.engines._start import Launch, Turn, without_past, write
+from waza.engines._start import AgentTurn, Launch, without_past, write
+from waza.engines.base import TrialFolder
 from waza.model import Trace
 from waza.traces.qwen import QwenReader
 
@@ -38,21 +38,21 @@ class QwenEngine(AgentEngine):
         "read": ("--approval-mode", "plan"),
     }
 
-    def furnish(self, room: Room, model: str) -> None:
+    def prepare(self, trial_folder: TrialFolder, model: str) -> None:
         """Write its settings."""
         settings = {
             "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
             "privacy": {"usageStatisticsEnabled": False},
             "mcpServers": {name: untyped_form(server) for name, server in self.servers().items()},
         }
-        write(room.home / ".qwen/settings.json", json.dumps(settings))
+        write(trial_folder.home / ".qwen/settings.json", json.dumps(settings))
 
-    def launch(self, turn: Turn) -> Launch:
+    def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         words = ["--output-format", "stream-json", "--auth-type", "openai", *self.modes[self.permission_mode]]
         words += ["-m", turn.model] if turn.model else []
         words += ["--resume", turn.session] if turn.session else []
-        nowhere = str(turn.room.home / "none.json")
+        nowhere = str(turn.trial_folder.home / "none.json")
         variables = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": nowhere, "QWEN_CODE_SYSTEM_DEFAULTS_PATH": nowhere}
         if turn.model:
             variables["OPENAI_MODEL"] = turn.model
@@ -60,6 +60,6 @@ class QwenEngine(AgentEngine):
             variables |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": server.key}
         return Launch(words, variables, turn.prompt)
 
-    def amended(self, trace: Trace, turn: Turn) -> Trace:
+    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
         """Return the turn with its own tokens: what is told counts the whole session."""
         return without_past(trace, turn)

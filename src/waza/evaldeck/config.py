@@ -8,10 +8,9 @@ from typing import Self
 import yaml
 
 from waza.errors import SpecError
-from waza.spec.evaldeck_shapes import EvaldeckShape
-from waza.spec.evaldeck_suite import FILES
-from waza.spec.places import Checked, parse
-from waza.spec.project import read_file
+from waza.suites.evaldeck import FILES, EvaldeckShape
+from waza.suites.positions import Checked, parse
+from waza.suites.project import read_file
 
 
 class EvaldeckConfig(EvaldeckShape, Checked):

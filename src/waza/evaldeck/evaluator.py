@@ -11,13 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from waza.engines._call import call
-from waza.engines._function import find_function, is_async
+from waza.engines.function_calls import call, find_function, is_async
 from waza.errors import UsageError
 from waza.evaldeck.config import EvaldeckConfig
 from waza.evaldeck.graders.base import BaseGrader, WazaGrader, graded, graded_async
 from waza.evaldeck.graders.code import TaskCompletedGrader
-from waza.evaldeck.graders.lookup import CODE_GRADERS, views
+from waza.evaldeck.graders.own import CODE_GRADERS, views
 from waza.evaldeck.metrics import DEFAULT_METRICS, BaseMetric
 from waza.evaldeck.results import (
     EvaluationResult,
@@ -31,11 +30,11 @@ from waza.evaldeck.results import (
 )
 from waza.evaldeck.test_case import EvalCase, EvalSuite, Turn
 from waza.evaldeck.trace import Message, Trace, TraceStatus
-from waza.runner.waiting import wait_for
-from waza.sandbox.folders import SpecFolder
-from waza.spec.evaldeck_suite import agent_problems
-from waza.spec.graders import load_expected
-from waza.spec.places import Place
+from waza.files.paths import SpecFolder
+from waza.process.concurrency import wait_for
+from waza.suites.evaldeck import agent_problems
+from waza.suites.graders import load_expected
+from waza.suites.positions import Position
 
 Listener = Callable[[EvaluationResult], None]
 AgentFunction = Callable[..., Any]
@@ -168,7 +167,7 @@ def _closed(result: EvaluationResult) -> EvaluationResult:
     return result
 
 
-class _Answer(NamedTuple):
+class _AgentReply(NamedTuple):
     """What an agent gave back, or why there is nothing."""
 
     trace: Trace | None
@@ -239,7 +238,7 @@ class _Conversation:
         )
         return trace
 
-    async def _asked(self, prompt: str, history: list[Message]) -> _Answer:
+    async def _asked(self, prompt: str, history: list[Message]) -> _AgentReply:
         """Return the agent's trace; an agent that raises is asked again as often as the case allows."""
         error: BaseException | None = None
         for _ in range(self.attempts):
@@ -247,11 +246,11 @@ class _Conversation:
             outcome = await call(_calling(self.agent, prompt, copy), self.timeout_s, is_async=is_async(self.agent))
             if outcome is None:
                 message = f"Agent timed out after {self.timeout_s:g} s"
-                return _Answer(None, GradeResult.failed_result("execution", message))
+                return _AgentReply(None, GradeResult.failed_result("execution", message))
             error = outcome.error
             if error is None:
                 return _answer(outcome.value, prompt)
-        return _Answer(None, GradeResult.error_result("execution", f"Agent error: {error}"))
+        return _AgentReply(None, GradeResult.error_result("execution", f"Agent error: {error}"))
 
 
 def _first(*values: Any) -> Any:
@@ -269,13 +268,13 @@ def _calling(agent: AgentFunction, prompt: str, history: list[Message]) -> Calla
     return lambda: agent(prompt, history)
 
 
-def _answer(value: Any, prompt: str) -> _Answer:
+def _answer(value: Any, prompt: str) -> _AgentReply:
     if isinstance(value, str):
-        return _Answer(Trace(input=prompt, output=value))
+        return _AgentReply(Trace(input=prompt, output=value))
     if isinstance(value, Trace):
-        return _Answer(value)
+        return _AgentReply(value)
     fact = f"Agent error: it returned {type(value).__name__}; a waza.evaldeck.Trace or a text is needed"
-    return _Answer(None, GradeResult.error_result("execution", fact))
+    return _AgentReply(None, GradeResult.error_result("execution", fact))
 
 
 class EvaluationRunner:
@@ -326,7 +325,7 @@ class EvaluationRunner:
 
     def _load_agent_func(self) -> AgentFunction:
         agent = self.config.agent
-        for problem in agent_problems(agent, Place()):
+        for problem in agent_problems(agent, Position()):
             raise UsageError(f"agent: {problem.message}")
         if not (agent.module and agent.function):
             raise UsageError("no agent: name agent.module and agent.function in evaldeck.yaml, or hand over agent_func")

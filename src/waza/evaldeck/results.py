@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from waza.spec.places import Checked
+from waza.suites.positions import Checked
 
 
 class GradeStatus(StrEnum):

@@ -11,12 +11,12 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 
 from waza.errors import SpecError, what
 from waza.evaldeck.graders.base import BaseGrader
-from waza.evaldeck.graders.lookup import configured
+from waza.evaldeck.graders.own import configured
 from waza.options import ZeroMeans
-from waza.spec.evaldeck_cases import case_files, documents, problems_in_case, unknown_grader
-from waza.spec.evaldeck_judged import TYPES as JUDGED
-from waza.spec.graders import load_expected
-from waza.spec.places import Checked, Place, parse, unmarked
+from waza.suites.evaldeck_cases import TYPES as JUDGED
+from waza.suites.evaldeck_cases import case_files, documents, problems_in_case, unknown_grader
+from waza.suites.graders import load_expected
+from waza.suites.positions import Checked, Position, parse, unmarked
 
 Made = TypeVar("Made")
 Case = TypeVar("Case", bound="EvalCase")
@@ -233,7 +233,7 @@ def _read(cls: type[Case], text: bytes, name: str) -> list[Case]:
     """Return the cases in a text, one a YAML document."""
     found, problems = documents(text, name)
     for document in found:
-        problems += problems_in_case(document, Place(name, document))
+        problems += problems_in_case(document, Position(name, document))
     if problems:
         raise SpecError(problems)
     return [cls.model_validate(unmarked(document)) for document in found]
@@ -257,7 +257,7 @@ class EvalSuite(_Declared):
     @field_validator("defaults")
     @classmethod
     def _are_known(cls, given: dict[str, Any]) -> dict[str, Any]:
-        checked, problems = parse(_Defaults, given, Place())
+        checked, problems = parse(_Defaults, given, Position())
         if checked is None:
             raise ValueError("; ".join(map(str, problems)))
         return checked.model_dump(exclude_unset=True)

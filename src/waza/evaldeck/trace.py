@@ -11,8 +11,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from waza.model import ToolEvent, Usage, output_tokens
 from waza.model import Trace as WazaTrace
-from waza.spec.places import Checked
 from waza.spending import is_amount, sum_amounts
+from waza.suites.positions import Checked
 
 
 class StepType(StrEnum):

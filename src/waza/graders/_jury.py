@@ -10,12 +10,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from waza.errors import StoreError
-from waza.graders._base import Finding
-from waza.judges._jurors import Juror
-from waza.judges._jury import EQUAL, OPEN, Rule, Vote, Worth, how_many_next, settled, worth
+from waza.graders.base import Finding
+from waza.judges.jury import EQUAL, OPEN, Juror, Rule, Vote, Worth, how_many_next, settled, worth
 from waza.model import JSON, Check, GradeStatus
-from waza.results.calibrations import Calibration, read_calibration
-from waza.results.costs import ASKINGS
+from waza.runs.calibrations import Calibration, read_calibration
+from waza.runs.costs import ASKINGS
 
 ASKED = ("question", "rubric")
 """Where it holds what was asked: of every juror the same."""

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
 from waza.errors import Undecidable
+from waza.files.paths import SpecFolder
+from waza.files.pinned import PinnedFiles, differing, unless_allowed
+from waza.files.tree import remove
+from waza.files.trial_folder import copy_workspace
 from waza.model import JSON, Files, Trace
-from waza.sandbox.copies import copy_workspace
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.isolation_probes import Promise, unkept
-from waza.sandbox.pinned import PinnedFiles, differing, unless_allowed
-from waza.sandbox.process import Finished, base_environment, run_program
-from waza.sandbox.removal import remove
+from waza.process.isolation_probes import Promise, unkept
+from waza.process.run_program import Finished, base_environment, run_program
 
 MAX_SHOWN_CHARS = 10_000
 Isolation = Literal["none", "landlock", "bwrap"]

@@ -8,9 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
-from waza.graders._text import excerpt
-from waza.results.disk import write_atomically
-from waza.sandbox.folders import SpecFolder
+from waza.files.disk import write_atomically
+from waza.files.paths import SpecFolder
+from waza.graders.text_checks import excerpt
 
 _HOW_TO_WRITE = "`update_snapshots: true` writes it"
 Status = Literal["updated", "created", "unchanged"]

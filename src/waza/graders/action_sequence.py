@@ -7,11 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from waza.graders._align import Order
-from waza.graders._base import Grader, tool_events
-from waza.graders._fields import ToolName
-from waza.graders._names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
-from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
+from waza.graders._alignment import Order, SequenceChecks, f1_of, sequence_checks
+from waza.graders.base import Grader, tool_events
+from waza.graders.fields import ToolName
+from waza.graders.names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
 from waza.model import JSON, Check, Trace
 
 _ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order_match": "in_order", "any_order_match": "any"}
@@ -32,7 +31,7 @@ class ActionSequenceGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "Action sequence matched"
+    all_passed: ClassVar[str] = "Action sequence matched"
 
     matching_mode: Literal["exact_match", "in_order_match", "any_order_match"]
     """`exact_match`: the same calls and no others; `in_order_match`: others may stand in between; `any_order_match`."""

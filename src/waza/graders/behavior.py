@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar
 
-from waza.graders._base import Grader
-from waza.graders._budget import avoids, uses, within
-from waza.graders._fields import Limit, ToolName
-from waza.graders._names import Names, ToolNames, first_call, names_of, names_used, really_seen
+from waza.graders._limits import avoids, uses, within
+from waza.graders.base import Grader
+from waza.graders.fields import Limit, ToolName
+from waza.graders.names import Names, ToolNames, first_call, names_of, names_used, really_seen
 from waza.model import JSON, Check, Trace, Usage
 
 
@@ -30,7 +30,7 @@ class BehaviorGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "All behavior checks passed"
+    all_passed: ClassVar[str] = "All behavior checks passed"
     needs_one_of: ClassVar[tuple[str, ...]] = (
         "max_tool_calls",
         "max_tokens",

@@ -10,15 +10,15 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from waza.errors import did_you_mean
-from waza.graders._base import Grader
-from waza.graders._fields import Text
+from waza.graders.base import Grader
+from waza.graders.fields import Text
 from waza.model import JSON, Check, ToolEvent, Trace
-from waza.sandbox import assertions as python
-from waza.sandbox import javascript
-from waza.sandbox.expressions import BUILT_IN_NAMES, CONTEXT_NAMES, read_expression, unknown_names
+from waza.untrusted import javascript_assertions
+from waza.untrusted import python_assertions as python
+from waza.untrusted.python_expressions import BUILT_IN_NAMES, CONTEXT_NAMES, read_expression, unknown_names
 
 Language = Literal["python", "javascript"]
-_SANDBOXES: dict[str, ModuleType] = {"python": python, "javascript": javascript}
+_SANDBOXES: dict[str, ModuleType] = {"python": python, "javascript": javascript_assertions}
 
 
 def _assertion(source: str, info: ValidationInfo) -> str:
@@ -64,7 +64,7 @@ class CodeGrader(Grader):
     """
 
     waits: ClassVar[bool] = True
-    all_held: ClassVar[str] = "All assertions passed"
+    all_passed: ClassVar[str] = "All assertions passed"
 
     language: Language = "python"
     """The language of the assertions."""

@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from waza.graders._base import Grader
-from waza.graders._fields import Needles
-from waza.graders._text import holds
+from waza.graders.base import Grader
+from waza.graders.fields import Needles
+from waza.graders.text_checks import holds
 from waza.model import Check, Trace
-from waza.sandbox.texts import fold_case
+from waza.untrusted.text import fold_case
 
 
 class ContainsGrader(Grader):
@@ -25,7 +25,7 @@ class ContainsGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "All values found in output"
+    all_passed: ClassVar[str] = "All values found in output"
 
     values: Annotated[Needles, Field(min_length=1)]
     """Texts that must all appear; parts of words count."""

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from msgspec.structs import replace
 from pydantic import Field
 
-from waza.graders._base import Finding, Grader
-from waza.graders._fields import Needles
-from waza.graders._text import excerpt
+from waza.graders.base import Finding, Grader
+from waza.graders.fields import Needles
+from waza.graders.text_checks import excerpt
 from waza.model import Check, Trace
-from waza.sandbox.texts import fold_case
+from waza.untrusted.text import fold_case
 
 
 class ContainsAnyGrader(Grader):

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from waza.errors import StoreError
-from waza.graders._base import Finding, Grader, content_hash, files_of, undecided
-from waza.graders._fields import InnerFile, Text
+from waza.files.workspace import live_root
 from waza.graders._snapshots import first_difference, lines_changed, place_of, read_snapshot, write_snapshot
-from waza.graders._text import around, excerpt
+from waza.graders.base import Finding, Grader, content_hash, files_of, undecided
+from waza.graders.fields import InnerFile, Text
+from waza.graders.text_checks import around, excerpt
 from waza.model import JSON, Check, Files, Trace
 from waza.options import Options
-from waza.sandbox.workspace import live_root
 
 
 def _asked(fragment: str) -> tuple[str, bool]:
@@ -67,7 +67,7 @@ class DiffGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "All diff checks passed"
+    all_passed: ClassVar[str] = "All diff checks passed"
 
     expected_files: list[ExpectedFile] = Field(min_length=1)
     """The files to compare."""
@@ -114,7 +114,7 @@ class DiffGrader(Grader):
             return finding
         counts = Counter(update["status"] for update in _updates(finding.checks))
         told = ", ".join(f"{counts[status]} {status}" for status in ("updated", "created", "unchanged"))
-        return replace(finding, feedback=f"{self.all_held} (snapshots: {told})")
+        return replace(finding, feedback=f"{self.all_passed} (snapshots: {told})")
 
     def _compare(self, files: Files, expected: ExpectedFile) -> Iterator[Check]:
         path = expected.path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from waza.graders._base import Grader
-from waza.graders._text import excerpt
+from waza.graders.base import Grader
+from waza.graders.text_checks import excerpt
 from waza.model import Check, Trace
 
 

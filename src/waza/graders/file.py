@@ -7,15 +7,15 @@ from typing import ClassVar, Self
 
 from pydantic import ConfigDict, model_validator
 
-from waza.graders._base import Grader, files_of
-from waza.graders._fields import ForbiddenPatterns, InnerPath, RequiredPatterns, not_a_list
-from waza.graders._text import excerpt, try_search
+from waza.files.globs import GlobMatch, GlobSearch, is_glob
+from waza.files.paths import inner_path
+from waza.files.workspace import live_root
+from waza.graders.base import Grader, files_of
+from waza.graders.fields import ForbiddenPatterns, InnerPath, RequiredPatterns, not_a_list
+from waza.graders.text_checks import excerpt, try_search
 from waza.model import JSON, Check, Files, Trace
 from waza.options import Options
-from waza.sandbox.folders import inner_path
-from waza.sandbox.globs import Found, GlobSearch, is_glob
-from waza.sandbox.patterns import Pattern
-from waza.sandbox.workspace import live_root
+from waza.untrusted.patterns import Pattern
 
 _KINDS = {
     "file": "a file",
@@ -76,7 +76,7 @@ class FileGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "All file checks passed"
+    all_passed: ClassVar[str] = "All file checks passed"
     needs_one_of: ClassVar[tuple[str, ...]] = ("must_exist", "must_not_exist", "content_patterns")
 
     must_exist: list[InnerPath] = []
@@ -113,7 +113,7 @@ class FileGrader(Grader):
 
 
 def _exists(search: GlobSearch, path: str) -> Check:
-    claim, others, unknown = f"{path} exists", list[Found](), ""
+    claim, others, unknown = f"{path} exists", list[GlobMatch](), ""
     for found in search.find(path):
         if found.kind in ("file", "hard_link", "folder"):
             return Check(True, claim)
@@ -146,8 +146,8 @@ def _content(search: GlobSearch, files: Files, entry: ContentPatterns) -> list[C
     named = [found.path for found in matches if found.kind in ("file", "hard_link")]
     unknown = next((_cannot_look(found) for found in matches if found.kind == "unknown"), "")
     there = f"{path} is a file" if not is_glob(path) else f"{path} matches a file"
-    wanted = [_Wanted(pattern, True) for pattern in entry.must_match]
-    wanted += [_Wanted(pattern, False) for pattern in entry.must_not_match]
+    wanted = [_PatternCheck(pattern, True) for pattern in entry.must_match]
+    wanted += [_PatternCheck(pattern, False) for pattern in entry.must_not_match]
     if not named and unknown:
         claims = [there, *(one.claim(path) for one in wanted)]
         return [Check(None, claim, f"cannot tell whether {claim}: {unknown}") for claim in claims]
@@ -173,7 +173,7 @@ def _content(search: GlobSearch, files: Files, entry: ContentPatterns) -> list[C
     return [Check(True, there), *(one.check(path, unknown) for one in wanted)]
 
 
-class _Wanted:
+class _PatternCheck:
     """One pattern, and the files in which it does not hold."""
 
     def __init__(self, pattern: Pattern, wanted: bool) -> None:
@@ -220,5 +220,5 @@ def _names(paths: list[str], asked: str) -> str:
     return f"{', '.join(sorted(paths)[:MOST_NAMED])}{more} (matching {asked})"
 
 
-def _cannot_look(found: Found) -> str:
+def _cannot_look(found: GlobMatch) -> str:
     return f"{found.path or 'the workspace'}: {found.why}" if found.kind == "unknown" else ""

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from pydantic import PrivateAttr, model_validator
 
 from waza.errors import StoreError, Undecidable
-from waza.graders._base import Finding, Grader
-from waza.graders._fields import Least, Text
+from waza.graders.base import Finding, Grader
+from waza.graders.fields import Least, Text
 from waza.model import JSON, Check, Trace
-from waza.results.verdicts import VERDICTS, Verdict, evidence_of, question_of, standing_in
+from waza.runs.verdicts import VERDICTS, HumanVerdict, evidence_of, question_of, standing_in
 
 WAITING = "no person has given a verdict yet; give one with `waza review`"
 _EVIDENCE = "human_evidence"
@@ -37,7 +37,7 @@ class HumanGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "Everybody who looked passes it"
+    all_passed: ClassVar[str] = "Everybody who looked passes it"
     needs_one_of: ClassVar[tuple[str, ...]] = ("instructions", "criteria")
 
     instructions: str = ""
@@ -90,7 +90,7 @@ class HumanGrader(Grader):
         asked |= {"instructions": self.instructions, "criteria": list(self.criteria)}
         return {"human": asked | {"verdicts": said}}
 
-    def _given(self, trace: Trace) -> list[Verdict]:
+    def _given(self, trace: Trace) -> list[HumanVerdict]:
         """Return each person's verdict on this evidence; raise Undecidable where the file cannot be read."""
         try:
             found = standing_in(self.folder.base / VERDICTS).get(

@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, PrivateAttr
 
 from waza.errors import StoreError, Undecidable
-from waza.graders._base import Grader
-from waza.graders._fields import Least, Text
-from waza.graders._turn import AfterTurnGrader
+from waza.graders.base import Grader
+from waza.graders.composed import AfterTurnGrader
+from waza.graders.fields import Least, Text
 from waza.model import JSON, Check, Trace
-from waza.results.stats.agreement import Confusion, confusion
-from waza.results.verdicts import VERDICTS, Verdict, label_of, question_of, standing_in
+from waza.runs.verdicts import VERDICTS, HumanVerdict, label_of, question_of, standing_in
+from waza.stats.agreement import Confusion, confusion
 
 
 class HumanCalibrationGrader(Grader):
@@ -36,7 +36,7 @@ class HumanCalibrationGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "The grader agrees with people"
+    all_passed: ClassVar[str] = "The grader agrees with people"
     needs_one_of: ClassVar[tuple[str, ...]] = ("min_kappa", "min_agreement")
 
     grader: Text
@@ -96,7 +96,7 @@ class HumanCalibrationGrader(Grader):
         judges = self._judges(sorted((one for said in judged for one in said), key=lambda one: one.at))
         return confusion(_pairs([[one for one in said if _judge(one) in judges] for said in judged]))
 
-    def _judges(self, given: list[Verdict]) -> set[tuple[str, str, str]]:
+    def _judges(self, given: list[HumanVerdict]) -> set[tuple[str, str, str]]:
         """Return the judges that count: for each question of the suite the last of these; without a suite the last."""
         if not self._present:
             return {_judge(one) for one in given[-1:]}
@@ -120,12 +120,12 @@ def _model(grader: Grader) -> str:
     return ", ".join(juror.name for juror in getattr(inner, "jurors", ()))
 
 
-def _judge(verdict: Verdict) -> tuple[str, str, str]:
+def _judge(verdict: HumanVerdict) -> tuple[str, str, str]:
     """Return what makes a judge the same one."""
     return verdict.model, verdict.rubric, verdict.question
 
 
-def _pairs(items: list[list[Verdict]]) -> Iterator[tuple[bool, bool]]:
+def _pairs(items: list[list[HumanVerdict]]) -> Iterator[tuple[bool, bool]]:
     """Yield what people say and what the grader says, of each output that people do not divide evenly on."""
     for said in items:
         if said and (label := label_of(said)) is not None:

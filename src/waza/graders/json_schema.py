@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from waza.errors import Undecidable
-from waza.graders._base import Grader, content_hash
-from waza.graders._fields import Text
-from waza.graders._text import excerpt
+from waza.graders.base import Grader, content_hash
+from waza.graders.fields import Text
+from waza.graders.text_checks import excerpt
 from waza.model import JSON, Check, Trace
-from waza.sandbox.schemas import Schema, compile_schema, refuse_slips, unknown_keywords
-from waza.sandbox.strict_json import MAX_JSON_CHARS, extract_json, parse_json
+from waza.untrusted.json import MAX_JSON_CHARS, extract_json, parse_json
+from waza.untrusted.json_schema import Schema, compile_schema, refuse_slips, unknown_keywords
 
 _FITS = Check(True, "the output is JSON that fits the schema")
 
@@ -39,7 +39,7 @@ class JsonSchemaGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "Output matches JSON schema"
+    all_passed: ClassVar[str] = "Output matches JSON schema"
 
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
     """The JSON Schema itself."""

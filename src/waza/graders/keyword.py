@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from waza.graders._base import Grader
-from waza.graders._fields import Needles
-from waza.graders._text import holds, lacks
+from waza.graders.base import Grader
+from waza.graders.fields import Needles
+from waza.graders.text_checks import holds, lacks
 from waza.model import JSON, Check, Trace
-from waza.sandbox.texts import fold_case
+from waza.untrusted.text import fold_case
 
 
 class KeywordGrader(Grader):
@@ -24,7 +24,7 @@ class KeywordGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "All keyword checks passed"
+    all_passed: ClassVar[str] = "All keyword checks passed"
     needs_one_of: ClassVar[tuple[str, ...]] = ("must_contain", "keywords", "must_not_contain")
 
     must_contain: Needles = []

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from waza.graders._base import Finding
-from waza.graders._judged import JudgedGrader
+from waza.graders.base import Finding
+from waza.graders.judging import JudgedGrader
 from waza.model import Trace
 
 MAX_REFERENCE = 100

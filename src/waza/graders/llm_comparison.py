@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from waza.graders._base import Finding
-from waza.graders._judged import JudgedGrader
-from waza.judges._fence import Data
+from waza.graders.base import Finding
+from waza.graders.judging import JudgedGrader
+from waza.judges.fencing import Data
 from waza.model import Trace
 
 _DEFAULT = """\

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from waza.graders._base import Grader
-from waza.graders._fields import PythonPattern
-from waza.graders._text import matches
+from waza.graders.base import Grader
+from waza.graders.fields import PythonPattern
+from waza.graders.text_checks import matches
 from waza.model import Check, Trace
 
 _FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.UNICODE: "u", re.VERBOSE: "x"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from waza.graders._base import Grader
-from waza.graders._fields import Bound
 from waza.graders._limits import at_most, steps_of
+from waza.graders.base import Grader
+from waza.graders.fields import Bound
 from waza.model import Check, Trace
 
 

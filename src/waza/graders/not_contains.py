@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from waza.graders._base import Grader
-from waza.graders._fields import Needles
-from waza.graders._text import lacks
+from waza.graders.base import Grader
+from waza.graders.fields import Needles
+from waza.graders.text_checks import lacks
 from waza.model import Check, Trace
-from waza.sandbox.texts import fold_case
+from waza.untrusted.text import fold_case
 
 
 class NotContainsGrader(Grader):
@@ -25,7 +25,7 @@ class NotContainsGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "No forbidden values found"
+    all_passed: ClassVar[str] = "No forbidden values found"
 
     values: Annotated[Needles, Field(min_length=1)]
     """Texts of which none may appear; parts of words count."""

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from waza.graders._base import Finding, Grader
-from waza.graders._fields import Text
+from waza.files.pinned import PinnedFiles
 from waza.graders._programs import (
     Isolation,
     PinnedFile,
@@ -23,10 +22,11 @@ from waza.graders._programs import (
     trouble,
     unusual,
 )
+from waza.graders.base import Finding, Grader
+from waza.graders.fields import Text
 from waza.model import JSON, Check, GradeStatus, Trace
 from waza.options import ZeroMeans
-from waza.sandbox.isolation_probes import Promise, unkept
-from waza.sandbox.pinned import PinnedFiles
+from waza.process.isolation_probes import Promise, unkept
 
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|bash|sh|zsh|dash|node|ruby|perl|pwsh", re.ASCII)
 _IMPORT_HINT = "Python does not import from the folder it is started in; say so if it should: PYTHONPATH=. python …"
@@ -52,7 +52,7 @@ class ProgramGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "Program exited successfully"
+    all_passed: ClassVar[str] = "Program exited successfully"
     waits: ClassVar[bool] = True
 
     command: Text
@@ -137,7 +137,7 @@ class ProgramGrader(Grader):
         )
         check = self._check(ran)
         status: GradeStatus = "passed" if check.ok else "error" if check.ok is None else "failed"
-        said = shown(ran.finished.stdout.text.strip(), 2_000) or self.all_held
+        said = shown(ran.finished.stdout.text.strip(), 2_000) or self.all_passed
         return Finding(status, float(status == "passed"), check.failure or said, [check], self._details(ran))
 
     def _check(self, ran: Ran) -> Check:

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from pydantic import model_validator
 
 from waza.errors import Undecidable
-from waza.graders._base import Finding
-from waza.graders._judged import JudgedGrader
-from waza.judges._asking import Answer, Question, Unanswered, answer
-from waza.judges._fence import Data
-from waza.judges._verdicts import PAIRWISE, Winner, reason_or_mark
+from waza.graders.base import Finding
+from waza.graders.judging import JudgedGrader
+from waza.judges.asking import JudgeAnswer, Question, Unanswered, answer
+from waza.judges.fencing import Data
+from waza.judges.verdict_tools import PAIRWISE, Winner, reason_or_mark
 from waza.model import JSON, Check, GradeStatus, Trace
 
 _COMPARE = "Compare two outputs, A and B, for the same task by the criteria above. Their order means nothing."
@@ -129,6 +129,6 @@ class PromptGrader(JudgedGrader):
         return self.question(parts)
 
 
-def _winner(got: Answer[Winner], order: tuple[str, str]) -> str:
+def _winner(got: JudgeAnswer[Winner], order: tuple[str, str]) -> str:
     letter = got.verdict.winner
     return "tie" if letter == "tie" else order["AB".index(letter)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from waza.graders._base import Grader
-from waza.graders._fields import ForbiddenPatterns, RequiredPattern, RequiredPatterns
-from waza.graders._text import matches, matches_not
+from waza.graders.base import Grader
+from waza.graders.fields import ForbiddenPatterns, RequiredPattern, RequiredPatterns
+from waza.graders.text_checks import matches, matches_not
 from waza.model import JSON, Check, Trace
-from waza.sandbox.patterns import Pattern
+from waza.untrusted.patterns import Pattern
 
 
 class RegexGrader(Grader):
@@ -26,7 +26,7 @@ class RegexGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "All patterns matched"
+    all_passed: ClassVar[str] = "All patterns matched"
     needs_one_of: ClassVar[tuple[str, ...]] = ("must_match", "must_not_match", "pattern")
 
     must_match: RequiredPatterns = []

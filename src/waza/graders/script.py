@@ -11,8 +11,7 @@ from msgspec import Struct, field
 from pydantic import Field, PrivateAttr, model_validator
 
 from waza.errors import Undecidable, decoding_fact
-from waza.graders._base import Finding, Grader
-from waza.graders._fields import Text
+from waza.files.pinned import PinnedFiles
 from waza.graders._programs import (
     Isolation,
     PinnedFile,
@@ -25,11 +24,12 @@ from waza.graders._programs import (
     trouble,
     unusual,
 )
+from waza.graders.base import Finding, Grader
+from waza.graders.fields import Text
 from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
 from waza.options import ZeroMeans
-from waza.sandbox.isolation_probes import Promise, unkept
-from waza.sandbox.pinned import PinnedFiles
-from waza.sandbox.strict_json import parse_json
+from waza.process.isolation_probes import Promise, unkept
+from waza.untrusted.json import parse_json
 
 _RAISED = 126
 """What the launcher ends with after an uncaught exception: Python's own 1 could be the script's `sys.exit(1)`."""
@@ -51,7 +51,7 @@ except BaseException as _error:
 """Runs a script as `python FILE` does, in the module `__main__`."""
 
 
-class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptVerdict(Struct, frozen=True, forbid_unknown_fields=True):
     """What a script prints, as one JSON object."""
 
     score: float
@@ -81,7 +81,7 @@ class ScriptGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "Script passed"
+    all_passed: ClassVar[str] = "Script passed"
     waits: ClassVar[bool] = True
 
     script: Text
@@ -137,7 +137,7 @@ class ScriptGrader(Grader):
         if not trouble(ran.finished) and ran.finished.exit_code:
             return self._ended(ran)
         verdict = self._verdict(ran)
-        said = verdict.message or (self.all_held if verdict.passed else f"{self.script} did not pass it")
+        said = verdict.message or (self.all_passed if verdict.passed else f"{self.script} did not pass it")
         check = Check(verdict.passed, f"{self.script} passes it", "" if verdict.passed else said)
         status: GradeStatus = "passed" if verdict.passed else "failed"
         return Finding(status, verdict.score, said, [check], verdict.details | unusual(ran))
@@ -149,7 +149,7 @@ class ScriptGrader(Grader):
         check = Check(False, f"{self.script} ends with code 0", failure, 0, code)
         return Finding("failed", 0.0, check.failure, [check], {"exit_code": code} | unusual(ran))
 
-    def _verdict(self, ran: Ran) -> Verdict:
+    def _verdict(self, ran: Ran) -> ScriptVerdict:
         """Return what the script printed; raise Undecidable when that is no verdict."""
         finished = ran.finished
         if why := trouble(finished):
@@ -161,7 +161,7 @@ class ScriptGrader(Grader):
         except ValueError as error:
             raise Undecidable(f"{self.script} printed no verdict: {error}; it must print one JSON object") from None
         try:
-            verdict = msgspec.convert(printed, Verdict)
+            verdict = msgspec.convert(printed, ScriptVerdict)
         except msgspec.ValidationError as error:
             fact = decoding_fact(error, printed)
             raise Undecidable(f"{self.script} printed no verdict: {fact}; it must print one JSON object") from None

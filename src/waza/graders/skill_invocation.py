@@ -8,14 +8,13 @@ from msgspec.structs import replace
 from pydantic import model_validator
 
 from waza.errors import Undecidable
-from waza.graders._align import Order
-from waza.graders._base import Finding, Grader
-from waza.graders._budget import covered
-from waza.graders._fields import SkillName
-from waza.graders._names import fits_of_names, names_of
-from waza.graders._sequence import SequenceChecks, f1_of, sequence_checks
+from waza.graders._alignment import Order, SequenceChecks, f1_of, sequence_checks
+from waza.graders._limits import covered
+from waza.graders.base import Finding, Grader
+from waza.graders.fields import SkillName
+from waza.graders.names import fits_of_names, names_of
 from waza.model import JSON, Check, Trace
-from waza.sandbox.patterns import fits_name
+from waza.untrusted.patterns import fits_name
 
 _ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order": "in_order", "any_order": "any"}
 _EXTRA_PENALTY = 0.6
@@ -38,7 +37,7 @@ class SkillInvocationGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "Skill invocation sequence matched"
+    all_passed: ClassVar[str] = "Skill invocation sequence matched"
     required_skills: list[SkillName] | None = None
     """Skills that must be invoked, by exact name or a glob (`azure-*`), each for one invocation."""
     forbidden_skills: list[SkillName] = []
@@ -130,8 +129,8 @@ class SkillInvocationGrader(Grader):
         if not self._required:
             return "Forbidden skills were not invoked"
         if self._penalised(actual):
-            return f"{self.all_held}, with extra invocations (got {len(actual)}, expected {len(self._required)})"
-        return self.all_held
+            return f"{self.all_passed}, with extra invocations (got {len(actual)}, expected {len(self._required)})"
+        return self.all_passed
 
     def _hint(self, trace: Trace) -> str:
         """Return what the catalogue of skills says about the required ones that were not invoked."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from waza.errors import Undecidable
-from waza.graders._base import Grader
-from waza.graders._fields import SkillName
+from waza.graders.base import Grader
+from waza.graders.fields import SkillName
 from waza.model import Check, Trace
-from waza.sandbox.patterns import fits_name
+from waza.untrusted.patterns import fits_name
 
 
 class SkillTriggeredGrader(Grader):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from waza.graders._base import Grader
+from waza.graders.base import Grader
 from waza.model import Check, Trace
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from waza.graders._base import Grader
-from waza.graders._fields import ForbiddenPatterns, Needles, RequiredPattern, RequiredPatterns
-from waza.graders._text import holds, lacks, matches, matches_not
+from waza.graders.base import Grader
+from waza.graders.fields import ForbiddenPatterns, Needles, RequiredPattern, RequiredPatterns
+from waza.graders.text_checks import holds, lacks, matches, matches_not
 from waza.model import Check, Trace
-from waza.sandbox.texts import fold_case
+from waza.untrusted.text import fold_case
 
 
 class TextGrader(Grader):
@@ -27,7 +27,7 @@ class TextGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "All text checks passed"
+    all_passed: ClassVar[str] = "All text checks passed"
     needs_one_of: ClassVar[tuple[str, ...]] = (
         "contains",
         "not_contains",

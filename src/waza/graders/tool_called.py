@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from waza.graders._base import Grader, tool_events
-from waza.graders._budget import called as called_names
-from waza.graders._fields import ToolName
-from waza.graders._names import Names, ToolNames, first_call, names_of, names_used, words_of
+from waza.graders._limits import called as called_names
+from waza.graders.base import Grader, tool_events
+from waza.graders.fields import ToolName
+from waza.graders.names import Names, ToolNames, first_call, names_of, names_used, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -25,7 +25,7 @@ class ToolCalledGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "All required tools were called"
+    all_passed: ClassVar[str] = "All required tools were called"
 
     required: Annotated[list[ToolName], Field(min_length=1)]
     """Tool names, exact and case-sensitive, or globs (`search_*`)."""

@@ -8,12 +8,12 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from waza.graders._align import AlignedChecks, Order
-from waza.graders._base import Grader, tool_events
-from waza.graders._budget import avoids, uses
-from waza.graders._expect import Expectation, expectation_checks
-from waza.graders._fields import Limit, Minimum, ToolName, bound_of
-from waza.graders._names import (
+from waza.graders._alignment import AlignedChecks, Order
+from waza.graders._expected_calls import Expectation, expectation_checks
+from waza.graders._limits import avoids, uses
+from waza.graders.base import Grader, tool_events
+from waza.graders.fields import Limit, Minimum, ToolName, bound_of
+from waza.graders.names import (
     Names,
     ToolNames,
     calls_spelled,
@@ -53,7 +53,7 @@ class ToolCallsGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "all tool_calls checks passed"
+    all_passed: ClassVar[str] = "all tool_calls checks passed"
     needs_one_of: ClassVar[tuple[str, ...]] = ("required_tools", "forbidden_tools", "min_calls", "max_calls", "expect")
 
     required_tools: list[ToolName] = []

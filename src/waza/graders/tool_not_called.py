@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from waza.graders._base import Grader, tool_events
-from waza.graders._budget import avoids
-from waza.graders._fields import ToolName
-from waza.graders._names import Names, ToolNames, names_of, names_used, really_seen
+from waza.graders._limits import avoids
+from waza.graders.base import Grader, tool_events
+from waza.graders.fields import ToolName
+from waza.graders.names import Names, ToolNames, names_of, names_used, really_seen
 from waza.model import JSON, Check, Trace
 
 
@@ -26,7 +26,7 @@ class ToolNotCalledGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "No forbidden tools were called"
+    all_passed: ClassVar[str] = "No forbidden tools were called"
 
     forbidden: Annotated[list[ToolName], Field(min_length=1)]
     """Tool names, exact and case-sensitive, or globs (`delete_*`)."""

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from waza.graders._align import Fits
-from waza.graders._base import Grader, tool_events
-from waza.graders._fields import ToolName
-from waza.graders._names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
+from waza.graders._alignment import Fits
+from waza.graders.base import Grader, tool_events
+from waza.graders.fields import ToolName
+from waza.graders.names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
 from waza.model import JSON, Check, Trace
 
 
@@ -25,7 +25,7 @@ class ToolOrderGrader(Grader):
     ```
     """
 
-    all_held: ClassVar[str] = "Tools called in correct order"
+    all_passed: ClassVar[str] = "Tools called in correct order"
 
     expected_order: Annotated[list[ToolName], Field(min_length=1)]
     """Tool names, exact and case-sensitive, or globs, each for one call; one given twice needs two."""

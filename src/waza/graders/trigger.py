@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from waza.graders._base import Grader, content_hash
-from waza.graders._fields import Text
-from waza.graders._skill import Skill, read_skill
+from waza.graders.base import Grader, content_hash
+from waza.graders.fields import Text
 from waza.model import JSON, Check, Trace
+from waza.skills import Skill, read_skill
 
 
 def _mode(value: Any) -> Any:

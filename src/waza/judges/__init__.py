@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
-    "Call": "waza.judges._base",
-    "Judge": "waza.judges._base",
-    "Message": "waza.judges._base",
-    "Reply": "waza.judges._base",
-    "Request": "waza.judges._base",
-    "Tool": "waza.judges._base",
+    "Call": "waza.judges.base",
+    "Judge": "waza.judges.base",
+    "Message": "waza.judges.base",
+    "Reply": "waza.judges.base",
+    "Request": "waza.judges.base",
+    "Tool": "waza.judges.base",
     "ScriptedJudge": "waza.judges.scripted",
 }
 

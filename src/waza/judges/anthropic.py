@@ -10,12 +10,22 @@ import msgspec
 from msgspec import Struct
 
 from waza.errors import JudgeError, SpecError
-from waza.judges._base import Judge, Reply, Request
-from waza.judges._clock import pieces, within
-from waza.judges._faults import fault_of, reported_with, short
-from waza.judges._keys import key_for
-from waza.judges._pace import per_loop
-from waza.judges._pieces import Draft, charged, finished, part_of, shaped, take
+from waza.judges._sdk import (
+    ReplyDraft,
+    charged,
+    fault_of,
+    finished,
+    key_for,
+    part_of,
+    pieces,
+    reported_with,
+    shaped,
+    short,
+    take,
+    within,
+)
+from waza.judges.base import Judge, Reply, Request
+from waza.judges.rate_limits import per_loop
 from waza.model import JSON
 
 HOME = "https://api.anthropic.com"
@@ -65,7 +75,7 @@ class AnthropicJudge(Judge):
         """Ask once."""
         import anthropic
 
-        draft = Draft()
+        draft = ReplyDraft()
         try:
             client = per_loop(("anthropic", self.endpoint, self._key(), repr(self.timeouts)), self._client)
             wanted = self._wanted(request)
@@ -99,14 +109,14 @@ class AnthropicJudge(Judge):
         body = {"temperature": self.temperature, "output_config": {"effort": effort} if effort else None}
         return wanted | {"extra_body": {key: value for key, value in body.items() if value is not None}}
 
-    async def _in_pieces(self, client: Any, wanted: dict[str, Any], draft: Draft) -> None:
+    async def _in_pieces(self, client: Any, wanted: dict[str, Any], draft: ReplyDraft) -> None:
         async for event in pieces(client.messages.create(**wanted, stream=True), self.timeouts):
             take(draft, event, _WHAT, partial(_count_usage, draft), partial(_read_event, draft))
             if draft.is_endless:
                 break
         finished(draft, _ENDED)
 
-    async def _at_once(self, client: Any, wanted: dict[str, Any], draft: Draft) -> None:
+    async def _at_once(self, client: Any, wanted: dict[str, Any], draft: ReplyDraft) -> None:
         answer = await client.messages.create(**wanted)
         take(draft, answer, _WHAT, partial(_count_usage, draft), partial(_read_whole, draft))
         finished(draft, _ENDED)
@@ -119,17 +129,17 @@ class _Block(Struct):
     input: JSON = None
 
 
-class _Message(Struct):
+class _StreamMessage(Struct):
     model: str | None = None
 
 
-class _Whole(Struct):
+class _CompleteMessage(Struct):
     content: list[_Block]
     model: str | None = None
     stop_reason: str | None = None
 
 
-class _Delta(Struct):
+class _StreamDelta(Struct):
     type: str = ""
     text: str | None = None
     partial_json: str | None = None
@@ -139,15 +149,15 @@ class _Delta(Struct):
 class _Event(Struct):
     type: str
     index: int = 0
-    message: _Message | None = None
+    message: _StreamMessage | None = None
     content_block: _Block | None = None
-    delta: _Delta | None = None
+    delta: _StreamDelta | None = None
 
 
 _INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
-def _count_usage(draft: Draft, tree: Any) -> None:
+def _count_usage(draft: ReplyDraft, tree: Any) -> None:
     """Take the token counts of a message, of an event of a stream, or of an error that carries them.
 
     The first event of a stream counts what was read; what was written is counted in full at its end alone.
@@ -158,15 +168,15 @@ def _count_usage(draft: Draft, tree: Any) -> None:
     draft.count(sum(inputs) if inputs else None, usage.get("output_tokens"), is_final=not started)
 
 
-def _read_whole(draft: Draft, tree: Any) -> None:
-    found = shaped(tree, _Whole, _WHAT)
+def _read_whole(draft: ReplyDraft, tree: Any) -> None:
+    found = shaped(tree, _CompleteMessage, _WHAT)
     draft.model = found.model or draft.model
     for index, block in enumerate(found.content):
         _block(draft, index, block)
     draft.ended = found.stop_reason or ""
 
 
-def _block(draft: Draft, index: int, block: _Block) -> None:
+def _block(draft: ReplyDraft, index: int, block: _Block) -> None:
     if block.type == "text":
         draft.write(block.text or "")
     elif block.type == "tool_use":
@@ -176,7 +186,7 @@ def _block(draft: Draft, index: int, block: _Block) -> None:
         raise JudgeError(f"the model answered with something else: {short(block.type)}")
 
 
-def _read_event(draft: Draft, tree: Any) -> None:
+def _read_event(draft: ReplyDraft, tree: Any) -> None:
     """Add one event of a stream."""
     event = shaped(tree, _Event, _WHAT)
     if event.message is not None:

@@ -9,10 +9,8 @@ from typing import Any
 import msgspec
 
 from waza.errors import JudgeError, SpecError
-from waza.judges._base import Call, Judge, Reply, Request
-from waza.judges._clock import within
-from waza.judges._faults import fault_of, reported_with, short
-from waza.judges._pieces import Draft, charged, read_arguments
+from waza.judges._sdk import ReplyDraft, charged, fault_of, read_arguments, reported_with, short, within
+from waza.judges.base import Call, Judge, Reply, Request
 from waza.judges.openai import count_usage
 
 _ABSENT = "judge: type litellm needs the litellm package; install it with: pip install 'waza[litellm]'"
@@ -47,7 +45,7 @@ class LitellmJudge(Judge):
         import openai  # litellm's errors are openai's
 
         litellm.suppress_debug_info = True  # it prints advice to standard output
-        draft = Draft()
+        draft = ReplyDraft()
         try:
             async with within(self.timeouts.total_seconds, "did not answer"):
                 answer = await litellm.acompletion(**self._wanted(request))
@@ -76,7 +74,7 @@ class LitellmJudge(Judge):
         }
         return {key: value for key, value in wanted.items() if value is not None}
 
-    def _reply(self, answer: dict[str, Any], draft: Draft) -> Reply:
+    def _reply(self, answer: dict[str, Any], draft: ReplyDraft) -> Reply:
         """Return the reply in litellm's answer, which has the shape of a chat completion."""
         choices = answer.get("choices") or []
         if len(choices) != 1 or choices[0].get("finish_reason") in (None, "length", "content_filter"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -12,14 +13,25 @@ from msgspec import Struct
 from pydantic import field_validator
 
 from waza.errors import JudgeError, SpecError
-from waza.judges._base import Judge, Reply, Request
-from waza.judges._clock import pieces, within
-from waza.judges._faults import fault_of, reported_with, short
-from waza.judges._forced import forced_schema, read_forced, ticket_of
-from waza.judges._keys import key_for
-from waza.judges._pace import per_loop
-from waza.judges._pieces import Draft, charged, finished, part_of, shaped, take
+from waza.judges._sdk import (
+    ReplyDraft,
+    charged,
+    fault_of,
+    finished,
+    key_for,
+    part_of,
+    pieces,
+    reported_with,
+    shaped,
+    short,
+    take,
+    within,
+)
+from waza.judges.base import Call, Judge, Reply, Request, Tool
+from waza.judges.fencing import keyed_hash
+from waza.judges.rate_limits import per_loop
 from waza.model import JSON
+from waza.untrusted.json import parse_json
 
 HOME = "https://api.openai.com/v1"
 _WHAT = "chat completion"
@@ -80,7 +92,7 @@ class OpenaiJudge(Judge):
         """Ask once."""
         import openai
 
-        draft = Draft()
+        draft = ReplyDraft()
         try:
             client = per_loop(
                 ("openai", self.endpoint, self.api_key_env, repr(self.timeouts), repr(self.query)), self._client
@@ -120,7 +132,7 @@ class OpenaiJudge(Judge):
             wanted["reasoning_effort"] = effort
         return wanted
 
-    async def _in_pieces(self, client: Any, wanted: dict[str, Any], draft: Draft) -> None:
+    async def _in_pieces(self, client: Any, wanted: dict[str, Any], draft: ReplyDraft) -> None:
         opening = client.chat.completions.create(**wanted, stream=True, stream_options={"include_usage": True})
         async for chunk in pieces(opening, self.timeouts):
             take(draft, chunk, _WHAT, partial(count_usage, draft), partial(_read_chunk, draft))
@@ -128,7 +140,7 @@ class OpenaiJudge(Judge):
                 break
         finished(draft, _ENDED)
 
-    async def _at_once(self, client: Any, wanted: dict[str, Any], draft: Draft) -> None:
+    async def _at_once(self, client: Any, wanted: dict[str, Any], draft: ReplyDraft) -> None:
         answer = await client.chat.completions.create(**wanted)
         take(draft, answer, _WHAT, partial(count_usage, draft), partial(_read_whole, draft))
         finished(draft, _ENDED)
@@ -145,7 +157,7 @@ class _ToolCall(Struct):
     function: _Function | None = None
 
 
-class _Said(Struct):
+class _Reply(Struct):
     content: str | None = None
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
@@ -153,7 +165,7 @@ class _Said(Struct):
 
 class _DeltaChoice(Struct):
     index: int = 0
-    delta: _Said | None = None
+    delta: _Reply | None = None
     finish_reason: str | None = None
 
 
@@ -163,17 +175,17 @@ class _Chunk(Struct):
 
 
 class _MessageChoice(Struct):
-    message: _Said
+    message: _Reply
     index: int = 0
     finish_reason: str | None = None
 
 
-class _Whole(Struct):
+class _CompleteReply(Struct):
     choices: list[_MessageChoice]
     model: str | None = None
 
 
-def count_usage(draft: Draft, tree: Any) -> None:
+def count_usage(draft: ReplyDraft, tree: Any) -> None:
     """Take the token counts of a chat completion, of a piece of one, or of an error that carries them."""
     usage = part_of(tree, "usage") or part_of(part_of(tree, "error"), "usage")
     choices = tree.get("choices") if isinstance(tree, dict) else None
@@ -182,21 +194,21 @@ def count_usage(draft: Draft, tree: Any) -> None:
     draft.count(usage.get("prompt_tokens"), usage.get("completion_tokens"), is_final=is_final)
 
 
-def _read_chunk(draft: Draft, tree: Any) -> None:
+def _read_chunk(draft: ReplyDraft, tree: Any) -> None:
     found = shaped(tree, _Chunk, _WHAT)
     draft.model = found.model or draft.model
     for choice in found.choices:
-        _add(draft, choice.index, choice.delta or _Said(), choice.finish_reason)
+        _add(draft, choice.index, choice.delta or _Reply(), choice.finish_reason)
 
 
-def _read_whole(draft: Draft, tree: Any) -> None:
-    found = shaped(tree, _Whole, _WHAT)
+def _read_whole(draft: ReplyDraft, tree: Any) -> None:
+    found = shaped(tree, _CompleteReply, _WHAT)
     draft.model = found.model or draft.model
     for choice in found.choices:
         _add(draft, choice.index, choice.message, choice.finish_reason)
 
 
-def _add(draft: Draft, index: int, said: _Said, finish_reason: str | None) -> None:
+def _add(draft: ReplyDraft, index: int, said: _Reply, finish_reason: str | None) -> None:
     if index != 0:
         raise JudgeError("the model gave several answers to one question")
     if said.refusal:
@@ -214,3 +226,77 @@ _ENDED = {
     "length": "ran out of tokens before its verdict; raise max_tokens",
     "content_filter": "was stopped by a filter",
 }
+
+
+# A verdict as JSON that follows a schema, for servers that do not force tool calls.
+#
+# The schema holds a ticket that is nowhere else: JSON that the judge only repeats from the text it judges cannot have
+# it, so it is no verdict. A code fence or a `<think>` part around the JSON is accepted.
+
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+_CRITERION = "criterion"
+
+
+def ticket_of(request: Request) -> str:
+    """Return the ticket of a request: the same for equal requests, and in no text that is judged."""
+    return keyed_hash("ticket", [message.content for message in request.messages])
+
+
+def forced_schema(request: Request, ticket: str) -> dict[str, JSON]:
+    """Return the schema of a reply with its ticket: one call of one of the tools, or one for each criterion."""
+    call = _call_schema(request.tools)
+    if request.criteria:
+        properties: dict[str, JSON] = {f"{_CRITERION}_{number}": call for number in range(1, request.criteria + 1)}
+    else:
+        properties = call["properties"]
+    return _closed({"type": "object", "properties": {"ticket": {"type": "string", "enum": [ticket]}, **properties}})
+
+
+def _call_schema(tools: Sequence[Tool]) -> dict[str, JSON]:
+    """Return the schema of one call; the criterion is in the reply's own keys."""
+    shapes = [_closed(tool.parameters) for tool in tools]
+    arguments = shapes[0] if all(shape == shapes[0] for shape in shapes) else {"anyOf": shapes}
+    names = {"type": "string", "enum": [tool.name for tool in tools]}
+    return _closed({"type": "object", "properties": {"arguments": arguments, "tool": names}})
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, JSON]:
+    """Return an object's schema with every property required, as strict modes want it."""
+    properties = {key: value for key, value in schema["properties"].items() if key != _CRITERION}
+    return schema | {"properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def read_forced(text: str, request: Request, ticket: str) -> tuple[Call, ...]:
+    """Return the calls a text holds, if all of it is JSON with the ticket; otherwise none."""
+    try:
+        found = parse_json(_inside(text))
+    except ValueError:
+        return ()
+    if not isinstance(found, dict) or found.pop("ticket", None) != ticket:
+        return ()
+    if not request.criteria:
+        call = _call(found)
+        return (call,) if call else ()
+    numbers = {f"{_CRITERION}_{number}": number for number in range(1, request.criteria + 1)}
+    if not set(found) <= set(numbers):
+        return ()
+    calls = [_call(value, numbers[key]) for key, value in found.items()]
+    return tuple(call for call in calls if call) if all(calls) else ()
+
+
+def _inside(text: str) -> str:
+    """Return what is left of a reply without a `<think>` part before the JSON and a code fence around it."""
+    text = text.strip()
+    if not text.startswith(("{", "```")) and "</think>" in text:
+        text = text.split("</think>", 1)[1].strip()
+    fenced = _FENCED.fullmatch(text)
+    return fenced[1].strip() if fenced else text
+
+
+def _call(found: Any, criterion: int = 0) -> Call | None:
+    if not isinstance(found, dict) or set(found) != {"arguments", "tool"} or not isinstance(found["tool"], str):
+        return None
+    arguments = found["arguments"]
+    if criterion and isinstance(arguments, dict):
+        arguments = arguments | {_CRITERION: criterion}
+    return Call(found["tool"], arguments)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from waza.errors import JudgeError, SpecError
-from waza.judges._base import Call, Judge, Reply, Request
+from waza.judges.base import Call, Judge, Reply, Request
 from waza.model import JSON
 from waza.options import Options
-from waza.sandbox.yaml12 import read_yaml
 from waza.spending import NOTHING, spent
+from waza.untrusted.yaml import read_yaml
 
 
 class ScriptedCall(Options):

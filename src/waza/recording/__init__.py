@@ -19,8 +19,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from waza.model import JSON, Trace
-from waza.recording._calls import CURRENT, WITHIN, Call, Recording
-from waza.recording._plain import plain, text
+from waza.recording.calls import CURRENT, WITHIN, RecordedCall, Recording, plain, text
 
 __all__ = [
     "Call",
@@ -45,29 +44,29 @@ def record(input: str, *, model: str | None = None) -> Recording:
     return Recording(input, model=model)
 
 
-def tool_call(name: str, args: dict[str, Any] | None = None) -> Call:
+def tool_call(name: str, args: dict[str, Any] | None = None) -> RecordedCall:
     """Return a block that is one tool call; set its `result`."""
-    return Call("tool_call", name, plain(args or {}))
+    return RecordedCall("tool_call", name, plain(args or {}))
 
 
-def model_call(model: str = "") -> Call:
+def model_call(model: str = "") -> RecordedCall:
     """Return a block that is one call of a model; set its `input_tokens` and `output_tokens` where they are known."""
-    return Call("model_call", model)
+    return RecordedCall("model_call", model)
 
 
-def step(name: str) -> Call:
+def step(name: str) -> RecordedCall:
     """Return a block that is one step of another kind: planning, reading memory."""
-    return Call("step", name)
+    return RecordedCall("step", name)
 
 
 def tool(function: Function) -> Function:
     """Mark a function as a tool: each call is recorded with its arguments and what came of it."""
-    return _marked(function, lambda args: Call("tool_call", _name(function), args))
+    return _marked(function, lambda args: RecordedCall("tool_call", _name(function), args))
 
 
 def model(function: Function) -> Function:
     """Mark a function as a call of a model."""
-    return _marked(function, lambda args: Call("model_call", _name(function)))
+    return _marked(function, lambda args: RecordedCall("model_call", _name(function)))
 
 
 def agent(function: Callable[Params, Any]) -> Callable[Params, Any]:
@@ -130,7 +129,7 @@ def bound(function: Callable[Params, Any]) -> Callable[Params, Any]:
     return bound_now
 
 
-def _marked(function: Function, begin: Callable[[dict[str, JSON]], Call]) -> Function:
+def _marked(function: Function, begin: Callable[[dict[str, JSON]], RecordedCall]) -> Function:
     """Return the function with a call around each of its calls."""
     _refuse_streams(function)
     begin({})
@@ -158,7 +157,7 @@ def _marked(function: Function, begin: Callable[[dict[str, JSON]], Call]) -> Fun
     return called  # type: ignore[return-value]
 
 
-async def _awaited(call: Call, coroutine: Coroutine[Any, Any, Any], ending: ExitStack) -> Any:
+async def _awaited(call: RecordedCall, coroutine: Coroutine[Any, Any, Any], ending: ExitStack) -> Any:
     """Return what the coroutine of a plain function gives; the call ends with it."""
     with ending, call.within():
         call.result = found = await coroutine

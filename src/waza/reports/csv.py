@@ -10,13 +10,13 @@ import io
 from collections.abc import Iterator
 
 from waza.model import Result, Run
-from waza.reports._base import Report
-from waza.reports._before import Before
-from waza.reports._faults import faults, missing_trials
-from waza.reports._text import clipped, visible
-from waza.results.outcomes import duration_of, outcome_of
-from waza.results.tasks import TaskSummary, by_task, summarize_tasks
-from waza.results.trigger_answers import Answer, answers_of, prompts_of, unanswered
+from waza.reports.base import Report
+from waza.reports.failed_checks import faults, missing_trials
+from waza.reports.run_before import EarlierRun
+from waza.runs.outcomes import duration_of, outcome_of
+from waza.runs.tasks import TaskSummary, by_task, summarize_tasks
+from waza.runs.triggers import TriggerAnswer, answers_of, prompts_of, unanswered
+from waza.untrusted.text import clipped, visible
 
 LONGEST_CELL = 32_000
 """Spreadsheets take no cell longer than 32,767 characters."""
@@ -41,7 +41,7 @@ class CsvReport(Report):
 
     file = "results.csv"
 
-    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+    def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
         """Yield the file, a row at a time."""
         yield _line(COLUMNS)
         for task, results in by_task(run, summarize_tasks(run)):
@@ -65,7 +65,7 @@ def _triggers(run: Run) -> Iterator[bytes]:
         yield _row(_of_run(run) | _answer(answer) | {"status": "not asked", "reason": ""})
 
 
-def _answer(answer: Answer) -> dict[str, Cell]:
+def _answer(answer: TriggerAnswer) -> dict[str, Cell]:
     prompt = answer.prompt
     return {
         "task": prompt.id,

@@ -9,14 +9,14 @@ from itertools import chain, islice
 from pathlib import Path
 
 from waza.model import Run
-from waza.reports._base import Report
-from waza.reports._before import Before
-from waza.reports._faults import headline
-from waza.reports._numbers import spot_of
-from waza.reports._sections import change, failed_first, failures, head, impact, task_rows, within
-from waza.reports._text import clipped, visible
-from waza.results.summary import summarize, trigger_verdict
-from waza.results.tasks import TaskSummary, summarize_tasks
+from waza.reports.base import Report
+from waza.reports.failed_checks import headline
+from waza.reports.interpretation import spot_of
+from waza.reports.markdown import change, failed_first, failures, head, impact, task_rows, within
+from waza.reports.run_before import EarlierRun
+from waza.runs.summary import summarize, trigger_verdict
+from waza.runs.tasks import TaskSummary, summarize_tasks
+from waza.untrusted.text import clipped, visible
 
 COMMENT_ROOM = 60_000
 """Characters; GitHub takes 65,536 in a comment."""
@@ -31,11 +31,11 @@ class GithubReport(Report):
 
     file = "comment.md"
 
-    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+    def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
         """Yield the body of a comment: what changed first, then what did not hold, as much as fits."""
         yield _body(run, before, COMMENT_ROOM).encode()
 
-    def beside(self, run: Run, before: Before | None = None) -> Iterator[str]:
+    def beside(self, run: Run, before: EarlierRun | None = None) -> Iterator[str]:
         """Add to the job's summary where there is one, and yield the annotations."""
         if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
             with Path(summary).open("a", encoding="utf-8") as file:
@@ -43,13 +43,15 @@ class GithubReport(Report):
         yield from notices(run)
 
 
-def _body(run: Run, before: Before | None, room: int) -> str:
+def _body(run: Run, before: EarlierRun | None, trial_folder: int) -> str:
     tasks = summarize_tasks(run)
     marker = f"<!-- waza {_word(run.name)} {_word(run.model)} -->\n"
     changed = chain(impact(run), change(before, tasks) if before else ())
-    wrong = within(failures(run, tasks), room * 6 // 10, "\n… more tasks did not hold than fit here.\n\n")
+    wrong = within(failures(run, tasks), trial_folder * 6 // 10, "\n… more tasks did not hold than fit here.\n\n")
     pieces = chain([marker], head(run, summarize(run, tasks=tasks)), changed, [wrong], task_rows(tasks))
-    return within(pieces, room, "\n… the rest did not fit here; `waza show` and the other reports have all of it.\n")
+    return within(
+        pieces, trial_folder, "\n… the rest did not fit here; `waza show` and the other reports have all of it.\n"
+    )
 
 
 def _word(text: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from waza.model import Run
-from waza.reports._base import Report
-from waza.reports._before import Before
-from waza.results.results_json import results_json
+from waza.reports.base import Report
+from waza.reports.run_before import EarlierRun
+from waza.runs.results_json import results_json
 
 
 class JsonReport(Report):
@@ -15,7 +15,7 @@ class JsonReport(Report):
 
     file = "results.json"
 
-    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+    def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
         """Yield the run as indented JSON."""
         return results_json(run)
 

@@ -8,14 +8,14 @@ from sys import intern
 from xml.sax.saxutils import escape, quoteattr
 
 from waza.model import Result, Run
-from waza.reports._base import Report
-from waza.reports._before import Before
-from waza.reports._faults import ending, faults, headline, missing_trials, trials_of
-from waza.reports._numbers import spot_of
-from waza.reports._text import clipped, visible
-from waza.results.outcomes import duration_of, outcome_of, outcomes_of
-from waza.results.summary import Summary, summarize, trigger_verdict
-from waza.results.tasks import TaskSummary, by_task, summarize_tasks
+from waza.reports.base import Report
+from waza.reports.failed_checks import ending, faults, headline, missing_trials, trials_of
+from waza.reports.interpretation import spot_of
+from waza.reports.run_before import EarlierRun
+from waza.runs.outcomes import duration_of, outcome_of, outcomes_of
+from waza.runs.summary import Summary, summarize, trigger_verdict
+from waza.runs.tasks import TaskSummary, by_task, summarize_tasks
+from waza.untrusted.text import clipped, visible
 
 MOST_OUTPUT = 20_000
 """How much of an agent's output a test case holds."""
@@ -26,7 +26,7 @@ class JunitReport(Report):
 
     file = "junit.xml"
 
-    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+    def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
         """Yield the file, a trial at a time."""
         tasks = summarize_tasks(run)
         summary = summarize(run, tasks=tasks)

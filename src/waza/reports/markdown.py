@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from waza.model import Run
-from waza.reports._base import Report
-from waza.reports._before import Before
-from waza.reports._sections import change, failures, head, impact, task_rows
-from waza.results.summary import summarize
-from waza.results.tasks import summarize_tasks
+from waza.model import Result, Run
+from waza.reports.base import Report
+from waza.reports.comparison import sentence
+from waza.reports.document import cell, code, fenced, html_code, markdown_document
+from waza.reports.failed_checks import Fault, ending, faults, headline, places_of, trials_of
+from waza.reports.impact import impact_document
+from waza.reports.interpretation import numbers_line, rate_line, repeats_line
+from waza.reports.judging import judging_lines
+from waza.reports.run_before import EarlierRun, Flip, TaskDelta, delta
+from waza.reports.triggers import trigger_markdown
+from waza.runs.impact import stored_impact
+from waza.runs.summary import Summary, summarize
+from waza.runs.tasks import TaskSummary, summarize_tasks
+from waza.untrusted.text import percent, plural, score, seconds
 
 
 class MarkdownReport(Report):
@@ -18,9 +26,161 @@ class MarkdownReport(Report):
 
     file = "report.md"
 
-    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+    def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
         """Yield the file, a task at a time."""
         tasks = summarize_tasks(run)
         changed = chain(impact(run), change(before, tasks) if before else ())
         parts = chain(head(run, summarize(run, tasks=tasks)), changed, failures(run, tasks), task_rows(tasks))
         yield from (part.encode() for part in parts)
+
+
+# The parts of a Markdown report, each piece whole in itself: a reader with little room takes the first ones.
+
+MARKS = {"passed": "✅", "failed": "❌", "error": "❔", "skipped": "➖"}
+WORDS = {"error": "undecided", "skipped": "not graded"}
+MOST_TRIALS = 3
+"""How many trials of one task are shown in full."""
+MOST_FAULTS = 8
+"""How many checks of one trial are shown."""
+MOST_NAMED = 20
+
+
+def head(run: Run, summary: Summary) -> Iterator[str]:
+    """Yield the title, what was run with what, and the numbers."""
+    mark = {0: "✅", 1: "❌"}.get(summary.exit_code, "❔")
+    yield f"## {mark} {code(run.name)}\n\n"
+    numbers = "  \n".join(line for line in (numbers_line(summary), repeats_line(run)) if line)
+    made = [f"engine {code(run.engine)}", *([f"model {code(run.model)}"] if run.model else []), f"run {code(run.id)}"]
+    rate = f"**{rate_line(summary)}**  \n" if summary.total_tests or summary.triggers is None else ""
+    yield f"{rate}{numbers}  \n{' · '.join(made)}\n\n"
+    if not run.complete:
+        yield "⚠️ The run is not complete: some trials are missing.\n\n"
+    for warning in summary.warnings:
+        yield f"⚠️ {code(warning, 400)}\n\n"
+    for line in judging_lines(run):
+        yield f"{code(line, 600)}\n\n"
+    if summary.metrics:
+        yield "| | metric | value | needs |\n|---|---|---|---|\n"
+        for metric in summary.metrics:
+            needs = "" if metric.threshold is None else f"{metric.threshold:g}"
+            value = f"{score(metric.value)} {metric.note}".rstrip()
+            yield f"| {MARKS[metric.status]} | {cell(metric.name)} | {value} | {needs} |\n"
+        yield "\n"
+    yield from trigger_markdown(run, summary.triggers)
+
+
+def impact(run: Run) -> Iterator[str]:
+    """Yield what the suite's skill does, where the run has a control arm."""
+    if found := stored_impact(run):
+        yield markdown_document(impact_document(found), level=2) + "\n"
+
+
+def change(before: EarlierRun, tasks: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield which tasks came out differently than in the run before."""
+    found = delta(before, tasks)
+    yield f"### Against {code(before.name)}\n\n{_change_line(found)}\n\n"
+    flips = (found.worse, found.better, found.others)
+    rows = [_flip(flip) for some in flips for flip in some[:MOST_NAMED]]
+    if rows:
+        yield "| | task | was | is |\n|---|---|---|---|\n" + "".join(rows) + "\n"
+    if more := sum(max(0, len(some) - MOST_NAMED) for some in flips):
+        yield f"… and {plural(more, 'more task')}\n\n"
+    for names, words in ((found.added, "new"), (found.removed, "not in this run")):
+        if names:
+            more_names = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            yield f"{words}: {', '.join(code(name) for name in names[:MOST_NAMED])}{more_names}\n\n"
+
+
+def _change_line(found: TaskDelta) -> str:
+    if not found.common:
+        return "The two runs have no task in common."
+    points = 100 * (found.passed_now - found.passed_before) / found.common
+    told = f"Of {plural(found.common, 'common task')}, {found.passed_now} pass now, {found.passed_before} did before "
+    told += f"({points:+.0f} points). "
+    if not (found.worse or found.better or found.others):
+        return told + "No task came out differently."
+    return told + f"{len(found.worse)} got worse, {len(found.better)} got better.\n\n**{sentence(found.verdict)}**"
+
+
+def _flip(flip: Flip) -> str:
+    was, now = (cell(WORDS.get(status, status)) for status in (flip.was, flip.now))
+    return f"| {MARKS.get(flip.now, '')} | {cell(flip.task)} | {was} | {now} |\n"
+
+
+def task_rows(tasks: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield the table of tasks: how often each passed, with which score, in what time; nothing without tasks."""
+    if not tasks:
+        return
+    yield "### Tasks\n\n| | task | passed | score | time |\n|---|---|---:|---:|---:|\n"
+    for task in tasks:
+        trials = trials_of(task)
+        interval = f" ({percent(task.pass_rate)})" if trials > 1 else ""
+        flaky = " flaky" if task.is_flaky else ""
+        passed = f"{task.passed} of {trials}{interval}{flaky}"
+        facts = (MARKS[task.status], cell(task.id), passed, score(task.score.weighted), seconds(task.duration_ms))
+        yield "| " + " | ".join(facts) + " |\n"
+    yield "\n"
+
+
+def failed_first(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskSummary, list[int]]]:
+    """Yield the tasks that did not pass, failed before undecided, with the places of such trials in the results."""
+    places = places_of(run, ("failed", "error"))
+    for status in ("failed", "error"):
+        for task in tasks:
+            if task.status == status:
+                yield task, places.get(task.id, [])
+
+
+def failures(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield each task that did not pass with its failed checks, a piece a task."""
+    title = "### What did not hold\n\n"
+    for task, places in failed_first(run, tasks):
+        yield title + _failure(run, task, places)
+        title = ""
+
+
+def _failure(run: Run, task: TaskSummary, places: list[int]) -> str:
+    shown = [run.results[place] for place in places[:MOST_TRIALS]]
+    why = html_code(headline(shown[0]) if shown else task.reason or "not run", 160)
+    parts = [f"<details><summary>{MARKS[task.status]} {html_code(task.id)} {why}</summary>\n"]
+    parts += [_trial(result, trials_of(task) > 1) for result in shown]
+    if len(places) > MOST_TRIALS:
+        parts.append(f"… and {plural(len(places) - MOST_TRIALS, 'more trial')}\n")
+    return "\n".join([*parts, "</details>\n\n"])
+
+
+def _trial(result: Result, with_number: bool) -> str:
+    found = faults(result)
+    parts = [f"**Trial {result.trial}**\n"] if with_number else []
+    parts += [code(result.reason, 400) + "\n"] if result.reason else []
+    parts += [fenced("\n".join(ended), 1_000)] if (ended := ending(result)) else []
+    parts += [_fault(fault) for fault in found[:MOST_FAULTS]]
+    if len(found) > MOST_FAULTS:
+        parts.append(f"… and {plural(len(found) - MOST_FAULTS, 'more check')}\n")
+    if result.trace.output:
+        parts.append("the agent's output\n\n" + fenced(result.trace.output, 1_000))
+    return "\n".join(parts)
+
+
+def _fault(fault: Fault) -> str:
+    text = f"{'❌' if fault.is_failure else '❔'} {code(fault.grader)}: {code(fault.words, 400)}\n"
+    if fault.expected is None and fault.found is None:
+        return text
+    rows = "".join(
+        f"| {label} | {cell(value, 400)} |\n"
+        for label, value in (("expected", fault.expected), ("found", fault.found))
+        if value is not None
+    )
+    return f"{text}\n| | |\n|---|---|\n{rows}"
+
+
+def within(pieces: Iterable[str], trial_folder: int, rest: str) -> str:
+    """Return the pieces that fit into so many characters, and `rest` where some do not."""
+    kept: list[str] = []
+    left = trial_folder - len(rest)
+    for piece in pieces:
+        if len(piece) > left:
+            return "".join(kept) + rest
+        kept.append(piece)
+        left -= len(piece)
+    return "".join(kept)

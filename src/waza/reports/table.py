@@ -15,20 +15,20 @@ from rich.text import Text
 
 from waza.compact import where
 from waza.model import Check, Grade, Result, Run
-from waza.reports._base import Report
-from waza.reports._before import Before
-from waza.reports._document import print_document
-from waza.reports._faults import ANY, ending, places_of
-from waza.reports._impact import impact_document
-from waza.reports._judging import judging_lines, rubric_of, split_jury
-from waza.reports._numbers import numbers_line, rate_line, repeats_line
-from waza.reports._text import clipped, percent, plural, score, seconds, visible
-from waza.reports._trigger_table import trigger_lines
-from waza.results.outcomes import outcomes_of
-from waza.results.pairwise import WinRate, win_rates
-from waza.results.stats.impact import stored_impact
-from waza.results.summary import Summary, summarize
-from waza.results.tasks import TaskSummary, summarize_tasks
+from waza.reports.base import Report
+from waza.reports.document import print_document
+from waza.reports.failed_checks import ANY, ending, places_of
+from waza.reports.impact import impact_document
+from waza.reports.interpretation import numbers_line, rate_line, repeats_line
+from waza.reports.judging import judging_lines, rubric_of, split_jury
+from waza.reports.run_before import EarlierRun
+from waza.reports.triggers import trigger_lines
+from waza.runs.impact import stored_impact
+from waza.runs.impact_records import WinRate, win_rates
+from waza.runs.outcomes import outcomes_of
+from waza.runs.summary import Summary, summarize
+from waza.runs.tasks import TaskSummary, summarize_tasks
+from waza.untrusted.text import clipped, percent, plural, score, seconds, visible
 
 _NOT_PASSED = ("failed", "error", "skipped")
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "error": ("?", "yellow"), "skipped": ("-", "dim")}
@@ -55,7 +55,7 @@ class TableReport(Report):
         self.verbose = verbose
         self.quiet = quiet
 
-    def render(self, run: Run, before: Before | None = None) -> Iterator[bytes]:
+    def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
         """Yield what a terminal would show, without colours."""
         console = Console(file=io.StringIO(), width=FILE_COLUMNS, markup=False, highlight=False, emoji=False)
         with console.capture() as captured:
@@ -161,11 +161,11 @@ def task_line(task: TaskSummary, console: Console) -> RenderableType:
     return line
 
 
-def _columns(room: int, wanted: list[str]) -> tuple[int, list[str]]:
+def _columns(trial_folder: int, wanted: list[str]) -> tuple[int, list[str]]:
     """Return how wide a task's name may be, and which columns stand beside it: in a narrow terminal time goes first."""
     for dropped in ((), ("time",), ("time", "trials"), tuple(_WIDTHS)):
         shown = [name for name in wanted if name not in dropped]
-        left = room - sum(_WIDTHS[name] + _GAP for name in shown)
+        left = trial_folder - sum(_WIDTHS[name] + _GAP for name in shown)
         if left >= _NAME[0]:
             break
     return max(1, min(_NAME[1], left)), shown

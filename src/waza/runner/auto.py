@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from waza.model import JSON, ResultStatus, Run, Task, Trial
-from waza.results.outcomes import outcomes_of
-from waza.results.stats.sequence import settled
+from waza.runs.outcomes import outcomes_of
+from waza.stats.scores import settled
 
 MOST_UNDECIDED = 3
 """A task of which so many trials could not be decided gets no further one."""

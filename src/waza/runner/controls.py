@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from waza.model import Result, Trial
-from waza.results.trigger_answers import TriggerPrompt, answer_to
+from waza.runs.triggers import TriggerPrompt, answer_to
 
 
 class Controls:

@@ -11,27 +11,27 @@ from msgspec.structs import replace
 
 from waza.errors import StoreError
 from waza.model import Run
-from waza.results.gathered import GatheredResults
-from waza.results.outcomes import outcomes_of
-from waza.results.results_json import results_json
-from waza.results.store import RunFolder, open_run
-from waza.results.summary import summarize
-from waza.results.tasks import summarize_tasks
 from waza.runner.auto import is_over
+from waza.runs.lazy_results import ProgressResults
+from waza.runs.outcomes import outcomes_of
+from waza.runs.results_json import results_json
+from waza.runs.store import RunFolder, open_run
+from waza.runs.summary import summarize
+from waza.runs.tasks import summarize_tasks
 
 RESULTS = "results.json"
 
 
 def finish(
-    folder: RunFolder, reason: str, on_remark: Callable[[str], None], gathered: GatheredResults | None = None
+    folder: RunFolder, reason: str, on_remark: Callable[[str], None], progress: ProgressResults | None = None
 ) -> Run:
     """Write down how the run ended and everything made from it; return it, its results read when asked for.
 
     What was gathered while it ran need not be read again.
     """
-    made = open_run(folder.path) if gathered is None else replace(folder.run, results=gathered)
+    made = open_run(folder.path) if progress is None else replace(folder.run, results=progress)
     made = replace(made, complete=is_complete(made))
-    tasks = summarize_tasks(made) if gathered is None else gathered.tasks
+    tasks = summarize_tasks(made) if progress is None else progress.tasks
     summary = summarize(made, tasks=tasks)
     try:
         folder.finish(summary, complete=made.complete, reason=reason)

@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from waza.graders._base import Grader
-from waza.graders._judged import SOURCE
+from waza.files.paths import SpecFolder
+from waza.files.pinned import PinnedFiles
+from waza.graders.base import Grader
+from waza.graders.judging import SOURCE
 from waza.model import Files, Grade, ResultStatus, Run, Task, Trace
-from waza.sandbox.beside import in_thread
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.pinned import PinnedFiles
-from waza.spec.sources import source_of
+from waza.process.concurrency import in_thread
+from waza.suites.sources import source_of
 
 
 def grade_trace(trace: Trace, graders: Iterable[Grader], files: Files | None = None) -> list[Grade]:
@@ -23,7 +23,7 @@ def grade_trace(trace: Trace, graders: Iterable[Grader], files: Files | None = N
 
 
 async def grades_of(
-    trace: Trace, graders: Sequence[Grader], files: Files | None, asked: Asked | None = None
+    trace: Trace, graders: Sequence[Grader], files: Files | None, asked: GradingContext | None = None
 ) -> list[Grade]:
     """Return every grader's verdict, in order; those of judges are waited for together, after the others.
 
@@ -37,14 +37,14 @@ async def grades_of(
         found = grade_trace(trace, plain, files)
     if not asking:
         return found
-    asked = asked or Asked()
+    asked = asked or GradingContext()
     shown = asked.shown(trace)
     said = await asyncio.gather(*(grader.agrade(shown, workspace=files, judge=asked.by(grader)) for grader in asking))
     by_grader = dict(zip(map(id, [*plain, *asking]), [*found, *said], strict=True))
     return [by_grader[id(grader)] for grader in graders]
 
 
-class Asked(NamedTuple):
+class GradingContext(NamedTuple):
     """Whom graders ask about a task, and what they show beside the trace."""
 
     judge: Any = None

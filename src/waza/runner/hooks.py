@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from waza.errors import EngineError
-from waza.sandbox.folders import SpecFolder
-from waza.sandbox.process import base_environment, run_process
-from waza.spec.hooks import where_and_what
-from waza.spec.shapes import HookShape
+from waza.files.paths import SpecFolder
+from waza.process.run_program import base_environment, run_process
+from waza.suites.load import where_and_what
+from waza.suites.shapes import HookShape
 
 TIMEOUT_S = 600
 

@@ -7,8 +7,8 @@ import re
 import time
 from collections.abc import Callable
 
-from waza.engines._base import Engine
-from waza.judges._pace import Sleep, per_loop
+from waza.engines.base import Engine
+from waza.judges.rate_limits import Sleep, per_loop
 from waza.model import Trace
 
 FIRST_PAUSE_S = 5.0

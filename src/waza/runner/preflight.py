@@ -13,13 +13,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from waza.engines._base import Engine
+from waza.engines.base import Engine
 from waza.errors import Problem, SpecError, UsageError
-from waza.runner.baseline_arms import with_baseline
-from waza.runner.order import Order, auto_for, runs_folder
-from waza.runner.purse import refuse_untold
-from waza.spec.suite import NO_JUDGE, EvalSpec
+from waza.judges.asking import Question, Unanswered, answer, wait_for_judge
+from waza.judges.base import Judge
+from waza.judges.fencing import Data
+from waza.judges.verdict_tools import PASS_FAIL
+from waza.runner.arms import with_baseline
+from waza.runner.cost_limit import refuse_unreported_costs
+from waza.runner.request import RunRequest, auto_for, runs_folder
+from waza.suites.judges import jurors_of
+from waza.suites.suite import NO_JUDGE, EvalSpec
 
 
 def refusals(
@@ -79,7 +85,7 @@ def _trials(spec: EvalSpec) -> Iterator[Problem]:
 
 def _cost(spec: EvalSpec, engine: Engine) -> Iterator[Problem]:
     try:
-        refuse_untold(engine)
+        refuse_unreported_costs(engine)
     except UsageError as error:
         yield spec.place.at("config", "executor").problem(str(error))
 
@@ -100,9 +106,55 @@ def _control_arm(spec: EvalSpec, engine: str | None, is_asked: bool) -> Iterator
         return
     chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
     try:
-        with_baseline(Order(spec=spec, engine=chosen, auto=auto_for(spec)))
+        with_baseline(RunRequest(spec=spec, engine=chosen, auto=auto_for(spec)))
     except UsageError as error:
         here = spec.place.at("baseline")
         yield here.problem(str(error)) if is_asked else here.problem(f"there will be no control arm: {error}", "note")
     except SpecError:
         return  # reported with the number of trials
+
+
+# One small question to each model that will judge, before any agent runs.
+
+_ASKED = "Does the candidate output give the right answer? If so, call set_waza_grade_pass, else set_waza_grade_fail."
+_PARTS: list[str | Data] = [_ASKED, Data("Task input", "What is two plus two?"), Data("Candidate output", "Four.")]
+
+
+class Sign(NamedTuple):
+    """What a judge's model showed."""
+
+    model: str
+    is_alive: bool
+    text: str
+
+
+def signs_of_life(spec: EvalSpec) -> Iterator[Sign]:
+    """Ask every model that graders of the suite would ask, and yield what it showed. Raises SpecError."""
+    judge = spec.judge()
+    if judge is None:
+        return
+    jurors = jurors_of(spec.asking)
+    for model in dict.fromkeys(juror.model or judge.model for juror in jurors if juror.judge is None):
+        yield _sign(judge, model)
+    for juror in jurors:
+        if juror.judge is not None:
+            yield _sign(juror.judge, juror.model)
+
+
+def _sign(judge: Judge, model: str) -> Sign:
+    name = f"judge {judge.type_name()}" + (f" {model}" if model else "")
+    try:
+        got = wait_for_judge(answer(judge, Question(_PARTS, model), PASS_FAIL))
+    except Unanswered as error:
+        cost = error.judge["cost_usd"]
+        return Sign(model, False, f"{name}: {error}" + (f"; ${cost:.6f}" if cost else ""))
+    facts = got.judge
+    tokens = facts["tokens"]
+    told = [f"answered in {facts['seconds']:.1f} s"]
+    told += [f"by {facts['answered_by']}"] if facts["answered_by"] else []
+    told += [f"{tokens['input']} + {tokens['output']} tokens"] if tokens["input"] is not None else []
+    told += [f"${facts['cost_usd']:.6f}"] if facts["cost_usd"] else []
+    told += ["after a reminder"] if facts["reminders"] else []
+    if got.verdict.failures:
+        told.append("but it called a right answer wrong: its verdicts may mean little")
+    return Sign(model, True, f"{name}: {', '.join(told)}")

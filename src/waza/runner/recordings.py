@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from waza.errors import TraceError
 from waza.model import Files, Task, Trace
-from waza.results.store import JOURNAL, RUN
-from waza.spec.suite import EvalSpec
-from waza.traces._read import read_found
-from waza.traces._source import Source, opened
+from waza.runs.store import JOURNAL, RUN
+from waza.suites.suite import EvalSpec
+from waza.traces.reading import Source, opened, read_found
 
 KINDS = (".json", ".jsonl", ".ndjson", ".eval")
 """How the names of files end that are looked into when a folder is named."""

@@ -14,19 +14,22 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from waza.errors import SpecError
-from waza.judges._base import Judge
-from waza.model import Grade, Result, Run
-from waza.results.memory import rare_collections
-from waza.results.store import RunFolder, open_run
+from waza.errors import SpecError, UsageError
+from waza.files.snapshot import SnapshotFiles
+from waza.graders.base import Grader
+from waza.judges.base import Judge
+from waza.model import JSON, Attempt, Grade, Result, Run
+from waza.process.concurrency import wait_for
 from waza.runner.finish import finish
-from waza.runner.grading import Asked, grade_trace, grades_of, grading_times, status_of
-from waza.runner.judge_card_known import about_judges
-from waza.runner.order import Order, redactor_for, runs_folder, stored_form
+from waza.runner.grading import GradingContext, grade_trace, grades_of, grading_times, status_of
+from waza.runner.judge_checks import about_judges
 from waza.runner.recordings import Recorded
-from waza.runner.waiting import wait_for
-from waza.sandbox.snapshot import SnapshotFiles
-from waza.spec.suite import EvalSpec
+from waza.runner.request import RunRequest, redactor_for, runs_folder, stored_form
+from waza.runner.resume import changes
+from waza.runs.gc import rare_collections
+from waza.runs.store import RunFolder, open_run, read_run
+from waza.spending import Costs, metering
+from waza.suites.suite import EvalSpec
 
 T = TypeVar("T")
 BATCH, BATCH_S = 64, 0.5
@@ -74,7 +77,7 @@ def regraded(recorded: Iterable[Recorded], spec: EvalSpec, judging: Judging = AL
     async def one(item: Recorded) -> list[Grade]:
         if item.trace.status == "error":
             return []
-        asked = Asked(judging.judge, tasks[item.task_id], spec.folder)
+        asked = GradingContext(judging.judge, tasks[item.task_id], spec.folder)
         return await grades_of(item.trace, spec.graders[item.task_id], item.files, asked)
 
     for some in handfuls((_compared(item, judging) for item in recorded), judging.judge.concurrent):
@@ -144,7 +147,7 @@ def graded(
     """
     redactor, _ = redactor_for(spec)
     spec = dataclasses.replace(spec, triggers=None)
-    blank = stored_form(Order(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
+    blank = stored_form(RunRequest(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
     blank.spec["graded_from"] = source.name if source else "traces"
     blank.spec.update(redactor.tree(about_judges(spec, judging.judge)))
     asked = open_run(source) if source else None
@@ -184,3 +187,127 @@ def eval_of(run: Run, folder: Path, option: str = "--graders") -> Path:
     if not file.is_file():
         raise SpecError(f"the eval file of run {run.id} is not there any more; name one with {option}")
     return file
+
+
+# Verdicts that a stored run still lacks: asked for now, everything that was decided stays as it is.
+
+
+def ask_missing(
+    spec: EvalSpec,
+    folder: Path,
+    judge: Judge | None,
+    *,
+    on_result: Callable[[Result], None] = lambda result: None,
+    on_remark: Callable[[str], None] = lambda text: None,
+) -> Run:
+    """Ask for every verdict of a judge that the run in `folder` lacks, add it there, and return the run.
+
+    Raises UsageError when graders changed since, or another judge has already decided some of it.
+    """
+    redactor, _ = redactor_for(spec)
+    with RunFolder.open(folder) as kept:
+        stored = read_run(folder)
+        new = _new_spec(spec, stored, judge)
+
+        async def fresh(some: list[Result]) -> list[Result]:
+            return await asyncio.gather(*(_completed(result, spec, folder, judge) for result in some))
+
+        lacking = iter([result for result in stored.results if _is_open(result, spec, new)])
+        for some in handfuls(lacking, judge.concurrent if judge else 1):
+            for result in wait_for(fresh(some)):
+                made_from = new["fingerprints"].get(result.task_id, "") if result.fingerprint else ""
+                done = redactor.tree(replace(result, fingerprint=made_from))
+                kept.append(done)
+                on_result(done)
+        if new != stored.spec:
+            kept.respec(replace(stored, spec=new))
+        return finish(kept, "", on_remark)
+
+
+def _is_open(result: Result, spec: EvalSpec, new: dict[str, JSON]) -> bool:
+    """Say whether a result lacks verdicts, or was made from what is no longer so."""
+    if result.task_id not in spec.graders:
+        return False
+    is_stale = bool(result.fingerprint) and result.fingerprint != new["fingerprints"].get(result.task_id)
+    return is_stale or bool(_missing(result, spec.graders[result.task_id]))
+
+
+def _missing(result: Result, graders: list[Grader]) -> list[int]:
+    """Return the places of graders whose verdict, a judge's or a person's, is missing; all where there is none."""
+    if result.trace.status == "error":
+        return []
+    if len(result.grades) != len(graders):
+        return list(range(len(graders)))
+    return [
+        place
+        for place, (grade, grader) in enumerate(zip(result.grades, graders, strict=True))
+        if grade.status == "error"
+        and ("human" in grade.details or (grader.asks() is not None and not grader.continues))
+    ]
+
+
+async def _completed(result: Result, spec: EvalSpec, folder: Path, judge: Judge | None) -> Result:
+    """Return the result with the verdicts that were missing."""
+    graders = spec.graders[result.task_id]
+    places = _missing(result, graders)
+    turns = result.turn_snapshots
+    files = SnapshotFiles(folder / "artifacts", result.snapshot, turns) if result.snapshot else None
+    task = next(task for task in spec.tasks if task.id == result.task_id)
+    asked = GradingContext(judge, task, spec.folder)
+    with metering() as meter:
+        found = await grades_of(result.trace, [graders[place] for place in places], files, asked)
+    grades: dict[int, Grade] = dict(enumerate(result.grades)) | dict(zip(places, found, strict=True))
+    ordered = [grades[place] for place in sorted(grades)]
+    status, reason = status_of(result.trace, ordered, spec.config.on_agent_crash)
+    grader_ms, judge_ms = grading_times(graders, ordered)
+    times = {"grader_duration_ms": grader_ms, "judge_duration_ms": judge_ms}
+    # What was billed before stays with the result that this one replaces; it counts there.
+    own = Attempt(status=status, reason=reason, costs=Costs(judge=meter.spending))
+    return replace(result, grades=ordered, status=status, reason=reason, attempt_log=[own], **times)
+
+
+def _new_spec(spec: EvalSpec, stored: Run, judge: Judge | None) -> dict[str, JSON]:
+    """Return the stored spec with the judge as it is now; raise UsageError where verdicts would be mixed."""
+    now = stored_form(RunRequest(spec=spec, engine=stored.engine, model=stored.model, judge=judge)).spec
+    changed = dict(changes(stored.spec, now))
+    if regraded_tasks := [task for task, fields in changed.items() if "graders" in fields]:
+        raise UsageError(
+            f"the graders of {', '.join(regraded_tasks[:5])} changed since run {stored.id}; "
+            f"grade all of it again with:  waza grade {stored.id}"
+        )
+    judged = {task for task, fields in changed.items() if "judge" in fields}
+    decided = [result.task_id for result in stored.results if result.task_id in judged and _has_verdict(result, spec)]
+    if decided:
+        raise UsageError(
+            f"run {stored.id} has verdicts of another judge (task {decided[0]}); "
+            f"grade all of it by this one with:  waza grade {stored.id}"
+        )
+    if not judged:
+        return stored.spec
+    new = stored.spec | {key: now[key] for key in ("judge", "judged") if key in now}
+    return new | {"fingerprints": (stored.spec.get("fingerprints") or {}) | _only(now["fingerprints"], judged)}
+
+
+def _only(fingerprints: dict[str, str], tasks: set[str]) -> dict[str, str]:
+    return {task: value for task, value in fingerprints.items() if task in tasks}
+
+
+def _has_verdict(result: Result, spec: EvalSpec) -> bool:
+    graders = spec.graders.get(result.task_id, [])
+    pairs = zip(result.grades, graders, strict=False)
+    return any(grade.status != "error" and grader.asks() is not None for grade, grader in pairs)
+
+
+# Outputs of a stored run, to compare another one with.
+
+
+def baselines_from(folder: Path) -> dict[tuple[str, int], str]:
+    """Return the outputs of a stored run by task and trial; raise UsageError where it has none."""
+    found = {
+        (result.task_id, result.trial): result.trace.output
+        for result in open_run(folder).results
+        if result.trace.status == "success" and result.trace.output
+    }
+    if not found:
+        raise UsageError(f"run {folder.name} has no output to compare with")
+    return found

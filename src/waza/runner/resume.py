@@ -15,12 +15,12 @@ from typing import NamedTuple
 from waza.compact import CompactDict
 from waza.errors import UsageError, WazaError
 from waza.model import JSON, Run
-from waza.results.folder import read_run_json
-from waza.results.graded_by import FILES, without_files
-from waza.results.store import RunFolder, open_run, run_folders
-from waza.results.trigger_answers import prompts_of
 from waza.runner.controls import Controls
-from waza.spec.suite import encoded, fingerprint
+from waza.runs.folder import read_run_json
+from waza.runs.partial import FILES, without_files
+from waza.runs.store import RunFolder, open_run, run_folders
+from waza.runs.triggers import prompts_of
+from waza.suites.suite import encoded, fingerprint
 
 PACE = {
     "parallel",

@@ -9,23 +9,23 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from waza.errors import Undecidable, UsageError, did_you_mean
-from waza.graders._base import Grader
-from waza.graders._turn import AfterTurnGrader
+from waza.files.snapshot import SnapshotFiles
+from waza.graders.base import Grader
+from waza.graders.composed import AfterTurnGrader
 from waza.graders.human import HumanGrader
 from waza.graders.human_calibration import HumanCalibrationGrader, asked_of_people
 from waza.model import JSON, Attempt, Grade, Result, Run, Trace
-from waza.results.redact import Redactor
-from waza.results.store import RunFolder, open_run
-from waza.results.verdicts import VERDICTS, Answer, Verdict, evidence_of, question_of
 from waza.runner.finish import finish
 from waza.runner.grading import on_crash_of, status_of
-from waza.runner.order import redactor_for
-from waza.sandbox.snapshot import SnapshotFiles
-from waza.spec.sources import source_of
-from waza.spec.suite import EvalSpec
+from waza.runner.request import redactor_for
+from waza.runs.redaction import Redactor
+from waza.runs.store import RunFolder, open_run
+from waza.runs.verdicts import VERDICTS, Answer, HumanVerdict, evidence_of, question_of
+from waza.suites.sources import source_of
+from waza.suites.suite import EvalSpec
 
 
-class Judged(NamedTuple):
+class JudgedOutput(NamedTuple):
     """What a grader said about an output, and by which judge."""
 
     said: Answer | None = None
@@ -35,7 +35,7 @@ class Judged(NamedTuple):
     """The rubric's hash."""
 
 
-class Item(NamedTuple):
+class ReviewableOutput(NamedTuple):
     """One output that a person may give a verdict on."""
 
     place: int
@@ -48,16 +48,16 @@ class Item(NamedTuple):
     """What the person is asked."""
     question: str
     evidence: str
-    judged: Judged = Judged()
+    judged: JudgedOutput = JudgedOutput()
     """Not to be shown before the person has answered."""
     checkpoint: AfterTurnGrader | None = None
     """Which part of a conversation is meant, where it is not all of it."""
     source: str = ""
     """The task's source context, which judges see too."""
 
-    def verdict(self, answer: Answer, reason: str = "", reviewer: str = "") -> Verdict:
+    def verdict(self, answer: Answer, reason: str = "", reviewer: str = "") -> HumanVerdict:
         """Return a person's answer as it is recorded."""
-        return Verdict(
+        return HumanVerdict(
             grader=self.grader,
             evidence=self.evidence,
             verdict=answer,
@@ -78,7 +78,7 @@ def verdicts_file(spec: EvalSpec) -> Path:
     return spec.folder.base / VERDICTS
 
 
-def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[Item]:
+def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[ReviewableOutput]:
     """Return what people may look at: what `human` graders ask, or what the named graders have judged.
 
     Outputs stand in the order of a hash of them, so that any beginning of the list is a fair sample; the same evidence
@@ -88,7 +88,7 @@ def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[
     for name in graders:
         if name not in known:
             raise UsageError(f"no grader '{name}' in this suite; {did_you_mean(name, sorted(known))}")
-    found: dict[tuple[str, str, str], Item] = {}
+    found: dict[tuple[str, str, str], ReviewableOutput] = {}
     sources = {task.id: source_of(task, spec.folder) for task in spec.tasks}
     for place, result in enumerate(run.results):
         if result.trace.status == "error" or result.task_id not in spec.graders:
@@ -101,7 +101,7 @@ def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[
 
 def _items(
     run: Run, place: int, result: Result, graders: list[Grader], names: Collection[str], source: str
-) -> Iterator[Item]:
+) -> Iterator[ReviewableOutput]:
     trace = with_files(run, result)
     for index, grader in enumerate(graders):
         name, inner = name_of(grader), _inner(grader)
@@ -110,21 +110,21 @@ def _items(
         if isinstance(inner, HumanGrader) and (not names or name in names):
             if (told := grader.grade(trace).details.get("human")) is not None:
                 asked = "\n".join([inner.instructions.strip(), *(f"- {one}" for one in inner.criteria)]).strip()
-                yield Item(*where, name_of(inner), asked, inner.question, told["evidence"], checkpoint=part)
+                yield ReviewableOutput(*where, name_of(inner), asked, inner.question, told["evidence"], checkpoint=part)
         elif name in names:
             grade = result.grades[index] if len(result.grades) == len(graders) else None
             asked = asked_of_people(grader)
-            judged = judged_by(grade) if grade else Judged()
-            yield Item(*where, name, asked, question_of(asked), evidence_of(trace, source), judged, part)
+            judged = judged_by(grade) if grade else JudgedOutput()
+            yield ReviewableOutput(*where, name, asked, question_of(asked), evidence_of(trace, source), judged, part)
 
 
-def judged_by(grade: Grade) -> Judged:
+def judged_by(grade: Grade) -> JudgedOutput:
     """Return what a grade says and who says so."""
     if grade.status == "error":
-        return Judged()
+        return JudgedOutput()
     judge, rubric = (_mapping(grade.details.get(key)) for key in ("judge", "rubric"))
     who = [value if isinstance(value, str) else "" for value in (judge.get("model"), rubric.get("hash"))]
-    return Judged("pass" if grade.passed else "fail", *who)
+    return JudgedOutput("pass" if grade.passed else "fail", *who)
 
 
 def _mapping(value: JSON) -> dict[str, JSON]:
@@ -139,7 +139,7 @@ def with_files(run: Run, result: Result) -> Trace:
     return replace(result.trace, files=SnapshotFiles(artifacts, result.snapshot, result.turn_snapshots))
 
 
-def looked_at(run: Run, item: Item) -> tuple[Result, Trace]:
+def looked_at(run: Run, item: ReviewableOutput) -> tuple[Result, Trace]:
     """Return the result an item is about, and the part of its trace that a person is to look at."""
     result = run.results[item.place]
     trace = with_files(run, result)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,31 +16,29 @@ from typing import Any, Literal
 from msgspec.structs import replace as changed
 
 from waza.errors import UsageError
-from waza.model import Result, Run, Trial
-from waza.results._remote_store import is_url
-from waza.results.canaries import KEY
-from waza.results.frames import Piece
-from waza.results.gathered import Gathering
-from waza.results.memory import rare_collections
-from waza.results.redact import Redactor
-from waza.results.results_json import task_text
-from waza.results.store import RunFolder
-from waza.results.stored_spec import expanded
+from waza.files.pinned import PinnedFiles
+from waza.files.trial_folder import remove_trial_folders, trial_folders_for
+from waza.model import JSON, Result, Run, Trial
+from waza.process.concurrency import FairQueue, wait_for
 from waza.runner.auto import AutoTrials
-from waza.runner.fail_fast import misses_of
+from waza.runner.cost_limit import cost_limit_for
 from waza.runner.finish import finish
-from waza.runner.judge_card_known import CARDS, about_judges
-from waza.runner.order import Order, order_for, redactor_for, runs_folder, stored_form
-from waza.runner.purse import purse_for
+from waza.runner.judge_checks import CARDS, about_judges
+from waza.runner.request import RunRequest, order_for, redactor_for, runs_folder, stored_form
 from waza.runner.reviewing import as_stored
-from waza.runner.signals import ends_cleanly
-from waza.runner.suite import Listeners, run_suite
-from waza.runner.trial import Setting
-from waza.runner.turns import Turns
-from waza.runner.waiting import wait_for
-from waza.sandbox.pinned import PinnedFiles
-from waza.sandbox.room import remove_rooms, rooms_for
-from waza.spec.load import load_spec
+from waza.runner.suite import Listeners, Stop, run_suite
+from waza.runner.trial import RunContext
+from waza.runs.canaries import KEY
+from waza.runs.folder import expanded
+from waza.runs.gc import rare_collections
+from waza.runs.lazy_results import RunProgress
+from waza.runs.records import Piece
+from waza.runs.redaction import Redactor
+from waza.runs.remote_store import is_url
+from waza.runs.results_json import task_text
+from waza.runs.store import RunFolder
+from waza.runs.tasks import passes_needed
+from waza.suites.load import load_spec
 
 
 def run(
@@ -76,16 +77,16 @@ def run(
 
 
 @rare_collections()
-def conduct(order: Order, listeners: Listeners) -> Run:
+def conduct(order: RunRequest, listeners: Listeners) -> Run:
     """Run an order, each result safe on the disk before the next listener hears of it, and return the stored run."""
     spec = order.spec
-    engine, purse = spec.engine(order.engine or None), purse_for(order)
+    engine, cost_limit = spec.engine(order.engine or None), cost_limit_for(order)
     redactor, warnings = redactor_for(spec)
     for warning in warnings:
         listeners.on_remark(warning)
     with folder_for(order, redactor) as folder, journal_reports(folder, listeners.on_remark):
         done = order.resume.done if order.resume else frozenset()
-        setting = Setting(
+        setting = RunContext(
             engine=engine,
             engine_name=order.engine,
             artifacts=folder.artifacts,
@@ -94,19 +95,19 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             max_attempts=spec.config.max_attempts,
             on_crash=spec.config.on_agent_crash,
             clean=redactor.raw if redactor else None,
-            rooms=rooms_for(folder.path.name),
+            trial_folders=trial_folders_for(folder.path.name),
             fingerprints=folder.run.spec.get("fingerprints", {}),
             on_remark=listeners.on_remark,
             judge=order.judge,
             baselines=order.baselines,
-            turns=Turns(),
+            turns=FairQueue(),
             pinned=PinnedFiles([folder.path.parent, folder.path]),
         )
-        if purse is not None:
+        if cost_limit is not None:
             if order.resume is None:
-                purse.spend_on_canaries(folder.run)
-            purse.look(listeners)
-        gathering = Gathering(folder.run, task_text, is_whole=order.resume is None and spec.triggers is None)
+                cost_limit.spend_on_canaries(folder.run)
+            cost_limit.look(listeners)
+        gathering = RunProgress(folder.run, task_text, is_whole=order.resume is None and spec.triggers is None)
 
         def store(*results: Result) -> list[Piece]:
             graders = order.spec.graders
@@ -118,8 +119,8 @@ def conduct(order: Order, listeners: Listeners) -> Run:
             controls.heard(result)
             if auto is not None:
                 auto.heard(result.task_id, result.trial, result.status)
-            if purse is not None:
-                purse.heard(result, listeners)
+            if cost_limit is not None:
+                cost_limit.heard(result, listeners)
             if misses is not None and misses.lost(result):
                 listeners.stop(f"task '{result.task_id}' did not pass")
 
@@ -138,19 +139,19 @@ def conduct(order: Order, listeners: Listeners) -> Run:
                     wait_for(until_done_or_stopped(working, heard))
                 finally:
                     working.close()  # where there was no event loop to be had it has not begun
-                if purse is not None:
-                    purse.close(listeners)
+                if cost_limit is not None:
+                    cost_limit.close(listeners)
         finally:
-            leave_rooms(setting, listeners.on_remark)
+            leave_trial_folders(setting, listeners.on_remark)
         if controls.held_back:
             listeners.stop(controls.reason(bool(spec.tasks)))
-        gathered = gathering.results()
-        if gathered is not None and len(gathered) != folder.journal.results:
-            gathered = None  # somebody ended the run before it had told of all that is safe
-        return finish(folder, listeners.stop.reason, listeners.on_remark, gathered)
+        progress = gathering.results()
+        if progress is not None and len(progress) != folder.journal.results:
+            progress = None  # somebody ended the run before it had told of all that is safe
+        return finish(folder, listeners.stop.reason, listeners.on_remark, progress)
 
 
-def _auto(order: Order) -> AutoTrials | None:
+def _auto(order: RunRequest) -> AutoTrials | None:
     """Return what hands out trials where their number is left to `auto`; it knows those of the run it goes on with."""
     if order.auto is None:
         return None
@@ -176,17 +177,17 @@ def journal_reports(folder: RunFolder, on_remark: Callable[[str], None]) -> Iter
             on_remark(warning)
 
 
-def leave_rooms(setting: Setting, on_remark: Callable[[str], None]) -> None:
+def leave_trial_folders(setting: RunContext, on_remark: Callable[[str], None]) -> None:
     """Remove the folder of rooms, or say where it is if workspaces are to be kept."""
-    if setting.rooms is None:
+    if setting.trial_folders is None:
         return
     if setting.keep_workspace:
-        on_remark(f"workspaces are kept in {setting.rooms}")
+        on_remark(f"workspaces are kept in {setting.trial_folders}")
     else:
-        remove_rooms(setting.rooms)
+        remove_trial_folders(setting.trial_folders)
 
 
-def folder_for(order: Order, redactor: Redactor) -> RunFolder:
+def folder_for(order: RunRequest, redactor: Redactor) -> RunFolder:
     """Return the run folder to write to: a new one, or the stored one with the suite as it is now."""
     new = stored_form(order, redactor)
     if order.resume is None:
@@ -215,3 +216,85 @@ async def until_done_or_stopped(working: Coroutine[Any, Any, None], listeners: L
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
     return _cause(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+# How a run ends early: Ctrl-C, a terminal that closes, a CI job that is cancelled.
+
+GRACE_S = 10.0
+"""How long running trials may go on after the first signal."""
+LAST_S = 1.5
+"""How long the clean-up may take after the second one."""
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@contextmanager
+def ends_cleanly(stop: Stop, on_remark: Callable[[str], None]) -> Iterator[None]:
+    """Let the first signal stop the run after a grace period and the second one at once.
+
+    Used inside the running event loop of the main thread; elsewhere the caller's own handling stays.
+    """
+    task: Any = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+
+    def first_or_second(number: signal.Signals) -> None:
+        if not stop.signal:
+            stop.signal = int(number)
+            stop(f"interrupted by {signal.Signals(number).name}")
+            on_remark(f"stopping: running trials get {GRACE_S:.0f} s; once more to end at once")
+            loop.call_later(GRACE_S, task.cancel)
+        else:
+            # Results are synced one by one, so nothing acknowledged is lost even when the clean-up hangs.
+            loop.call_later(LAST_S, os._exit, 128 + stop.signal)
+            task.cancel()
+
+    installed = []
+    for number in SIGNALS:
+        try:
+            loop.add_signal_handler(number, first_or_second, number)
+        except (NotImplementedError, RuntimeError, ValueError):
+            continue  # Windows, or not the main thread
+        installed.append(number)
+    try:
+        yield
+    finally:
+        for number in installed:
+            loop.remove_signal_handler(number)
+
+
+# `fail_fast`: which result shows that a task can no longer pass.
+
+
+class FailFast:
+    """The trials of each task that did not pass, held against the pass rule; prompts of trigger tests do not count."""
+
+    def __init__(self, tasks: Iterable[str], rule: JSON, most: Callable[[str], int]) -> None:
+        self._tasks = frozenset(tasks)
+        self._rule = rule
+        self._most = most
+        self._count: Counter[str] = Counter()
+        self._lost: set[str] = set()
+
+    def lost(self, result: Result) -> bool:
+        """Count a result and say whether it is the one that leaves its task too few trials to pass."""
+        task_id = result.task_id
+        if result.status not in ("failed", "error") or task_id not in self._tasks or task_id in self._lost:
+            return False
+        self._count[task_id] += 1
+        most = self._most(task_id)
+        if most - self._count[task_id] >= passes_needed(self._rule, most):
+            return False
+        self._lost.add(task_id)
+        return True
+
+
+def misses_of(order: RunRequest, auto: AutoTrials | None) -> FailFast | None:
+    """Return what ends an order early, with what is known from the run it goes on with; None without `fail_fast`."""
+    if not order.spec.config.fail_fast:
+        return None
+    tasks = [task.id for task in order.spec.tasks]
+    misses = FailFast(tasks, order.spec.config.pass_rule, auto.most_of if auto else lambda _: order.trials)
+    if order.resume is not None:
+        for result in order.resume.run.results:
+            if (result.task_id, result.trial) in order.resume.done:
+                misses.lost(result)
+    return misses

@@ -11,18 +11,18 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from waza.engines._base import Engine
+from waza.engines.base import Engine
 from waza.errors import EngineError
+from waza.files.pinned import PinnedFiles
 from waza.model import Result, Trial
 from waza.runner.controls import Controls
 from waza.runner.hooks import run_hooks
-from waza.runner.keeper import Keeper, as_it_is
+from waza.runner.journal_writer import JournalWriter, as_it_is
 from waza.runner.pace import pace_for
-from waza.runner.plan import concurrency
-from waza.runner.trial import Setting, failed_trial, run_trial
-from waza.sandbox.pinned import PinnedFiles
-from waza.spec.sources import source_files
-from waza.spec.suite import EvalSpec
+from waza.runner.request import concurrency
+from waza.runner.trial import RunContext, failed_trial, run_trial
+from waza.suites.sources import source_files
+from waza.suites.suite import EvalSpec
 
 
 @dataclass
@@ -76,7 +76,7 @@ def pin_files(spec: EvalSpec, files: PinnedFiles | None) -> None:
 async def run_suite(
     spec: EvalSpec,
     trials: Iterator[Trial],
-    setting: Setting,
+    setting: RunContext,
     listeners: Listeners,
     store: Callable[..., Sequence[Any]],
     *,
@@ -90,7 +90,7 @@ async def run_suite(
     """
     width = concurrency(spec, workers)
     controls = controls or Controls()
-    keeper = Keeper(store, listeners.on_result, width, read)
+    journal_writer = JournalWriter(store, listeners.on_result, width, read)
     setting = paced(setting, spec)
     environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}
     try:
@@ -99,16 +99,16 @@ async def run_suite(
         pin_files(spec, setting.pinned)
         await setting.engine.start(width)
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(keeper.trouble())
+            watch = group.create_task(journal_writer.trouble())
             at_work = []
             for _ in range(width):
-                at_work.append(group.create_task(_worker(spec, trials, setting, keeper, listeners, controls)))
+                at_work.append(group.create_task(_worker(spec, trials, setting, journal_writer, listeners, controls)))
                 await asyncio.sleep(0)  # its agent starts before the next worker looks for one
             await asyncio.wait(at_work)
             watch.cancel()
     finally:
         try:
-            await keeper.close()
+            await journal_writer.close()
         finally:
             await end_suite(spec, [setting.engine], listeners, environment)
 
@@ -132,8 +132,8 @@ async def end_suite(
 async def _worker(
     spec: EvalSpec,
     trials: Iterator[Trial],
-    setting: Setting,
-    keeper: Keeper,
+    setting: RunContext,
+    journal_writer: JournalWriter,
     listeners: Listeners,
     controls: Controls,
 ) -> None:
@@ -151,18 +151,18 @@ async def _worker(
         listeners.on_done(result)
         if kept is not None:
             await kept
-        kept = keeper.keep(result)
-    keeper.hurry()
+        kept = journal_writer.keep(result)
+    journal_writer.hurry()
     if kept is not None:
         await kept
 
 
-def paced(setting: Setting, spec: EvalSpec) -> Setting:
+def paced(setting: RunContext, spec: EvalSpec) -> RunContext:
     """Return the setting at the pace that all agents of its vendor share."""
     return setting._replace(pace=pace_for(setting.engine, setting.engine_name, spec.config.trials_per_minute))
 
 
-async def with_hooks(spec: EvalSpec, trial: Trial, setting: Setting, listeners: Listeners) -> Result:
+async def with_hooks(spec: EvalSpec, trial: Trial, setting: RunContext, listeners: Listeners) -> Result:
     """Return one trial's result, with the suite's commands before and after it."""
     if not spec.hooks.before_task and not spec.hooks.after_task:
         return await run_trial(trial, spec.graders[trial.task.id], setting)

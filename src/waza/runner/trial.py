@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -13,22 +13,21 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from waza.engines._base import Engine, Room
+from waza.engines.base import Engine, TrialFolder
 from waza.errors import EngineError
-from waza.graders._base import Grader
-from waza.judges._base import Judge
+from waza.files.pinned import PinnedFiles
+from waza.files.snapshot import EMPTY, Clean, SnapshotFiles, left_out, take
+from waza.files.trial_folder import NO_TRIAL_FOLDER, make_trial_folder
+from waza.files.workspace import Workspace
+from waza.graders.base import Grader
+from waza.graders.composed import AfterTurnGrader
+from waza.judges.base import Judge
 from waza.model import Attempt, Files, Grade, Result, Trace, Trial
-from waza.results.costs import agent_spending, is_invalid_cost
-from waza.results.trigger_answers import ended_early
-from waza.runner.checkpoints import Checkpoints
-from waza.runner.grading import Asked, OnCrash, grades_of, grading_times, status_of
+from waza.process.concurrency import FairQueue, deadlines
+from waza.runner.grading import GradingContext, OnCrash, grades_of, grading_times, status_of
 from waza.runner.pace import AgentPace
-from waza.runner.turns import Turns
-from waza.sandbox.deadlines import deadlines
-from waza.sandbox.pinned import PinnedFiles
-from waza.sandbox.room import NO_ROOM, make_room
-from waza.sandbox.snapshot import EMPTY, Clean, SnapshotFiles, left_out, take
-from waza.sandbox.workspace import Workspace
+from waza.runs.costs import agent_spending, is_invalid_cost
+from waza.runs.triggers import ended_early
 from waza.spending import NO_COSTS, Costs, Meter, metering
 
 GRACE_S = 60
@@ -39,7 +38,7 @@ RETRY_DELAY_S = 1.0
 MAX_RETRY_DELAY_S = 60.0
 
 
-class Setting(NamedTuple):
+class RunContext(NamedTuple):
     """What all trials of a run share."""
 
     engine: Engine
@@ -55,7 +54,7 @@ class Setting(NamedTuple):
     """Takes secrets out of the files that are kept."""
     fingerprints: Mapping[str, str] = {}
     """By task id: what results of it are made from."""
-    rooms: Path | None = None
+    trial_folders: Path | None = None
     """The folder trials' rooms are made in; the system's folder for temporary files if None."""
     on_remark: Callable[[str], None] = lambda text: None
     judge: Judge | None = None
@@ -68,17 +67,17 @@ class Setting(NamedTuple):
     """When agents may start, all of the same vendor together; None means at once."""
     pinned: PinnedFiles | None = None
     """Files of the project as they were before the first agent started."""
-    turns: Turns | None = None
+    turns: FairQueue | None = None
     """Waited for before grading, so that of many agents that end at once each is followed by the next without delay."""
 
 
-async def run_trial(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
+async def run_trial(trial: Trial, graders: list[Grader], setting: RunContext) -> Result:
     """Return what came of one trial; infrastructure errors are tried again up to `max_attempts` times."""
     with setting.pinned.trial() if setting.pinned else nullcontext():
         return await _tried(trial, graders, setting)
 
 
-async def _tried(trial: Trial, graders: list[Grader], setting: Setting) -> Result:
+async def _tried(trial: Trial, graders: list[Grader], setting: RunContext) -> Result:
     log: list[Attempt] = []
     for attempt in range(1, setting.max_attempts + 1):
         if setting.pace is not None:
@@ -92,13 +91,13 @@ async def _tried(trial: Trial, graders: list[Grader], setting: Setting) -> Resul
     raise AssertionError("max_attempts is at least 1")
 
 
-def _hear(setting: Setting, trace: Trace) -> None:
+def _hear(setting: RunContext, trace: Trace) -> None:
     """Let all agents of the vendor pause where it refused this one, and say so."""
     if setting.pace is not None and (pause_s := setting.pace.heard(trace)):
         setting.on_remark(f"the vendor refuses for its rate limit: no agent starts for {pause_s:.0f} s")
 
 
-async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, log: list[Attempt]) -> Result:
+async def _attempt(trial: Trial, graders: list[Grader], setting: RunContext, log: list[Attempt]) -> Result:
     """Return what came of one attempt; `log` holds those before it."""
     started_at, started = _now(), time.perf_counter()
     task = trial.task
@@ -106,10 +105,10 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: Setting, log: l
     agent, judge = Meter(), Meter()
     try:
         with metering() as judge:
-            if setting.keep_workspace or has_things or setting.engine.needs_room(trial):
-                trace, grades, snapshots = await _in_room(trial, graders, setting, agent)
+            if setting.keep_workspace or has_things or setting.engine.needs_trial_folder(trial):
+                trace, grades, snapshots = await _in_trial_folder(trial, graders, setting, agent)
             else:
-                trace, grades, snapshots = await _without_room(trial, graders, setting, agent)
+                trace, grades, snapshots = await _without_trial_folder(trial, graders, setting, agent)
     except EngineError as error:
         return failed_trial(trial, setting, str(error), log, Costs(agent=agent.spending, judge=judge.spending))
     status, reason = status_of(trace, grades, setting.on_crash)
@@ -149,26 +148,28 @@ Attempted = tuple[Trace, list[Grade], dict[str, str]]
 """What the agent did, its grades, and the names of snapshots: by the number of a prompt, the last one under ''."""
 
 
-async def _in_room(trial: Trial, graders: list[Grader], setting: Setting, meter: Meter) -> Attempted:
+async def _in_trial_folder(trial: Trial, graders: list[Grader], setting: RunContext, meter: Meter) -> Attempted:
     """Return what the agent did in a fresh folder."""
     with ExitStack() as stack:
-        room = stack.enter_context(
-            make_room(trial.task, keep=setting.keep_workspace, parent=setting.rooms, pinned=setting.pinned)
+        trial_folder = stack.enter_context(
+            make_trial_folder(
+                trial.task, keep=setting.keep_workspace, parent=setting.trial_folders, pinned=setting.pinned
+            )
         )
-        checkpoints = Checkpoints(graders, partial(_grade, setting, trial, room))
-        for sentence in room.left_out:
+        checkpoints = Checkpoints(graders, partial(_grade, setting, trial, trial_folder))
+        for sentence in trial_folder.left_out:
             setting.on_remark(f"task '{trial.task.id}': {sentence}")
 
         def keep() -> tuple[str, Files]:
             if setting.artifacts is None:
-                return "", Workspace(room.workspace)
-            name = take(room.workspace, setting.artifacts, setting.clean)
+                return "", Workspace(trial_folder.workspace)
+            name = take(trial_folder.workspace, setting.artifacts, setting.clean)
             for sentence in _shortened(left_out(setting.artifacts, name)):
                 setting.on_remark(f"task '{trial.task.id}': the workspace was not kept in full: {sentence}")
             return name, SnapshotFiles(setting.artifacts, name, checkpoints.snapshots)
 
         checkpoints.keep = keep
-        trace = await _with_mocks(trial, room._replace(after_turn=checkpoints), setting, meter)
+        trace = await _with_mocks(trial, trial_folder._replace(after_turn=checkpoints), setting, meter)
         snapshot, files = await asyncio.to_thread(keep) if setting.engine.leaves_files(trial) else ("", None)
         grades = await _rest(trial, trace, files, checkpoints, setting)
         await asyncio.to_thread(stack.close)
@@ -181,32 +182,32 @@ def _shortened(sentences: Sequence[str]) -> list[str]:
     return [f"{sentence}{more}" for sentence in sentences[:1]]
 
 
-async def _with_mocks(trial: Trial, room: Room, setting: Setting, meter: Meter) -> Trace:
+async def _with_mocks(trial: Trial, trial_folder: TrialFolder, setting: RunContext, meter: Meter) -> Trace:
     """Return what the agent did, with the calls that the task's mocks answered; those without an answer are told of."""
     if not trial.task.mocks or not setting.engine.mocks:
-        return await _work(trial, room, setting, meter)
-    from waza.mocks.place import mocked  # only runs with mocks pay for it
+        return await _work(trial, trial_folder, setting, meter)
+    from waza.engines.mocks.socket import mocked  # only runs with mocks pay for it
 
-    async with mocked(trial.task, room) as (furnished, desk):
-        trace = await _work(trial, furnished, setting, meter)
-    for sentence in desk.remarks():
+    async with mocked(trial.task, trial_folder) as (prepared, responder):
+        trace = await _work(trial, prepared, setting, meter)
+    for sentence in responder.remarks():
         setting.on_remark(f"task '{trial.task.id}': {sentence}")
-    return replace(trace, outcome=trace.outcome | {"mocks": desk.outcome()})
+    return replace(trace, outcome=trace.outcome | {"mocks": responder.outcome()})
 
 
-async def _without_room(trial: Trial, graders: list[Grader], setting: Setting, meter: Meter) -> Attempted:
+async def _without_trial_folder(trial: Trial, graders: list[Grader], setting: RunContext, meter: Meter) -> Attempted:
     """Return what an agent did that uses no folder."""
-    checkpoints = Checkpoints(graders, partial(_grade, setting, trial, NO_ROOM))
-    files = SnapshotFiles(NO_ROOM.workspace, EMPTY, checkpoints.snapshots)
+    checkpoints = Checkpoints(graders, partial(_grade, setting, trial, NO_TRIAL_FOLDER))
+    files = SnapshotFiles(NO_TRIAL_FOLDER.workspace, EMPTY, checkpoints.snapshots)
     checkpoints.keep = lambda: (EMPTY, files)
-    room = NO_ROOM._replace(after_turn=checkpoints) if trial.task.follow_up_prompts else NO_ROOM
-    trace = await _work(trial, room, setting, meter)
+    trial_folder = NO_TRIAL_FOLDER._replace(after_turn=checkpoints) if trial.task.follow_up_prompts else NO_TRIAL_FOLDER
+    trace = await _work(trial, trial_folder, setting, meter)
     grades = await _rest(trial, trace, files, checkpoints, setting)
     return trace, grades, checkpoints.snapshots | {"": EMPTY}
 
 
 async def _rest(
-    trial: Trial, trace: Trace, files: Files | None, checkpoints: Checkpoints, setting: Setting
+    trial: Trial, trace: Trace, files: Files | None, checkpoints: Checkpoints, setting: RunContext
 ) -> list[Grade]:
     """Return every grade; an engine that did not stop where it was to is told of."""
     if setting.turns is not None and (trace.duration_ms or 0) > SHORT_MS:
@@ -221,27 +222,32 @@ async def _rest(
 
 
 async def _grade(
-    setting: Setting, trial: Trial, room: Room, graders: list[Grader], trace: Trace, files: Files | None
+    setting: RunContext,
+    trial: Trial,
+    trial_folder: TrialFolder,
+    graders: list[Grader],
+    trace: Trace,
+    files: Files | None,
 ) -> list[Grade]:
     """Return the grades of a trace."""
     if trace.status == "error" or setting.skip_graders:
         return []
-    asked = Asked(setting.judge, trial.task, setting.engine.folder, pinned=setting.pinned)
+    asked = GradingContext(setting.judge, trial.task, setting.engine.folder, pinned=setting.pinned)
     if setting.engine.continues and any(grader.continues for grader in graders):
-        from waza.engines._continued import AgentSession, Session  # only runs with such graders pay for it
+        from waza.engines.continued import AgentSession, StoredSession  # only runs with such graders pay for it
 
         begin = setting.pace.begin if setting.pace else None
-        session = Session(setting.engine, trial, trace, room)
+        session = StoredSession(setting.engine, trial, trace, trial_folder)
         asked = asked._replace(session=AgentSession(session, begin, partial(_hear, setting)))
     return await grades_of(trace, graders, files, asked)
 
 
-async def _work(trial: Trial, room: Room, setting: Setting, meter: Meter) -> Trace:
+async def _work(trial: Trial, trial_folder: TrialFolder, setting: RunContext, meter: Meter) -> Trace:
     """Return what the agent did; an agent that could not run gives a trace with status `error`.
 
     What it was billed is counted by `meter`, whatever comes of the trial afterwards.
     """
-    trace, is_started = await _engine_run(trial, room, setting)
+    trace, is_started = await _engine_run(trial, trial_folder, setting)
     spending = agent_spending(trace)
     is_free = setting.engine.mocks is None or not is_started
     if is_free and spending.without_cost and not is_invalid_cost(trace):
@@ -250,7 +256,7 @@ async def _work(trial: Trial, room: Room, setting: Setting, meter: Meter) -> Tra
     return trace
 
 
-async def _engine_run(trial: Trial, room: Room, setting: Setting) -> tuple[Trace, bool]:
+async def _engine_run(trial: Trial, trial_folder: TrialFolder, setting: RunContext) -> tuple[Trace, bool]:
     """Return what the agent did, and whether it may have been started at all."""
     is_started = True
     started = time.perf_counter()
@@ -260,7 +266,7 @@ async def _engine_run(trial: Trial, room: Room, setting: Setting) -> tuple[Trace
     try:
         with setting.pinned.agent() if setting.pinned else nullcontext():
             async with limit:
-                trace = await setting.engine.run(trial, room)
+                trace = await setting.engine.run(trial, trial_folder)
     except EngineError as error:
         is_started = error.is_started
         before = error.recorded or Trace(input=trial.task.prompt, output="")
@@ -285,7 +291,7 @@ async def _engine_run(trial: Trial, room: Room, setting: Setting) -> tuple[Trace
     if trace.model is None and trial.model:
         changes["model"] = trial.model
     if trace.duration_ms is None:
-        paused_s = room.after_turn.elapsed_s if isinstance(room.after_turn, Checkpoints) else 0.0
+        paused_s = trial_folder.after_turn.elapsed_s if isinstance(trial_folder.after_turn, Checkpoints) else 0.0
         changes["duration_ms"] = round((time.perf_counter() - started - paused_s) * 1000, 3)
     trace = replace(trace, **changes) if changes else trace
     _hear(setting, trace)
@@ -303,7 +309,7 @@ def _to_the_second(seconds: int) -> str:
 
 
 def failed_trial(
-    trial: Trial, setting: Setting, reason: str, log: Sequence[Attempt] = (), costs: Costs = NO_COSTS
+    trial: Trial, setting: RunContext, reason: str, log: Sequence[Attempt] = (), costs: Costs = NO_COSTS
 ) -> Result:
     """Return the result of a trial that could not be run; `log` holds the attempts before this one."""
     started_at = _now()
@@ -319,3 +325,65 @@ def failed_trial(
         started_at=started_at,
         fingerprint=setting.fingerprints.get(trial.task.id, ""),
     )
+
+
+# What is looked at between the prompts of one trial: files are kept, and a conversation may end there.
+
+Grading = Callable[[list[Grader], Trace, Files | None], Awaitable[list[Grade]]]
+
+
+class Checkpoints:
+    """The checkpoints of one trial; an engine calls it before each follow-up prompt."""
+
+    def __init__(self, graders: Sequence[Grader], grade: Grading) -> None:
+        self._graders = graders
+        self._grade = grade
+        self.keep: Callable[[], tuple[str, Files]] | None = None
+        """Keeps the files as they are now and returns their name; None where no file can be looked at."""
+        self.snapshots: dict[str, str] = {}
+        """By the number of a prompt: the files as they were before the next one."""
+        self.decided: dict[int, Grade] = {}
+        """By place among the graders: what was decided on the way, and is not decided again."""
+        self.elapsed_s = 0.0
+        """Time between the prompts, which is not the agent's."""
+
+    async def __call__(self, turns: Sequence[Trace]) -> str:
+        """Return why the conversation is to end after these turns; nothing when it goes on."""
+        started = time.perf_counter()
+        try:
+            return await self._checked(turns)
+        finally:
+            self.elapsed_s += time.perf_counter() - started
+
+    async def _checked(self, turns: Sequence[Trace]) -> str:
+        number, files = len(turns), None
+        here = {
+            place: grader
+            for place, grader in enumerate(self._graders)
+            if isinstance(grader, AfterTurnGrader) and grader.turn == number
+        }
+        if here and self.keep is not None:
+            self.snapshots[str(number)], files = await asyncio.to_thread(self.keep)
+        stopping = {place: grader for place, grader in here.items() if grader.stops}
+        so_far = replace(turns[-1], turns=list(turns))
+        grades = await self._grade(list(stopping.values()), so_far, files) if stopping else []
+        self.decided |= dict(zip(stopping, grades, strict=False))
+        failed = [grade.name for grade in grades if grade.status == "failed"]
+        return f"stopped after turn {number}, where {', '.join(failed)} failed" if failed else ""
+
+    def passed_over(self, turns: Sequence[Trace], grades: Sequence[Grade]) -> list[str]:
+        """Return the checkpoints that were to stop the conversation, and which the engine did not wait for."""
+        found = zip(self._graders, grades, strict=False)
+        late = [(grader, grade) for grader, grade in found if isinstance(grader, AfterTurnGrader) and grader.stops]
+        return [grade.name for grader, grade in late if grade.status == "failed" and grader.turn < len(turns)]
+
+    async def rest(self, trace: Trace, files: Files | None) -> list[Grade]:
+        """Return every grader's verdict when it is all over, in order; none on an agent that could not run."""
+        if trace.status == "error":
+            return []
+        if not self.decided:
+            return await self._grade(list(self._graders), trace, files)
+        places = [place for place in range(len(self._graders)) if place not in self.decided]
+        grades = await self._grade([self._graders[place] for place in places], trace, files)
+        found = self.decided | dict(zip(places, grades, strict=False))
+        return [found[place] for place in sorted(found)]

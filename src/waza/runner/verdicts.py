@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
+from msgspec.structs import replace as changed
+
+from waza.engines.base import Engine
 from waza.errors import Problem, SpecError, TraceError, UsageError
-from waza.graders._base import Grader
-from waza.model import Check, Files, Grade, ResultStatus, Trace
-from waza.reports._text import clipped, visible
+from waza.graders.base import Grader
+from waza.model import Check, Files, Grade, Result, ResultStatus, Trace, Trial
+from waza.process.concurrency import wait_for
 from waza.runner.grading import status_of
-from waza.spec.graders import load_expected, load_grader
+from waza.runner.request import judge_for, redactor_for
+from waza.runner.suite import Listeners, run_suite
+from waza.runner.trial import RunContext
+from waza.suites.graders import load_expected, load_grader
+from waza.suites.suite import EvalSpec
+from waza.untrusted.text import clipped, visible
 
 MAX_CHECKS = 20
 """How many checks of one grade are told; the rest is counted."""
@@ -147,3 +157,43 @@ def _told(check: Check) -> Iterator[str]:
 def _value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return clipped(visible(text), _WIDTH)
+
+
+# One trial by itself, for callers that do their own planning and keep their own results.
+
+
+class SingleTrial(NamedTuple):
+    """A trial's result, and what else there is to say about it."""
+
+    result: Result
+    remarks: list[str]
+
+
+def run_one(spec: EvalSpec, trial: Trial, engine: Engine, engine_name: str) -> SingleTrial:
+    """Run one trial with the commands around its task and return what came of it, without secrets.
+
+    Nothing is stored. Commands around the run are the caller's: there is no run.
+    """
+    redactor, _ = redactor_for(spec)
+    results: list[Result] = []
+    remarks: list[str] = []
+    listeners = Listeners(on_remark=remarks.append)
+    alone = replace(spec, hooks=spec.hooks.model_copy(update={"before_run": [], "after_run": []}))
+    attempts = spec.config.max_attempts
+
+    def store(*kept: Result) -> list[Result]:
+        results.extend(kept)
+        return results
+
+    with TemporaryDirectory(prefix="waza-") as kept:
+        setting = RunContext(
+            engine=engine,
+            engine_name=engine_name,
+            max_attempts=attempts,
+            on_crash=spec.config.on_agent_crash,
+            artifacts=Path(kept),
+            judge=judge_for(spec),
+        )
+        wait_for(run_suite(alone, iter([trial]), setting, listeners, store, workers=1))
+    result = changed(results[0], snapshot="", turn_snapshots={})
+    return SingleTrial(redactor.tree(result), [redactor.text(remark) for remark in remarks])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from waza.model import TraceStatus
-from waza.traces._draft import Draft
-from waza.traces._exits import exit_code_in
-from waza.traces._pick import (
+from waza.traces._draft import DraftTrace
+from waza.traces.aliases import exit_code_in, skill_folder
+from waza.traces.base import Item
+from waza.traces.fields import (
     arguments,
     count,
     listing,
@@ -18,14 +19,12 @@ from waza.traces._pick import (
     reported_sum,
     text,
 )
-from waza.traces._reader import Item
-from waza.traces._skills import skill_folder
 
 _BUDGETS = ("error_max_turns", "error_max_budget_usd")
 _ALL_THREADS = ("model_usage_since_last_result", "modelUsage", "model_usage")
 
 
-def takes_message(draft: Draft, message: Item, event: Item, *, is_answer: bool) -> None:
+def takes_message(draft: DraftTrace, message: Item, event: Item, *, is_answer: bool) -> None:
     """Take one message; `event` holds what stands around it: thread, time."""
     thread = text(event.get("parent_tool_use_id"))
     at_ms = millis(event.get("timestamp"))
@@ -39,7 +38,7 @@ def takes_message(draft: Draft, message: Item, event: Item, *, is_answer: bool) 
 
 
 def _takes_answer(
-    draft: Draft, message: Item, blocks: list[Item], thread: str, at_ms: float | None, agent: str | None
+    draft: DraftTrace, message: Item, blocks: list[Item], thread: str, at_ms: float | None, agent: str | None
 ) -> None:
     if message.get("model") == "<synthetic>":
         return  # the program's own words about an API error, not an answer
@@ -59,7 +58,7 @@ def _takes_answer(
             draft.says(text(block["text"]), thread)
 
 
-def _takes_user(draft: Draft, blocks: list[Item], event: Item, thread: str, at_ms: float | None) -> None:
+def _takes_user(draft: DraftTrace, blocks: list[Item], event: Item, thread: str, at_ms: float | None) -> None:
     for block in blocks:
         if "tool_use_id" in block:
             _takes_outcome(draft, block, at_ms)
@@ -70,7 +69,7 @@ def _takes_user(draft: Draft, blocks: list[Item], event: Item, thread: str, at_m
             draft.asks(text(block["text"]), thread)
 
 
-def _takes_outcome(draft: Draft, block: Item, at_ms: float | None) -> None:
+def _takes_outcome(draft: DraftTrace, block: Item, at_ms: float | None) -> None:
     """Take a tool's result; `is_error` is absent, not false, on some that succeeded."""
     identity = block["tool_use_id"]
     result = plain(block.get("content"))
@@ -79,7 +78,7 @@ def _takes_outcome(draft: Draft, block: Item, at_ms: float | None) -> None:
     draft.hears(identity, result, block.get("is_error") is not True, at_ms=at_ms, exit_code=code)
 
 
-def takes_end(draft: Draft, event: Item) -> None:
+def takes_end(draft: DraftTrace, event: Item) -> None:
     """Take the last event of a run: final answer, numbers, and whether it is an error."""
     draft.ended = True
     draft.llm_calls = None if _has_subagents(draft) else draft.answered
@@ -98,7 +97,7 @@ def takes_end(draft: Draft, event: Item) -> None:
         draft.output = answer
 
 
-def _totals(draft: Draft, event: Item) -> list[Item]:
+def _totals(draft: DraftTrace, event: Item) -> list[Item]:
     """Return the usage of this run: `usage` is the main thread's, `modelUsage` counts a resumed session's past too."""
     since = mapping(event.get(_ALL_THREADS[0]))
     keys = _ALL_THREADS if _has_subagents(draft) else ()
@@ -106,7 +105,7 @@ def _totals(draft: Draft, event: Item) -> list[Item]:
     return mappings(list(models.values())) or [mapping(event.get("usage"))]
 
 
-def _has_subagents(draft: Draft) -> bool:
+def _has_subagents(draft: DraftTrace) -> bool:
     """Say whether a sub-agent was at work: its last answer is never printed, so answers cannot be counted."""
     return any("parent_tool_call_id" in call.extra for call in draft.calls)
 

@@ -1,7 +1,4 @@
-"""A trace while it is being read: what was asked, said, called and answered so far.
-
-Readers tell it what they find; turns, numbers, times and the final answer are worked out here, the same for all.
-"""
+"""What is missing in a recording or was left out of it: sentences, each once, not more than a person reads."""
 
 from __future__ import annotations
 
@@ -10,15 +7,44 @@ from typing import Any
 
 from waza.model import JSON, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
 from waza.spending import sum_amounts
-from waza.traces._notes import Notes
-from waza.traces._pick import amount, reported, written
-from waza.traces._skills import invocations
+from waza.traces.aliases import invocations
+from waza.traces.fields import amount, reported, written
+
+MAX_NOTES = 20
+
+
+class Notes:
+    """Sentences, as they come up; beyond a number they are only counted."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, None] = {}
+        self._more = 0
+
+    def add(self, sentence: str) -> None:
+        """Take a sentence, unless it was told before."""
+        if sentence in self._told:
+            return
+        if len(self._told) < MAX_NOTES:
+            self._told[sentence] = None
+        else:
+            self._more += 1
+
+    def take(self) -> list[str]:
+        """Return the sentences, and forget them."""
+        told = [*self._told, f"and {self._more} more"] if self._more else [*self._told]
+        self._told, self._more = {}, 0
+        return told
+
+
+# A trace while it is being read: what was asked, said, called and answered so far.
+#
+# Readers tell it what they find; turns, numbers, times and the final answer are worked out here, the same for all.
 
 _ERROR_CHARS = 2_000
 
 
 @dataclass
-class Call:
+class DraftCall:
     """One tool call, and what is known of its outcome."""
 
     name: str
@@ -37,7 +63,7 @@ class Call:
 
 
 @dataclass
-class _Thread:
+class _AgentThread:
     """The agent, or one of its sub-agents, and where it is in its conversation."""
 
     key: str = ""
@@ -47,7 +73,7 @@ class _Thread:
 
 
 @dataclass
-class Draft:
+class DraftTrace:
     """What is known of a trace so far."""
 
     engine: str | None = None
@@ -74,7 +100,7 @@ class Draft:
     extra: dict[str, JSON] = field(default_factory=dict)
     answered: int = 0
     """How many model answers were seen, those of sub-agents included."""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[DraftCall] = field(default_factory=list)
     events: list[dict[str, JSON]] = field(default_factory=list)
     notes: Notes = field(default_factory=Notes)
     tokens: dict[str, int] = field(default_factory=dict)
@@ -82,8 +108,8 @@ class Draft:
     """Of input and output tokens those that one of the calls does not report, so that the sum is not known."""
     spent: dict[str, dict[str, JSON]] = field(default_factory=dict)
     """What single model answers consumed, by their id; added up where the recording tells no total."""
-    _open: dict[str, Call] = field(default_factory=dict)
-    _threads: dict[str, _Thread] = field(default_factory=dict)
+    _open: dict[str, DraftCall] = field(default_factory=dict)
+    _threads: dict[str, _AgentThread] = field(default_factory=dict)
     _last_text: str = ""
     _is_final: bool = False
     _times: list[float] = field(default_factory=list)
@@ -128,7 +154,7 @@ class Draft:
         """Take a tool call; `thread` is the call that started the sub-agent which makes it."""
         known = identity if isinstance(identity, str) and identity else None
         parent = self._open.get(thread)
-        call = Call(
+        call = DraftCall(
             name=name if isinstance(name, str) else "",
             args=args,
             turn=parent.turn if parent else max(self.turn, 1),
@@ -144,7 +170,7 @@ class Draft:
         about = {"turn": call.turn, "tool_name": call.name} | ({"tool_call_id": known} if known else {})
         self.events.append({"type": "tool_call", **about, "args": args})
 
-    def called(self, identity: JSON) -> Call | None:
+    def called(self, identity: JSON) -> DraftCall | None:
         """Return the call with this id, if there was one."""
         return self._open.get(identity) if isinstance(identity, str) else None
 
@@ -256,10 +282,10 @@ class Draft:
         begin = self._times[0] if self._times else None
         return round(at_ms - begin, 3) if at_ms and begin is not None and at_ms >= begin else None
 
-    def _thread(self, name: str) -> _Thread:
-        return self._threads.setdefault(name, _Thread())
+    def _thread(self, name: str) -> _AgentThread:
+        return self._threads.setdefault(name, _AgentThread())
 
-    def _event(self, number: int, call: Call) -> ToolEvent:
+    def _event(self, number: int, call: DraftCall) -> ToolEvent:
         return ToolEvent(
             tool_name=call.name,
             args=call.args,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from waza.model import JSON
-from waza.traces._draft import Draft
-from waza.traces._exits import exit_code_in
-from waza.traces._json import decode
-from waza.traces._pick import arguments, listing, mapping, name, plain, text, texts
-from waza.traces._reader import Item
+from waza.traces._draft import DraftTrace
+from waza.traces.aliases import exit_code_in
+from waza.traces.base import Item
+from waza.traces.fields import arguments, decode, listing, mapping, name, plain, text, texts
 
 _OUTPUT = "_output"
 _CALL = "_call"
@@ -20,7 +19,7 @@ def is_item(item: Item) -> bool:
     return kind.endswith((_CALL, _CALL + _OUTPUT)) and ("call_id" in item or "id" in item)
 
 
-def takes_item(draft: Draft, item: Item, *, at_ms: float | None = None) -> None:
+def takes_item(draft: DraftTrace, item: Item, *, at_ms: float | None = None) -> None:
     """Take one item; a role without a type is a message."""
     kind = text(item.get("type"))
     if kind.endswith(_OUTPUT):
@@ -34,7 +33,7 @@ def takes_item(draft: Draft, item: Item, *, at_ms: float | None = None) -> None:
         draft.asks(texts(item.get("content")))
 
 
-def takes_usage(draft: Draft, usage: JSON) -> None:
+def takes_usage(draft: DraftTrace, usage: JSON) -> None:
     """Take the tokens of one model call, by the names of either API."""
     told = mapping(usage)
     details = mapping(told.get("input_tokens_details", told.get("prompt_tokens_details")))
@@ -45,7 +44,7 @@ def takes_usage(draft: Draft, usage: JSON) -> None:
     )
 
 
-def _takes_call(draft: Draft, item: Item, at_ms: float | None) -> None:
+def _takes_call(draft: DraftTrace, item: Item, at_ms: float | None) -> None:
     identity = item.get("call_id", item.get("id"))
     draft.answers(_answer_id(item))
     draft.calls_tool(identity, _tool_name(item), _args(item), at_ms=at_ms)
@@ -58,7 +57,7 @@ def _takes_call(draft: Draft, item: Item, at_ms: float | None) -> None:
         )
 
 
-def _takes_output(draft: Draft, item: Item, at_ms: float | None) -> None:
+def _takes_output(draft: DraftTrace, item: Item, at_ms: float | None) -> None:
     identity = item.get("call_id", item.get("id"))
     call = draft.called(identity)
     result, code = _unpacked(item.get("output"))

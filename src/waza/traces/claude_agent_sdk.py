@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from waza.traces._claude_messages import takes_end, takes_message
-from waza.traces._pick import listing, mapping, name, text
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
+from waza.traces.fields import listing, mapping, name, text
 
 _CLASSES = ("SystemMessage", "AssistantMessage", "UserMessage", "ResultMessage", "StreamEvent")
 

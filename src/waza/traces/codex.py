@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from waza.traces._pick import arguments, listing, mapping, name, plain, text
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
+from waza.traces.fields import arguments, listing, mapping, name, plain, text
 
 _KINDS = ("thread.", "turn.", "item.")
 _TOOLS = ("command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search")

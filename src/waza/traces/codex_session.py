@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from waza.traces._pick import mapping, millis, name, text
-from waza.traces._reader import Item, Reader
 from waza.traces._responses import takes_item
+from waza.traces.base import Item, Reader
 from waza.traces.codex import unwrapped
+from waza.traces.fields import mapping, millis, name, text
 
 _KINDS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _SHELLS = ("shell", "local_shell", "shell_command", "exec_command")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from waza.model import JSON, SkillInvocation, ToolEvent
-from waza.traces._exits import exit_code_in
-from waza.traces._pick import amount, count, mapping, mappings, millis, name, text
-from waza.traces._reader import Item, Reader
+from waza.traces.aliases import exit_code_in
+from waza.traces.base import Item, Reader
+from waza.traces.fields import amount, count, mapping, mappings, millis, name, text
 
 _ROOMS = ("session.", "assistant.", "tool.", "user.", "skill.", "subagent.", "model.", "permission.", "hook.")
 _INTERNAL = "report_intent"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from waza.model import JSON, Trace
-from waza.traces._draft import Draft
-from waza.traces._exits import exit_code_in
-from waza.traces._pick import amount, arguments, mapping, mappings, name, plain, text, texts
-from waza.traces._reader import Item, Reader
+from waza.traces._draft import DraftTrace
+from waza.traces.aliases import exit_code_in
+from waza.traces.base import Item, Reader
+from waza.traces.fields import amount, arguments, mapping, mappings, name, plain, text, texts
 
 _ATTACHED = "attachment://"
 
@@ -41,7 +41,7 @@ class InspectLogReader(Reader):
 
 
 def _sample(sample: Item, model: str | None) -> Trace:
-    draft = Draft(model=model)
+    draft = DraftTrace(model=model)
     attached = mapping(sample.get("attachments"))
     for message in mappings(_resolved(sample.get("messages"), attached)):
         _takes_message(draft, message)
@@ -62,7 +62,7 @@ def _sample(sample: Item, model: str | None) -> Trace:
     return draft.trace()
 
 
-def _takes_message(draft: Draft, message: Item) -> None:
+def _takes_message(draft: DraftTrace, message: Item) -> None:
     match message.get("role"):
         case "user":
             draft.asks(texts(message.get("content")))
@@ -80,7 +80,7 @@ def _takes_message(draft: Draft, message: Item) -> None:
             draft.hears(identity, result, not problem, error=name(problem.get("message")), exit_code=code)
 
 
-def _takes_usage(draft: Draft, usage: Item) -> None:
+def _takes_usage(draft: DraftTrace, usage: Item) -> None:
     draft.uses(
         input_tokens=usage.get("input_tokens"),
         output_tokens=usage.get("output_tokens"),
@@ -89,7 +89,7 @@ def _takes_usage(draft: Draft, usage: Item) -> None:
     )
 
 
-def _takes_end(draft: Draft, sample: Item, output: Item) -> None:
+def _takes_end(draft: DraftTrace, sample: Item, output: Item) -> None:
     problem = sample.get("error")
     if problem:
         draft.fails(text(mapping(problem).get("message")) or text(problem) or "the sample failed")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from waza.model import TraceStatus
-from waza.traces._exits import exit_code_in
-from waza.traces._pick import amount, arguments, count, mapping, mappings, name, text, texts
-from waza.traces._reader import Item, Reader
 from waza.traces._responses import takes_usage
+from waza.traces.aliases import exit_code_in
+from waza.traces.base import Item, Reader
+from waza.traces.fields import amount, arguments, count, mapping, mappings, name, text, texts
 
 _SUBMITS = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 _BUDGETS = ("LimitsExceeded", "TimeExceeded", "ContextWindowExceededError")

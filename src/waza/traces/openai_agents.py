@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from waza.traces._pick import mapping, name, text
-from waza.traces._reader import Item, Reader
 from waza.traces._responses import takes_item
+from waza.traces.base import Item, Reader
+from waza.traces.fields import mapping, name, text
 
 _CLASSES = (
     "MessageOutputItem",

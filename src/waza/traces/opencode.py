@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from waza.traces._pick import amount, arguments, mapping, name, reported, reported_sum, text
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
+from waza.traces.fields import amount, arguments, mapping, name, reported, reported_sum, text
 
 _KINDS = ("step_start", "text", "tool_use", "step_finish", "error", "reasoning")
 

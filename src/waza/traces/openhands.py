@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from waza.model import JSON, SkillInvocation
-from waza.traces._pick import arguments, listing, mapping, millis, name, plain, text, texts
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
+from waza.traces.fields import arguments, listing, mapping, millis, name, plain, text, texts
 
 _SHARED = ("id", "timestamp", "source")
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from waza.model import JSON, Trace
-from waza.traces._draft import Draft
-from waza.traces._exits import exit_code_in
-from waza.traces._pick import arguments, mappings, name, text, texts, written
-from waza.traces._reader import Item, Reader
-from waza.traces._spans import Span, is_console_span, spans_in, unpacked
+from waza.traces._draft import DraftTrace
+from waza.traces.aliases import exit_code_in
+from waza.traces.base import Item, Reader
+from waza.traces.fields import amount, arguments, decode, mapping, mappings, millis, name, text, texts, written
 from waza.traces.smolagents import ANSWER_TOOL, final_answer
 
 _MOST_ABOVE = 64
@@ -48,7 +49,7 @@ class OtlpReader(Reader):
 
 
 def _trace(spans: dict[str, Span]) -> Trace:
-    draft = Draft()
+    draft = DraftTrace()
     ordered = sorted(spans.values(), key=lambda span: span.start_ms)
     has_tools = any(span.kind == "tool" for span in ordered)
     draft.steps = len(ordered)
@@ -76,7 +77,7 @@ def _above(span: Span, spans: dict[str, Span]) -> Iterable[Span]:
         span = parent
 
 
-def _takes_answer(draft: Draft, span: Span, thread: str, *, with_calls: bool) -> None:
+def _takes_answer(draft: DraftTrace, span: Span, thread: str, *, with_calls: bool) -> None:
     for message in span.asked:
         if message["role"] == "user" and not thread and not draft.input:
             draft.asks(message["text"])
@@ -98,7 +99,7 @@ def _takes_answer(draft: Draft, span: Span, thread: str, *, with_calls: bool) ->
     draft.model = name(span.first("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")) or draft.model
 
 
-def _takes_call(draft: Draft, span: Span, thread: str) -> None:
+def _takes_call(draft: DraftTrace, span: Span, thread: str) -> None:
     told = span.first(
         "gen_ai.tool.call.arguments", "input.value", "traceloop.entity.input", "tool_arguments", "tool.parameters"
     )
@@ -115,7 +116,7 @@ def _takes_call(draft: Draft, span: Span, thread: str) -> None:
     draft.hears(_call_id(span), result, succeeded, at_ms=span.end_ms, error=problem or None, exit_code=code)
 
 
-def _takes_final(draft: Draft, args: JSON, result: JSON, thread: str) -> None:
+def _takes_final(draft: DraftTrace, args: JSON, result: JSON, thread: str) -> None:
     """Take smolagents' final answer: the tool's result, else what it was called with; a sub-agent's is its own."""
     answer = final_answer(args) if result is None else result
     if not thread and answer is not None:
@@ -133,7 +134,7 @@ def _tool_name(span: Span) -> str:
     return told or span.name.removeprefix("execute_tool ")
 
 
-def _takes_whole(draft: Draft, ordered: list[Span], spans: dict[str, Span]) -> None:
+def _takes_whole(draft: DraftTrace, ordered: list[Span], spans: dict[str, Span]) -> None:
     """Take what stands on the span of the whole run: question, answer, error, and tokens no model span tells."""
     draft.session_id = name(_of_any(ordered, "gen_ai.conversation.id", "session.id"))
     roots = [span for span in ordered if span.kind == "agent" and not any(x.kind for x in _above(span, spans))]
@@ -187,3 +188,215 @@ def _tokens(span: Span) -> dict[str, Any]:
             "llm.token_count.prompt_details.cache_read",
         ),
     }
+
+
+# Spans of a trace, from OTLP JSON or the console exporter, and what their attributes say under old and new names.
+
+_NANOS = 1_000_000
+_KIND_BY_OPERATION = {
+    "chat": "model",
+    "text_completion": "model",
+    "generate_content": "model",
+    "completion": "model",
+    "execute_tool": "tool",
+    "invoke_agent": "agent",
+    "invoke_workflow": "agent",
+    "llm": "model",
+    "tool": "tool",
+    "agent": "agent",
+    "chain": "agent",
+    "workflow": "agent",
+}
+"""Operations (OpenTelemetry) and span kinds (OpenInference, OpenLLMetry), and what they are to us."""
+_KIND_KEYS = ("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type")
+_IN_MESSAGES = ("gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt")
+_OUT_MESSAGES = ("gen_ai.output.messages", "llm.output_messages", "gen_ai.completion")
+_ASKING_EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
+
+
+@dataclass(frozen=True)
+class Span:
+    """One span, whoever wrote it."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    start_ms: float
+    end_ms: float | None
+    attributes: dict[str, Any]
+    events: list[Item]
+    is_error: bool
+    error: str
+
+    @cached_property
+    def kind(self) -> str:
+        """What it is to us: `model`, `tool`, `agent`, or nothing."""
+        for key in _KIND_KEYS:
+            if found := _KIND_BY_OPERATION.get(text(self.attributes.get(key)).lower()):
+                return found
+        return _KIND_BY_OPERATION.get(self.name.split(" ", 1)[0], "") if self.name.count(" ") else ""
+
+    def first(self, *keys: str) -> JSON:
+        """Return the first attribute that is there, or None."""
+        return next((self.attributes[key] for key in keys if self.attributes.get(key) is not None), None)
+
+    @cached_property
+    def asked(self) -> list[Item]:
+        """The messages that were sent to the model."""
+        return self._messages(_IN_MESSAGES, _ASKING_EVENTS)
+
+    @cached_property
+    def answered(self) -> list[Item]:
+        """The messages that came back from the model."""
+        return self._messages(_OUT_MESSAGES, ("gen_ai.choice",))
+
+    def _messages(self, keys: tuple[str, ...], event_names: tuple[str, ...]) -> list[Item]:
+        for key in keys:
+            told = unpacked(self.attributes.get(key))
+            if found := mappings(told) or _unflattened(self.attributes, key):
+                return [_message(item) for item in found]
+        return [_message(_from_event(event)) for event in self.events if event.get("name") in event_names]
+
+
+def spans_in(item: Item) -> Iterator[Span]:
+    """Yield the spans of an OTLP export, or of one line of the console exporter."""
+    for group in mappings(item.get("resourceSpans", item.get("resource_spans"))):
+        scopes = group.get("scopeSpans", group.get("scope_spans", group.get("instrumentationLibrarySpans")))
+        for scope in mappings(scopes):
+            yield from map(_from_otlp, mappings(scope.get("spans")))
+    if is_console_span(item):
+        yield _from_console(item)
+
+
+def is_console_span(item: Item) -> bool:
+    """Say whether this is a span as the console exporter prints it."""
+    context = mapping(item.get("context"))
+    return "trace_id" in context and "span_id" in context and isinstance(item.get("attributes"), dict)
+
+
+def unpacked(value: JSON) -> JSON:
+    """Return JSON text as the value it is; anything else as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return decode(value.encode("utf-8", "replace"))
+        except ValueError:
+            return value
+    return value
+
+
+def _from_otlp(span: Item) -> Span:
+    status = mapping(span.get("status"))
+    return Span(
+        trace_id=text(span.get("traceId", span.get("trace_id"))),
+        span_id=text(span.get("spanId", span.get("span_id"))),
+        parent_id=text(span.get("parentSpanId", span.get("parent_span_id"))),
+        name=text(span.get("name")),
+        start_ms=_from_nanos(span.get("startTimeUnixNano", span.get("start_time_unix_nano"))) or 0.0,
+        end_ms=_from_nanos(span.get("endTimeUnixNano", span.get("end_time_unix_nano"))),
+        attributes=_attributes(span.get("attributes")),
+        events=[event | {"attributes": _attributes(event.get("attributes"))} for event in mappings(span.get("events"))],
+        is_error=status.get("code") in (2, "STATUS_CODE_ERROR"),
+        error=text(status.get("message")),
+    )
+
+
+def _from_console(span: Item) -> Span:
+    context, status = mapping(span.get("context")), mapping(span.get("status"))
+    return Span(
+        trace_id=text(context.get("trace_id")),
+        span_id=text(context.get("span_id")),
+        parent_id=text(span.get("parent_id")),
+        name=text(span.get("name")),
+        start_ms=millis(span.get("start_time")) or 0.0,
+        end_ms=millis(span.get("end_time")),
+        attributes=mapping(span.get("attributes")),
+        events=mappings(span.get("events")),
+        is_error=status.get("status_code") == "ERROR",
+        error=text(status.get("description")),
+    )
+
+
+def _from_nanos(value: JSON) -> float | None:
+    number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 25 else amount(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    return None if number is None else number / _NANOS
+
+
+def _attributes(value: JSON) -> dict[str, Any]:
+    return {text(pair.get("key")): _value(pair.get("value")) for pair in mappings(value)}
+
+
+def _value(value: JSON) -> JSON:
+    """Return an OTLP value as plain JSON."""
+    match value:
+        case {"intValue": str(number)} if number.lstrip("-").isdecimal() and len(number) < 25:
+            return int(number)
+        case {"arrayValue": {"values": [*values]}}:
+            return [_value(item) for item in values]
+        case {"kvlistValue": {"values": [*pairs]}}:
+            return _attributes(pairs)
+        case dict():
+            return next(iter(value.values()), None)
+    return value
+
+
+def _unflattened(attributes: dict[str, Any], prefix: str) -> list[Item]:
+    """Return the list that was written as `prefix.0.role`, `prefix.0.tool_calls.1.name`, …"""
+    tree: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if not key.startswith(prefix + "."):
+            continue
+        node = tree
+        *path, last = key.removeprefix(prefix + ".").split(".")
+        for part in path:
+            child = node.setdefault(part, {})
+            node = child if isinstance(child, dict) else {}
+        node[last] = value
+    return mappings(_listed(tree))
+
+
+def _listed(tree: JSON) -> JSON:
+    if not isinstance(tree, dict):
+        return tree
+    if tree and all(key.isdecimal() and len(key) < 7 for key in tree):
+        return [_listed(tree[key]) for key in sorted(tree, key=int)]
+    return {key: _listed(value) for key, value in tree.items()}
+
+
+def _from_event(event: Item) -> Item:
+    """Return the message of a span event; a choice has it under `message`."""
+    told = {key: unpacked(value) for key, value in mapping(event.get("attributes")).items()}
+    inner = mapping(told.get("message"))
+    role = text(event.get("name")).removeprefix("gen_ai.").removesuffix(".message")
+    return {"role": "assistant" if role == "choice" else role} | told | inner
+
+
+def _message(item: Item) -> Item:
+    """Return role, text, calls and results of a message, whatever its shape."""
+    inner = mapping(item.get("message")) or item
+    parts = mappings(inner.get("parts")) or mappings(inner.get("content")) or _contents(inner)
+    calls = [part for part in parts if part.get("type") == "tool_call"]
+    calls += [mapping(call.get("tool_call", call)) for call in mappings(inner.get("tool_calls"))]
+    said = inner.get("content")
+    return {
+        "role": text(inner.get("role")),
+        "text": said
+        if isinstance(said, str)
+        else texts([part for part in parts if part.get("type", "text") == "text"]),
+        "calls": [_call(call) for call in calls],
+        "results": [part for part in parts if part.get("type") == "tool_call_response"]
+        + ([inner] if inner.get("role") == "tool" else []),
+    }
+
+
+def _contents(inner: Item) -> list[Item]:
+    """Return OpenInference's content parts as parts."""
+    parts = [mapping(part.get("message_content")) for part in mappings(inner.get("contents"))]
+    return [part for part in parts if part]
+
+
+def _call(call: Item) -> Item:
+    function = mapping(call.get("function")) or call
+    return {"id": call.get("id"), "name": function.get("name"), "arguments": function.get("arguments")}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from waza.traces._pick import arguments, mapping, mappings, millis, name, plain, reported, reported_sum, text, texts
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
+from waza.traces.fields import arguments, mapping, mappings, millis, name, plain, reported, reported_sum, text, texts
 
 
 class PiReader(Reader):

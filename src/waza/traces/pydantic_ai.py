@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from waza.model import JSON
-from waza.traces._exits import exit_code_in
-from waza.traces._pick import arguments, mapping, mappings, millis, name, plain, text, texts, written
-from waza.traces._reader import Item, Reader
+from waza.traces.aliases import exit_code_in
+from waza.traces.base import Item, Reader
+from waza.traces.fields import arguments, mapping, mappings, millis, name, plain, text, texts, written
 
 _OUTPUT_TOOL = "final_result"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from waza.traces._claude_messages import takes_end, takes_message
-from waza.traces._pick import count, listing, mapping, name, texts
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
+from waza.traces.fields import count, listing, mapping, name, texts
 
 
 class QwenReader(Reader):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from waza.model import JSON
-from waza.traces._exits import exit_code_in
-from waza.traces._pick import amount, arguments, mapping, mappings, name, text, written
-from waza.traces._reader import Item, Reader
+from waza.traces.aliases import exit_code_in
+from waza.traces.base import Item, Reader
+from waza.traces.fields import amount, arguments, mapping, mappings, name, text, written
 
 ANSWER_TOOL = "final_answer"
 _OUT_OF_STEPS = "AgentMaxStepsError"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from waza.model import JSON, Crash, SkillInvocation, ToolEvent, Trace, TraceStatus, Usage
-from waza.traces._pick import amount, arguments, count, mapping, mappings, name, reported, text
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
+from waza.traces.fields import amount, arguments, count, mapping, mappings, name, reported, text
 
 _RENAMED = {"arguments": "args", "tool_result": "result"}
 _TOOL_FIELDS = ("turn", "sequence", "tool_call_id", "tool_name", "args", "result", "success", "error", "duration_ms")

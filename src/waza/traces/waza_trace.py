@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from waza.errors import TraceError
 from waza.model import Trace
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
 
 
 class WazaTraceReader(Reader):

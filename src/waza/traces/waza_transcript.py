@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from waza.model import Trace
-from waza.traces._pick import amount, mappings, name, text
-from waza.traces._reader import Item, Reader
+from waza.traces.base import Item, Reader
 from waza.traces.copilot import CopilotReader
+from waza.traces.fields import amount, mappings, name, text
 
 
 class WazaTranscriptReader(Reader):

@@ -9,7 +9,7 @@ from typing import Any
 
 from waza.evaldeck.results import GradeResult, GradeStatus
 from waza.evaldeck.trace import as_waza
-from waza.graders._base import Grader
+from waza.graders.base import Grader
 from waza.model import Grade
 
 _STATUS = {"passed": GradeStatus.PASS, "failed": GradeStatus.FAIL, "error": GradeStatus.ERROR}

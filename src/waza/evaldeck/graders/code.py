@@ -10,10 +10,10 @@ from waza.errors import validation_fact
 from waza.evaldeck.graders.base import BaseGrader
 from waza.evaldeck.results import GradeResult
 from waza.evaldeck.trace import as_waza
-from waza.graders._base import GRADERS, Grader
+from waza.graders.base import GRADERS, Grader
 from waza.model import Grade, Trace
 
-Told = tuple[str, Any, Any, dict[str, Any]]
+WithMessage = tuple[str, Any, Any, dict[str, Any]]
 """A message, what was expected, what there was, and details."""
 
 
@@ -99,7 +99,7 @@ class CodeGrader(BaseGrader):
         index = next((f"[{step}]" for step in first["loc"] if isinstance(step, int)), "")
         return f"Invalid {self.option}{index}: {validation_fact(first)}"
 
-    def told(self, wanted: Any, trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: Any, trace: Trace, grade: Grade) -> WithMessage:
         """Return the message, what was expected, what there was, and details."""
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class ContainsGrader(_ValuesGrader):
     type = "contains"
     key = "output_contains"
 
-    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> WithMessage:
         """Return the message, what was expected, what there was, and what is missing."""
         if grade.passed:
             return f"All {len(wanted)} values found in output", None, None, {}
@@ -162,7 +162,7 @@ class NotContainsGrader(_ValuesGrader):
     type = "not_contains"
     key = "output_not_contains"
 
-    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> WithMessage:
         """Return the message, what was expected, what there was, and what should not be there."""
         if grade.passed:
             return "No forbidden values found", None, None, {}
@@ -199,7 +199,7 @@ class EqualsGrader(_OutputGrader):
         """Return how white space is taken."""
         return {"strip_whitespace": self.normalize_whitespace}
 
-    def told(self, wanted: str, trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: str, trace: Trace, grade: Grade) -> WithMessage:
         """Return the message and both texts as they were compared."""
         if grade.passed:
             return "Output matches expected", None, None, {}
@@ -239,7 +239,7 @@ class RegexGrader(_OutputGrader):
         reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ").removeprefix("not a valid pattern: ")
         return f"Invalid regex: {reason}"
 
-    def told(self, wanted: str, trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: str, trace: Trace, grade: Grade) -> WithMessage:
         """Return the message, the pattern and the output."""
         if grade.passed:
             return f"Output matches pattern: {wanted}", None, None, {}
@@ -263,7 +263,7 @@ class ToolCalledGrader(CodeGrader):
     def __init__(self, required: list[str] | None = None) -> None:
         super().__init__(required)
 
-    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> WithMessage:
         """Return the message, what was expected, what was called, and what is missing."""
         if grade.passed:
             return f"All {len(wanted)} required tools were called", None, None, {}
@@ -285,7 +285,7 @@ class ToolNotCalledGrader(CodeGrader):
     def __init__(self, forbidden: list[str] | None = None) -> None:
         super().__init__(forbidden)
 
-    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> WithMessage:
         """Return the message, what was expected, what was called, and what should not have been."""
         if grade.passed:
             return "No forbidden tools were called", None, None, {}
@@ -307,7 +307,7 @@ class ToolOrderGrader(CodeGrader):
     def __init__(self, expected_order: list[str] | None = None) -> None:
         super().__init__(expected_order)
 
-    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: list[str], trace: Trace, grade: Grade) -> WithMessage:
         """Return the message and both orders."""
         if grade.passed:
             return "Tools called in correct order", None, None, {}
@@ -324,7 +324,7 @@ class _LimitGrader(CodeGrader):
         """Return how many there are."""
         raise NotImplementedError
 
-    def told(self, wanted: int, trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: int, trace: Trace, grade: Grade) -> WithMessage:
         """Return the message and both numbers."""
         actual = self.count(trace)
         if grade.passed:
@@ -396,7 +396,7 @@ class TaskCompletedGrader(CodeGrader):
         found = super().wanted(test_case)
         return True if found is None else found
 
-    def told(self, wanted: bool, trace: Trace, grade: Grade) -> Told:
+    def told(self, wanted: bool, trace: Trace, grade: Grade) -> WithMessage:
         """Return the message and how the agent ended."""
         if grade.passed:
             done = "Task completed successfully"

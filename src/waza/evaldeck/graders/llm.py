@@ -11,11 +11,11 @@ from waza.errors import ArgumentError
 from waza.evaldeck.graders.base import BaseGrader, as_result
 from waza.evaldeck.results import GradeResult
 from waza.evaldeck.trace import as_waza
-from waza.graders._base import GRADERS, Grader
-from waza.sandbox.folders import SpecFolder
-from waza.spec.evaldeck_judged import DEFAULT_MODEL, judged
-from waza.spec.judges import chosen_judge
-from waza.spec.places import Place, problems_of
+from waza.files.paths import SpecFolder
+from waza.graders.base import GRADERS, Grader
+from waza.suites.evaldeck_cases import DEFAULT_MODEL, judged
+from waza.suites.judges import chosen_judge
+from waza.suites.positions import Position, problems_of
 
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
@@ -76,7 +76,7 @@ class LLMGrader(BaseGrader):
         try:
             return cls(**options)  # type: ignore[no-any-return]
         except ValidationError as error:
-            place = Place(path=(type(self).__name__,))
+            place = Position(path=(type(self).__name__,))
             raise ArgumentError(problems_of(error, cls, options, lambda path: place.at(*path))) from None
 
     def _judge(self) -> Any:
@@ -84,7 +84,7 @@ class LLMGrader(BaseGrader):
             settings: dict[str, Any] = {"type": self.provider, "model": self.model}
             if self.provider == "openai":
                 settings["temperature"] = self.temperature
-            self.judge = chosen_judge(settings, Place(), SpecFolder())
+            self.judge = chosen_judge(settings, Position(), SpecFolder())
         return self.judge
 
 

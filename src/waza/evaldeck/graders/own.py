@@ -5,13 +5,31 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from waza.errors import what
-from waza.evaldeck.graders.base import BaseGrader, graded, graded_async
+from waza.errors import SpecError, what
+from waza.evaldeck.graders.base import BaseGrader, WazaGrader, graded, graded_async
+from waza.evaldeck.graders.code import (
+    CodeGrader,
+    ContainsGrader,
+    EqualsGrader,
+    MaxLLMCallsGrader,
+    MaxStepsGrader,
+    MaxToolCallsGrader,
+    NotContainsGrader,
+    RegexGrader,
+    TaskCompletedGrader,
+    ToolCalledGrader,
+    ToolNotCalledGrader,
+    ToolOrderGrader,
+)
+from waza.evaldeck.graders.llm import LLMGrader, LLMRubricGrader
 from waza.evaldeck.results import GradeResult, GradeStatus
-from waza.runner.waiting import wait_for
+from waza.evaldeck.trace import as_waza
+from waza.process.concurrency import wait_for
+from waza.suites.evaldeck_cases import OUR_REGEX
+from waza.suites.graders import load_grader
 
 
 class CustomGrader(BaseGrader):
@@ -100,3 +118,58 @@ class CompositeGrader(BaseGrader):
         message = f"{passed}/{len(results)} graders passed" + ("" if self.require_all else " (require any)")
         details = {"results": [result.model_dump(mode="json") for result in results]}
         return GradeResult(grader_name=self.name, status=status, message=message, details=details)
+
+
+# Which graders there are by name, and which look at waza's own shape of a trace.
+
+CODE_GRADERS: list[type[CodeGrader]] = [
+    ContainsGrader,
+    NotContainsGrader,
+    EqualsGrader,
+    RegexGrader,
+    ToolCalledGrader,
+    ToolNotCalledGrader,
+    ToolOrderGrader,
+    MaxStepsGrader,
+    MaxToolCallsGrader,
+    MaxLLMCallsGrader,
+    TaskCompletedGrader,
+]
+"""In the order in which grades of one turn are given."""
+_JUDGED: list[type[BaseGrader]] = [LLMGrader, LLMRubricGrader]
+_BY_NAME = {cls.name: cls for cls in [*CODE_GRADERS, *_JUDGED]}
+
+
+def views(graders: Iterable[BaseGrader], trace: Any) -> Iterator[tuple[BaseGrader, Any]]:
+    """Yield each grader with the trace as it wants it: one translation serves all that look at waza's shape."""
+    seen: Any = None
+    for grader in graders:
+        own = type(grader).grade
+        if own is not CodeGrader.grade and own is not WazaGrader.grade:
+            yield grader, trace
+            continue
+        if seen is None:
+            try:
+                seen = as_waza(trace)
+            except Exception:  # noqa: BLE001  each grader tells for itself what is wrong with the trace
+                seen = trace
+        yield grader, seen
+
+
+def configured(type: str, params: dict[str, Any]) -> BaseGrader:
+    """Return the grader a case names by its type; raise SpecError when there is none, or its parameters are wrong."""
+    cls: Any = _BY_NAME.get(type.lower())
+    if cls is None or (cls is RegexGrader and OUR_REGEX & set(params)):
+        return WazaGrader(load_grader({"type": type.lower(), "config": params}))
+    try:
+        grader = cls(**params)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"grader '{type}': {error}") from None
+    if not isinstance(grader, CodeGrader):
+        return grader  # type: ignore[no-any-return]
+    own = getattr(grader, cls.option)
+    if own is None and cls is not TaskCompletedGrader:
+        raise SpecError(f"grader '{type}' checks nothing; give params: {{{cls.option}: …}}")
+    if own is not None:
+        load_grader({"type": cls.type, "config": {cls.option: own} | grader.options()})
+    return grader

@@ -12,10 +12,19 @@ from pathlib import Path
 from typing import Literal
 
 from waza.errors import did_you_mean
-from waza.judges.rubrics._file import MAX_CHARACTERS, parse_rubric
-from waza.judges.rubrics._rubric import BUILT_IN, NEEDS, SCALES, VERDICT_TOOLS, Golden, Rubric, validate
+from waza.files.paths import SpecFolder, inner_path
+from waza.judges.rubrics.rubric import (
+    BUILT_IN,
+    MAX_CHARACTERS,
+    NEEDS,
+    SCALES,
+    VERDICT_TOOLS,
+    Golden,
+    Rubric,
+    parse_rubric,
+    validate,
+)
 from waza.model import FolderListing, Trace
-from waza.sandbox.folders import SpecFolder, inner_path
 
 __all__ = [
     "BUILT_IN",

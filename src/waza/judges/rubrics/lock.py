@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.errors import SpecError, UsageError
-from waza.judges.rubrics._rubric import MAX_VERSION, Rubric
-from waza.sandbox.yaml12 import read_yaml
+from waza.judges.rubrics.rubric import MAX_VERSION, Rubric
+from waza.untrusted.yaml import read_yaml
 
 LOCK = "rubrics.lock"
 _HEAD = """\
@@ -22,14 +22,14 @@ _HEAD = """\
 _NUMBER = re.compile(r"\d+")
 
 
-class Entry(NamedTuple):
+class LockEntry(NamedTuple):
     """What the lock says about one rubric."""
 
     version: str
     hash: str
 
 
-def read_lock(folder: Path) -> dict[str, Entry]:
+def read_lock(folder: Path) -> dict[str, LockEntry]:
     """Return the entries of a lock by rubric name, none if there is no lock; raise ValueError if it is broken."""
     path = folder / LOCK
     try:
@@ -53,18 +53,18 @@ def _mapping(found: Any) -> dict[str, Any]:
     return found
 
 
-def _entry(name: str, value: Any) -> Entry:
+def _entry(name: str, value: Any) -> LockEntry:
     if isinstance(value, dict) and set(value) == {"version", "sha256"}:
         version, sha256 = value["version"], value["sha256"]
         if isinstance(version, str) and isinstance(sha256, str) and len(version) <= MAX_VERSION:
-            return Entry(version, sha256)
+            return LockEntry(version, sha256)
     raise ValueError(f"{LOCK}: '{name[:60]}' needs version and sha256, both texts; `waza rubric lock` writes them")
 
 
-def lock_problem(rubric: Rubric, entries: dict[str, Entry]) -> str:
+def lock_problem(rubric: Rubric, entries: dict[str, LockEntry]) -> str:
     """Return what the lock has against a rubric, as a sentence with its remedy, or nothing."""
     entry = entries.get(rubric.name)
-    if entry is None or entry == Entry(rubric.version, rubric.hash):
+    if entry is None or entry == LockEntry(rubric.version, rubric.hash):
         return ""
     if entry.hash != rubric.hash and not _is_raised(entry.version, rubric.version):
         return (
@@ -79,26 +79,26 @@ def lock_problem(rubric: Rubric, entries: dict[str, Entry]) -> str:
     return f"rubric '{rubric.name}' is {rubric.version} and {LOCK} knows {entry.version}; run `waza rubric lock`"
 
 
-def locked(folder: Path, rubrics: Iterable[Rubric], *, redo: bool = False) -> dict[str, Entry]:
+def locked(folder: Path, rubrics: Iterable[Rubric], *, redo: bool = False) -> dict[str, LockEntry]:
     """Return a folder's entries with these rubrics recorded; raise UsageError for a text changed under its version.
 
     With `redo` the text is recorded as it is, for a version that nothing was graded with yet.
     """
     entries = read_lock(folder)
-    updated: dict[str, Entry] = {}
+    updated: dict[str, LockEntry] = {}
     for rubric in rubrics:
         entry = entries.get(rubric.name)
-        changed = entry is not None and entry != Entry(rubric.version, rubric.hash)
+        changed = entry is not None and entry != LockEntry(rubric.version, rubric.hash)
         if entry is not None and changed and not redo and not _is_raised(entry.version, rubric.version):
             remedy = "raise its version, or give --redo if nothing was graded with that version yet"
             raise UsageError(f"{rubric.source}: the text of {rubric.name} {entry.version} changed; {remedy}")
         if rubric.name in updated:
             raise UsageError(f"{rubric.source}: another rubric in this folder is called {rubric.name}; rename one")
-        updated[rubric.name] = Entry(rubric.version, rubric.hash)
+        updated[rubric.name] = LockEntry(rubric.version, rubric.hash)
     return updated
 
 
-def lock_text(entries: dict[str, Entry]) -> str:
+def lock_text(entries: dict[str, LockEntry]) -> str:
     """Return the lock file's text."""
     return _HEAD + "".join(
         f'"{name}":\n  version: "{entry.version}"\n  sha256: "{entry.hash}"\n'

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from waza.errors import SpecError
-from waza.judges.rubrics._file import MARK, parse_rubric, split_front_matter, written_name
-from waza.judges.rubrics._rubric import Rubric
-from waza.sandbox.yaml12 import read_yaml
+from waza.judges.rubrics.rubric import MARK, Rubric, parse_rubric, split_front_matter, written_name
+from waza.untrusted.yaml import read_yaml
 
 FIRST_VERSION = "0.1.0"
 _ROLE = re.compile(r"#?[ \t]*(system|developer|user|assistant|function|tool)[ \t]*(?:\[[^\]\n]*\])?[ \t]*:[ \t]*", re.I)

@@ -1,0 +1,241 @@
+"""Two runs of the same tasks, side by side: what flipped, what that shows, where it comes from.
+
+Tasks are paired by id. What nobody can tell is never counted as failed: a task without a decided trial on either side
+is left out of the tests, and the verdict says whether the undecided trials could change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from waza.analysis.changes import (
+    CheckChange,
+    Comparison,
+    Details,
+    GraderChange,
+    Pairing,
+    Side,
+    TaskPair,
+    bounds,
+    divergence,
+    paired,
+    task_changes,
+)
+from waza.compact import where
+from waza.model import JSON, Grade, Result, Run
+from waza.runs.outcomes import outcomes_of, shown_names
+from waza.runs.repeats import per_trial
+from waza.runs.tool_metrics import tool_metrics
+from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing, verdict_on_scores, with_p_value
+from waza.stats.paired import holm, mcnemar, sign_flip
+from waza.stats.resampling import bootstrap_mean
+from waza.stats.scores import mean
+
+MOST_DETAILS = 50
+"""Flips whose trials are read and told in full."""
+FLIPS = ("broke", "mended", "undecided")
+
+
+def compare(
+    before: Run,
+    after: Run,
+    *,
+    on: Literal["pass", "score"] = "pass",
+    margin: float = MARGIN,
+    these_tasks: bool = False,
+) -> Comparison:
+    """Return what changed from one run to the other, judged by the grades they have."""
+    pairing = paired(before, after)
+    tallies = [tally for pair in pairing.pairs if (tally := pair.tally)]
+    passing = verdict_on_passing(tallies, margin=margin, these_tasks=these_tasks)
+    scores = _score_differences(pairing.pairs)
+    on_scores = verdict_on_scores(scores, margin=margin) if scores else None
+    changes = task_changes(pairing.pairs)
+    told = read_details(before, after, [change.id for change in changes if change.kind in FLIPS][:MOST_DETAILS])
+    return Comparison(
+        before=_side(before, pairing, 0),
+        after=_side(after, pairing, 1),
+        on=on,
+        verdict=on_scores if on == "score" and on_scores else passing,
+        passing=passing,
+        scores=on_scores,
+        mcnemar_p=mcnemar(*(sum(change.kind == kind for change in changes) for kind in ("mended", "broke"))),
+        holds=_holds(pairing.pairs, passing, these_tasks) if on == "pass" else _scores_hold(pairing.pairs, on_scores),
+        tasks=[replace(change, details=told[change.id]) if change.id in told else change for change in changes],
+        graders=grader_changes(before, after, {pair.before.id for pair in pairing.pairs}),
+        removed=pairing.removed,
+        added=pairing.added,
+        asked_otherwise=pairing.asked_otherwise,
+    )
+
+
+def among(found: Sequence[Comparison]) -> list[Comparison]:
+    """Return comparisons with one baseline, each verdict adjusted for how many of them there are (Holm)."""
+    adjusted = holm([comparison.verdict.p_value for comparison in found])
+    verdicts = (with_p_value(one.verdict, p_value) for one, p_value in zip(found, adjusted, strict=True))
+    return [replace(one, verdict=verdict) for one, verdict in zip(found, verdicts, strict=True)]
+
+
+def _score_differences(pairs: Iterable[TaskPair]) -> list[float]:
+    scores = ((pair.before.score.weighted, pair.after.score.weighted) for pair in pairs)
+    return [after - before for before, after in scores if before is not None and after is not None]
+
+
+def _holds(pairs: Sequence[TaskPair], verdict: DifferenceVerdict, these_tasks: bool) -> bool:
+    """Say whether the verdict on passing stands whatever the undecided trials were."""
+    if not any(pair.before.errors or pair.after.errors for pair in pairs):
+        return True
+    cases = (verdict_on_passing(case, margin=verdict.margin, these_tasks=these_tasks) for case in bounds(pairs))
+    return all(case.word == verdict.word for case in cases)
+
+
+def _scores_hold(pairs: Sequence[TaskPair], verdict: DifferenceVerdict | None) -> bool:
+    """Say whether the verdict on scores stands whatever the undecided grades were."""
+    if verdict is None:
+        return True
+    scores = [(pair.before.score, pair.after.score) for pair in pairs]
+    best = [(after.high or 0.0) - (before.low or 0.0) for before, after in scores]
+    worst = [(after.low or 0.0) - (before.high or 0.0) for before, after in scores]
+    return all(verdict_on_scores(case, margin=verdict.margin).word == verdict.word for case in (best, worst))
+
+
+def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChange]:
+    """Return each grader's mean score in both runs, over the tasks where both have decided grades of that name."""
+    ones, others = _grader_scores(before, tasks), _grader_scores(after, tasks)
+    found: list[GraderChange] = []
+    for name in ones:
+        shared = [task_id for task_id in ones[name] if task_id in others.get(name, {})]
+        pairs = [(mean(ones[name][task_id]) or 0.0, mean(others[name][task_id]) or 0.0) for task_id in shared]
+        differences = [other - one for one, other in pairs]
+        if pairs:
+            found.append(
+                GraderChange(
+                    name=name,
+                    before=mean([one for one, _ in pairs]) or 0.0,
+                    after=mean([other for _, other in pairs]) or 0.0,
+                    difference=mean(differences) or 0.0,
+                    interval=bootstrap_mean(differences),
+                    p_value=sign_flip(differences),
+                    tasks=len(pairs),
+                )
+            )
+    adjusted = holm([change.p_value for change in found])
+    found = [replace(change, p_value=p_value) for change, p_value in zip(found, adjusted, strict=True)]
+    return sorted(found, key=lambda change: (-abs(change.difference), change.name))
+
+
+def _grader_scores(run: Run, tasks: set[str]) -> dict[str, dict[str, list[float]]]:
+    """Return by grader and task the scores that were decided; a number outside 0 to 1 is no score."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for result in run.results:
+        if result.task_id in tasks:
+            for name, grade in zip(shown_names(result), result.grades, strict=True):
+                if grade.status != "error" and 0.0 <= grade.score <= 1.0:
+                    scores.setdefault(name, {}).setdefault(result.task_id, []).append(grade.score)
+    return scores
+
+
+def _side(run: Run, pairing: Pairing, which: int) -> Side:
+    tasks = pairing.pairs.side(which)
+    ids = {task.id for task in tasks}
+    takes = per_trial(where(outcomes_of(run.results), lambda outcome: outcome.task_id in ids))
+    return Side(
+        id=run.id,
+        name=run.name,
+        engine=run.engine,
+        model=run.model,
+        pass_rate=mean([task.passed / (task.passed + task.failed) for task in tasks if task.passed + task.failed]),
+        passed=sum(task.status == "passed" for task in tasks),
+        total=len(tasks),
+        score=mean([task.score.weighted for task in tasks if task.score.weighted is not None]),
+        undecided=sum(task.errors for task in tasks),
+        duration_ms=takes.duration_ms,
+        tokens=takes.tokens,
+        cost_usd=takes.cost_usd,
+        tools=tool_metrics(run),
+    )
+
+
+# Two trials of one task, one of each run: the checks that changed and where the trajectories part.
+
+
+def read_details(before: Run, after: Run, ids: Iterable[str]) -> dict[str, Details]:
+    """Return for each task one trial of each run, as unlike as there are, and what differs between them."""
+    places = [_places(run) for run in (before, after)]
+    found: dict[str, Details] = {}
+    for task_id in ids:
+        ones, others = (place.get(task_id, []) for place in places)
+        if chosen := _unlike(ones, others):
+            one, other = before.results[chosen[0]], after.results[chosen[1]]
+            found[task_id] = details_of(one, other)
+    return found
+
+
+def details_of(one: Result, other: Result) -> Details:
+    """Return what differs between two trials."""
+    return Details(
+        trial_before=one.trial,
+        trial_after=other.trial,
+        checks=list(_check_changes(one, other)),
+        divergence=divergence(one.trace.tool_events, other.trace.tool_events),
+    )
+
+
+def _places(run: Run) -> dict[str, list[tuple[int, str]]]:
+    """Return by task where its results stand, and their statuses."""
+    places: dict[str, list[tuple[int, str]]] = {}
+    for place, outcome in enumerate(outcomes_of(run.results)):
+        places.setdefault(outcome.task_id, []).append((place, outcome.status))
+    return places
+
+
+def _unlike(ones: list[tuple[int, str]], others: list[tuple[int, str]]) -> tuple[int, int] | None:
+    """Return the first two trials with unlike statuses, or the first two."""
+    pairs = [(one, other) for one, before in ones for other, after in others if before != after]
+    return pairs[0] if pairs else (ones[0][0], others[0][0]) if ones and others else None
+
+
+def _check_changes(one: Result, other: Result) -> Iterator[CheckChange]:
+    befores, afters = _checks(one), _checks(other)
+    for key in [*befores, *(key for key in afters if key not in befores)]:
+        before, after = befores.get(key), afters.get(key)
+        if (before and before.ok) == (after and after.ok) and (before is None) == (after is None):
+            continue
+        wrong = next((check for check in (after, before) if check and check.ok is not True), None)
+        yield CheckChange(
+            grader=key[0],
+            claim=key[1],
+            before=before.ok if before else None,
+            after=after.ok if after else None,
+            why=wrong.failure if wrong else "",
+            expected=wrong.expected if wrong else None,
+            actual=wrong.actual if wrong else None,
+        )
+
+
+def _checks(result: Result) -> dict[tuple[str, str], _Claim]:
+    found: dict[tuple[str, str], _Claim] = {}
+    for name, grade in zip(shown_names(result), result.grades, strict=True):
+        for claim in _claims(grade):
+            found.setdefault((name, claim.claim), claim)
+    return found
+
+
+class _Claim(NamedTuple):
+    claim: str
+    ok: bool | None
+    failure: str = ""
+    expected: JSON = None
+    actual: JSON = None
+
+
+def _claims(grade: Grade) -> Iterator[_Claim]:
+    """Yield the checks of a grade; its verdict where it has none."""
+    for check in grade.checks:
+        yield _Claim(check.claim, check.ok, check.failure, check.expected, check.actual)
+    if not grade.checks:
+        ok = {"passed": True, "failed": False, "error": None}[grade.status]
+        yield _Claim("passes", ok, "" if ok else grade.feedback)

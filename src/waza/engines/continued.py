@@ -1,0 +1,125 @@
+"""A judge that is the agent itself: the question is one more prompt to a copy of its session.
+
+The agent that is asked works in a room of its own: copies of the files and of the session, read only, and one MCP
+server, whose tools are the verdict. What it was before stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import Any, ClassVar, NamedTuple
+
+from msgspec.structs import replace
+
+from waza.engines.base import Engine
+from waza.engines.mocks.responder import MockResponder
+from waza.engines.mocks.shapes import McpAnswer, McpMock, Mocks, MockTool
+from waza.engines.mocks.socket import mocked
+from waza.errors import EngineError, JudgeError
+from waza.files.trial_folder import TrialFolder, copy_workspace, make_trial_folder
+from waza.files.workspace import Workspace
+from waza.judges.base import Call, Reply, Request
+from waza.model import Task, Trace, Trial
+from waza.runs.costs import agent_spending
+from waza.spending import NOTHING
+
+SERVER = "waza_verdict"
+_NOW = f"""\
+The work of this session is over. From here on you are its judge, as if somebody else had done it: change nothing, look
+at files where you need to, and give your verdict with the tools of the MCP server {SERVER}."""
+
+
+class StoredSession(NamedTuple):
+    """What an agent leaves when its trial is over."""
+
+    engine: Engine
+    trial: Trial
+    trace: Trace
+    trial_folder: TrialFolder
+    """Where it worked; nothing in it is changed."""
+
+
+class AgentSession:
+    """Asks the agent that did the work, in a copy of its session."""
+
+    continues: ClassVar[bool] = True
+    is_remembered: ClassVar[bool] = False
+    """Whether its verdicts may be taken from the cache."""
+    cache: ClassVar[None] = None
+
+    def __init__(
+        self,
+        session: StoredSession,
+        begin: Callable[[], Awaitable[None]] | None = None,
+        heard: Callable[[Trace], None] = lambda trace: None,
+    ) -> None:
+        """`begin` returns when an agent may start; `heard` is told how it ended, since all share a vendor's limits."""
+        self._session = session
+        self._begin = begin
+        self._heard = heard
+        self.model = session.trial.model
+        self._loop = asyncio.get_running_loop()
+
+    def about(self) -> dict[str, Any]:
+        """Return which session was gone on with."""
+        trace = self._session.trace
+        return {"engine": trace.engine, "session_id": trace.session_id}
+
+    async def ask(self, request: Request) -> Reply:
+        """Return the agent's reply; raise JudgeError when there is none. The agent runs where its trial did."""
+        asking = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
+        return await asyncio.wrap_future(asking)
+
+    async def _ask(self, request: Request) -> Reply:
+        if self._begin is not None:
+            await self._begin()
+        text = "\n\n".join([_NOW, *(message.content for message in request.messages)])
+        own = self._session.trial.task
+        task = replace(own, prompt=text, follow_up_prompts=[], files=[], mocks=_verdict(request), until_skill="")
+        try:
+            with ExitStack() as stack:
+                trial_folders = self._session.trial_folder.home.parent.parent
+                trial_folder = stack.enter_context(make_trial_folder(Task(id=task.id, prompt=""), parent=trial_folders))
+                trace, responder = await self._work(task, trial_folder, request.model)
+                await asyncio.to_thread(stack.close)
+        except (EngineError, OSError) as error:
+            self._heard(Trace(input=task.prompt, output="", status="error", error=str(error)))
+            recorded = getattr(error, "recorded", None)
+            spending = agent_spending(recorded) if recorded is not None else NOTHING
+            raise JudgeError(f"the agent's session cannot be gone on with: {error}", spending=spending) from None
+        self._heard(trace)
+        used = trace.usage
+        if trace.status in ("error", "timeout") or trace.crash is not None:
+            why = f"the agent's session gave no verdict: {trace.error or trace.status}"
+            raise JudgeError(why, spending=agent_spending(trace))
+        calls = tuple(Call(str(call["tool"]), call["args"]) for call in responder.calls)
+        return Reply(
+            tool_calls=calls,
+            text=trace.output,
+            model=trace.model,
+            input_tokens=used.input_tokens if used else None,
+            output_tokens=used.output_tokens if used else None,
+            cost_usd=used.cost_usd if used else None,
+        )
+
+    async def _work(self, task: Task, trial_folder: TrialFolder, model: str) -> tuple[Trace, MockResponder]:
+        """Let the agent answer in a copy of what it left."""
+        engine, trial, before, left = self._session
+        await asyncio.to_thread(copy_workspace, Workspace(left.workspace), trial_folder.workspace)
+        workdir = trial_folder.workspace / left.workdir.relative_to(left.workspace)
+        workdir.mkdir(parents=True, exist_ok=True)
+        async with mocked(task, trial_folder._replace(workdir=workdir)) as (prepared, responder):
+            asked = replace(trial, task=task, model=model or trial.model)
+            return await engine.go_on(asked, before, left, prepared), responder
+
+
+def _verdict(request: Request) -> dict[str, Any]:
+    """Return the server whose tools are the verdict, as a task carries it."""
+    noted = McpAnswer.model_validate({"return": "noted"})
+    tools = {
+        tool.name: MockTool(description=tool.description, input_schema=tool.parameters, responses=[noted])
+        for tool in request.tools
+    }
+    return Mocks(servers=[McpMock(name=SERVER, tools=tools)]).model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -1,0 +1,113 @@
+"""Paths written in a spec: where they start, and that they never leave the project."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from waza.files.trust import is_trusted
+
+PROJECT_MARKS = (".waza.yaml", ".git")
+
+
+class SpecFolder:
+    """The eval file's folder and the project's root above it: where relative paths of a spec are looked up.
+
+    With `trust` the caller trusts the project for this call; `named` is a path that the caller named, not the spec: it
+    may be anywhere.
+    """
+
+    __slots__ = ("_may_import", "base", "named", "root", "trust")
+
+    def __init__(self, base: str | Path = ".", root: str | Path | None = None, *, trust: bool = False) -> None:
+        self.base = Path(base).resolve()
+        self.trust = trust
+        self._may_import: bool | None = True if trust else None
+        self.named: Path | None = None
+        self.root = Path(root).resolve() if root is not None else project_root(self.base)
+
+    @property
+    def may_import(self) -> bool:
+        """Whether Python of this project may be imported: the caller or the user trusts its root."""
+        if self._may_import is None:
+            self._may_import = is_trusted(self.root)
+        return self._may_import
+
+    def __repr__(self) -> str:
+        return f"SpecFolder({str(self.base)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SpecFolder) and (self.base, self.root) == (other.base, other.root)
+
+    def __hash__(self) -> int:
+        return hash((self.base, self.root))
+
+    def naming(self, path: Path) -> SpecFolder:
+        """Return the same folder for a caller who named a path of their own."""
+        folder = SpecFolder(self.base, self.root, trust=self.trust)
+        folder.named = path.resolve()
+        return folder
+
+    def find(self, path: str) -> Path:
+        """Return the existing file or folder at `path`: beside the eval file first, then at the project's root.
+
+        Raises ValueError with a sentence when it leaves the project or is not there.
+        """
+        for start in dict.fromkeys((self.base, self.root)):
+            candidate = self.place(path, start)
+            if is_there(candidate):
+                return candidate
+        where = "beside the eval file" + (" or at the project's root" if self.root != self.base else "")
+        raise ValueError(f"'{path[:200]}' is not there; looked {where}")
+
+    def place(self, path: str, start: Path | None = None) -> Path:
+        """Return where `path` would stand under `start` (the eval file's folder), links resolved.
+
+        Raises ValueError when that is outside the project's root.
+        """
+        if not path or "\0" in path:
+            raise ValueError("a path must not be empty or hold NUL")
+        try:
+            candidate = ((start or self.base) / path).resolve()
+        except (OSError, RuntimeError) as error:
+            raise ValueError(f"'{path[:60]}' cannot be looked up: {error}") from None
+        if not candidate.is_relative_to(self.root) and candidate != self.named:
+            raise ValueError(f"'{path}' leaves the project's folder")
+        return candidate
+
+
+def is_there(path: Path) -> bool:
+    """Say whether something stands at a path; a name that cannot exist does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def project_root(base: Path) -> Path:
+    """Return the nearest folder at or above `base` that holds `.waza.yaml` or `.git`, else `base` itself."""
+    for folder in (base, *base.parents):
+        if any((folder / mark).exists() for mark in PROJECT_MARKS):
+            return folder
+    return base
+
+
+def inner_path(path: str) -> str:
+    """Return a workspace-relative path in plain form (`sub/../a.txt` is `a.txt`).
+
+    Raises ValueError when it is absolute, leaves the workspace, is the workspace itself or cannot name a file.
+    """
+    if not path or "\0" in path:
+        raise ValueError("a workspace path must not be empty or hold NUL")
+    if PurePosixPath(path).is_absolute() or PureWindowsPath(path).anchor or path.startswith("~"):
+        raise ValueError(f"'{path}' is not relative to the workspace")
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                raise ValueError(f"'{path}' leaves the workspace")
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    if not parts:
+        raise ValueError(f"'{path}' is the workspace itself, not a path in it")
+    return "/".join(parts)

@@ -1,0 +1,373 @@
+"""What one tool call must look like, name and arguments, and the calls of a trace that do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Self
+
+from pydantic import ConfigDict, model_validator
+
+from waza.graders._alignment import AlignedChecks, Alignment, Need, Order, align, certificate
+from waza.graders.fields import Bound, Minimum, Text, ToolName, ToolPattern
+from waza.graders.matchers import PATIENCE, ArgMatcher, Mismatch, Steps, parse_path, values_at
+from waza.model import JSON, Check, ToolEvent
+from waza.options import Options
+from waza.traces.aliases import Dialect
+from waza.untrusted.patterns import Pattern, PatternTimeout, fits_name, name_glob
+
+_USUAL_NAME_CHARS = 100
+
+
+class CallMatcher(Options):
+    """What one tool call must look like."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    tool: ToolPattern | None = None
+    """A pattern that matches somewhere in the tool's name, in any case."""
+    name: ToolName | None = None
+    """The tool's name, exact and case-sensitive, or a glob (`search_*`); instead of `tool`."""
+    args: dict[Text, ArgMatcher] = {}
+    """Matchers by argument; a key may be a path such as `user.city`, `items[0].id` or `items[*].id`."""
+
+    @model_validator(mode="after")
+    def _names_a_tool(self) -> Self:
+        if (self.tool is None) == (self.name is None):
+            raise ValueError("give 'tool' or 'name', one of them")
+        return self
+
+    @cached_property
+    def _paths(self) -> dict[str, Steps | None]:
+        return {key: parse_path(key) for key in self.args}
+
+    @property
+    def tool_text(self) -> str:
+        """The tool as the author wrote it, pattern or name."""
+        return self.name or "" if self.tool is None else str(getattr(self.tool, "source", self.tool))
+
+    @property
+    def declared(self) -> str:
+        """The name that other programs may have another one for; empty where it is a pattern and no plain name."""
+        text = self.tool_text
+        return "" if isinstance(self.tool, Pattern) and name_glob(text) is not None else text
+
+    @cached_property
+    def label(self) -> str:
+        """The tool and the arguments looked at, for people."""
+        kind = "name" if self.tool is None else "tool"
+        return f'{kind}="{self.tool_text}"' + (f" args: [{', '.join(sorted(self.args))}]" if self.args else "")
+
+    @property
+    def states_arguments(self) -> bool:
+        """Whether it says anything about a call's arguments."""
+        return bool(self.args)
+
+    def written(self) -> dict[str, JSON]:
+        """Return the matcher as an author would write it."""
+        return self.model_dump(exclude_unset=True)
+
+    def differences(self, args: JSON) -> Iterator[Mismatch]:
+        """Yield every argument that is not as expected, or of which nobody can tell."""
+        given = args if isinstance(args, dict) else {}
+        for key, matcher in self.args.items():
+            difference = matcher.difference(key, values_at(given, key, self._paths[key]))
+            if difference is not None:
+                yield difference
+
+    def tells(self, name: str) -> bool | None:
+        """Say whether a tool's name is the one expected; None when nobody can tell."""
+        if self.tool is None:
+            return name == self.name or (self._is_glob and fits_name(self.name or "", name))
+        try:
+            return self._search(name) if len(name) <= _USUAL_NAME_CHARS else self.tool.search(name)
+        except PatternTimeout:
+            return None
+
+    @cached_property
+    def _is_glob(self) -> bool:
+        return self.name is not None and name_glob(self.name) is not None
+
+    def names(self, event: ToolEvent, words: Dialect | None) -> bool:
+        """Say whether a call is of the tool expected, whatever the agent's program calls it."""
+        return bool(self.tells(event.tool_name)) or (words is not None and words.same(self.declared, event))
+
+    @cached_property
+    def _search(self) -> Callable[[str], bool]:
+        """The pattern, with a memory: traces of one suite call the same few tools."""
+        return lru_cache(maxsize=128)(self.tool.search if self.tool else bool)
+
+
+class FoundCalls(NamedTuple):
+    """The calls a matcher looked for, by their places in the trace."""
+
+    named: list[int]
+    """The tool's name fits."""
+    sure: list[int]
+    """Name and arguments fit."""
+    maybe: list[int]
+    """Nobody can tell: a pattern ran out of time."""
+
+
+def argument_calls(matchers: Iterable[CallMatcher], found: Iterable[FoundCalls]) -> dict[str, JSON]:
+    """Return the places of the calls to tools whose arguments are stated, and of the right ones; empty without any.
+
+    Calls of which nobody can tell are left out.
+    """
+    stating = [each for matcher, each in zip(matchers, found, strict=True) if matcher.states_arguments]
+    right = {call for each in stating for call in each.sure}
+    unknown = {call for each in stating for call in each.maybe} - right
+    calls = {call for each in stating for call in each.named} - unknown
+    return {"calls": sorted(calls), "right": sorted(right)} if calls else {}
+
+
+def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent], words: Dialect | None = None) -> FoundCalls:
+    """Return the calls whose name fits, and those that fit as a whole; `names` are the calls' tool names.
+
+    `words` tells which names of the agent's program mean the same tool. After PATIENCE arguments that could not be
+    read, the rest of the calls is not looked into.
+    """
+    tells = _tell(matcher, names)
+    meant = _meant(matcher, events, words)
+    named = [index for index, name in enumerate(names) if index in meant or tells[name] is not False]
+    found = FoundCalls(named, [], [])
+    patience = PATIENCE
+    for index in named:
+        fits = (index in meant or tells[names[index]]) if patience else None
+        for difference in matcher.differences(events[index].args) if patience else ():
+            if not difference.undecided:
+                break
+            fits = None
+            patience -= patience > 0
+        else:
+            (found.sure if fits else found.maybe).append(index)
+    return found
+
+
+def _meant(matcher: CallMatcher, events: list[ToolEvent], words: Dialect | None) -> set[int]:
+    """Return the calls of the tool the author means by its name in another program."""
+    if words is None or not (declared := matcher.declared):
+        return set()
+    return {index for index, event in enumerate(events) if words.same(declared, event)}
+
+
+def _tell(matcher: CallMatcher, names: list[str]) -> dict[str, bool | None]:
+    """Return for each tool's name whether it is the one expected, as far as patience reaches."""
+    tells: dict[str, bool | None] = {}
+    unknown = 0
+    for name in dict.fromkeys(names):
+        tells[name] = matcher.tells(name) if unknown < PATIENCE else None
+        unknown += tells[name] is None
+    return tells
+
+
+# Expected tool calls against the calls that were made: one check an expectation, and a certificate for each.
+#
+# The certificate says which calls an expectation took, or the nearest call and what differed, or that it is missing.
+
+_NO_LIMIT = 1 << 62
+
+
+class Count(Options):
+    """How many calls an expectation stands for; at least one of the two."""
+
+    min: Minimum | None = None
+    """How many calls it needs; 1 if left out, 0 where `max` is 0."""
+    max: Bound | None = None
+    """How many calls may fit it, all calls counted; 0 or `none` for no call."""
+
+    @model_validator(mode="after")
+    def _can_fail(self) -> Self:
+        if self.max is None and not self.min:
+            raise ValueError("a count needs a 'max', or a 'min' of 1 or more")
+        if self.max is not None and self.min is not None and self.min > self.max:
+            raise ValueError(f"min ({self.min}) is above max ({self.max})")
+        return self
+
+
+class Expectation(CallMatcher):
+    """One call, or several alike, that must be made."""
+
+    count: Count | None = None
+    """How many such calls: `{min, max}`; one if left out."""
+
+    @cached_property
+    def need(self) -> Need:
+        """How many calls it needs, and may take."""
+        if self.count is None:
+            return Need()
+        low, high = self.count.min, self.count.max
+        if low is None:
+            low = 0 if high == 0 else 1
+        return Need(low, _NO_LIMIT if high is None else high)
+
+    @cached_property
+    def most(self) -> int | None:
+        """How many calls may fit it, or None."""
+        return None if self.count is None else self.count.max
+
+
+class _Scene(NamedTuple):
+    """One trace as its expectations see it."""
+
+    expect: Sequence[Expectation]
+    events: list[ToolEvent]
+    found: list[FoundCalls]
+    sure: Alignment
+    """The assignment over the calls that fit for sure."""
+    possible: Alignment
+    """The assignment if every call nobody can tell would fit; the same one where there is none."""
+    misplaced: dict[int, int]
+    """For expectations short of calls: one that fits, but out of order."""
+    nearest: dict[int, int]
+    """For other expectations short of calls: the call of that tool whose arguments differ least."""
+
+
+def expectation_checks(
+    order: Order,
+    expect: Sequence[Expectation],
+    names: list[str],
+    events: list[ToolEvent],
+    words: Dialect | None = None,
+) -> AlignedChecks:
+    """Return one check per expectation, and one for calls nobody expected where the order is exact."""
+    found = [find(entry, names, events, words) for entry in expect]
+    scene = _look(order, expect, found, events)
+    checks: list[Check] = []
+    entries: list[JSON] = []
+    for index, expectation in enumerate(expect):
+        ok = _verdict(scene, index)
+        entry = _entry(scene, index, ok)
+        claim = f"{expectation.label} is called"
+        if ok:
+            checks.append(Check(True, claim))
+        else:
+            checks.append(Check(ok, claim, _failure(scene, index, entry), expectation.written(), _seen(scene, index)))
+        entries.append(entry)
+    if order == "exact":
+        checks.append(_nothing_else(scene, names))
+    wanted = [(entry, each) for entry, each in zip(expect, found, strict=True) if entry.need.high]
+    stated = argument_calls([entry for entry, _ in wanted], [each for _, each in wanted])
+    return AlignedChecks(checks, certificate(order, entries, scene.sure.extra, scene.misplaced), stated)
+
+
+def _look(order: Order, expect: Sequence[Expectation], found: list[FoundCalls], events: list[ToolEvent]) -> _Scene:
+    needs = [entry.need for entry in expect]
+    fits = [each.sure for each in found]
+    sure = possible = align(order, needs, fits, len(events))
+    if any(each.maybe for each in found):
+        possible = align(order, needs, [sorted(each.sure + each.maybe) for each in found], len(events))
+    misplaced = sure.misplaced(needs, fits)
+    nearest = _nearest(expect, events, found, sure, misplaced)
+    return _Scene(expect, events, found, sure, possible, misplaced, nearest)
+
+
+def _nearest(
+    expect: Sequence[Expectation],
+    events: list[ToolEvent],
+    found: list[FoundCalls],
+    sure: Alignment,
+    misplaced: dict[int, int],
+) -> dict[int, int]:
+    """Return for expectations short of calls the free call of that tool that differs least, each its own."""
+    short = [i for i, entry in enumerate(expect) if len(sure.taken[i]) < entry.need.low and i not in misplaced]
+    if not short:
+        return {}
+    free = set(sure.extra).difference(misplaced.values())
+    readable = [[call for call in found[i].named if call in free and call not in found[i].maybe] for i in short]
+    candidates = [_by_distance(expect[i], calls, events) for i, calls in zip(short, readable, strict=True)]
+    taken = align("any", [Need()] * len(short), candidates, len(events)).taken
+    return {i: calls[0] for i, calls in zip(short, taken, strict=True) if calls}
+
+
+def _by_distance(expectation: Expectation, calls: list[int], events: list[ToolEvent]) -> list[int]:
+    """Return the calls with the fewest differing arguments first, as far as patience reaches."""
+    patience = PATIENCE
+    distances: dict[int, int] = {}
+    for call in calls:
+        if patience <= 0:
+            break
+        differences = list(expectation.differences(events[call].args))
+        patience -= sum(difference.undecided for difference in differences)
+        distances[call] = len(differences)
+    return sorted(calls, key=lambda call: distances.get(call, len(expectation.args)))
+
+
+def _verdict(scene: _Scene, index: int) -> bool | None:
+    """Say whether an expectation got enough calls and not too many fit it; None when nobody can tell."""
+    need, most, found = scene.expect[index].need, scene.expect[index].most, scene.found[index]
+    if len(scene.possible.taken[index]) < need.low or (most is not None and len(found.sure) > most):
+        return False
+    if len(scene.sure.taken[index]) < need.low or (most is not None and len(found.sure) + len(found.maybe) > most):
+        return None
+    return True
+
+
+def _entry(scene: _Scene, index: int, ok: bool | None) -> dict[str, JSON]:
+    """Return the certificate of one expectation."""
+    expectation, taken = scene.expect[index], scene.sure.taken[index]
+    entry: dict[str, JSON] = {"expected": expectation.label, "status": _status(scene, index, ok), "calls": taken}
+    if expectation.args:
+        entry["checks_arguments"] = True
+    if index in scene.misplaced:
+        entry["found"] = scene.misplaced[index]
+    if index in scene.nearest:
+        call = scene.nearest[index]
+        differences = expectation.differences(scene.events[call].args)
+        entry["nearest"] = {"call": call, "differences": [difference.as_json() for difference in differences]}
+    return entry
+
+
+def _status(scene: _Scene, index: int, ok: bool | None) -> str:
+    if ok is None:
+        return "undecided"
+    if ok:
+        return "matched" if scene.expect[index].need.low or scene.sure.taken[index] else "absent"
+    most = scene.expect[index].most
+    if most is not None and len(scene.found[index].sure) > most:
+        return "too_many"
+    if scene.sure.taken[index]:
+        return "too_few"
+    return "out_of_order" if index in scene.misplaced else "wrong_arguments" if index in scene.nearest else "missing"
+
+
+def _failure(scene: _Scene, index: int, entry: dict[str, JSON]) -> str:
+    """Return what to tell a person about an expectation that did not hold, or that nobody can tell."""
+    expectation, found = scene.expect[index], scene.found[index]
+    status = entry["status"]
+    if status == "undecided":
+        return f"cannot tell whether {expectation.label} is called: arguments could not be read within limits"
+    reasons = []
+    if status == "too_many":
+        reasons.append(f"{len(found.sure)} calls fit, at most {expectation.most} may")
+    elif status == "too_few":
+        reasons.append(f"{len(entry['calls'])} of {expectation.need.low} calls")
+    elif status == "missing":
+        reasons.append("its calls belong to other expectations" if found.named else "no call of that tool")
+    if index in scene.misplaced:
+        reasons.append(f"call {scene.misplaced[index] + 1} fits but is out of order")
+    if index in scene.nearest:
+        call = scene.nearest[index]
+        differences = "; ".join(map(str, expectation.differences(scene.events[call].args)))
+        reasons.append(f"call {call + 1}: {differences}")
+    return f"expectation {expectation.label} not satisfied: {', '.join(reasons)}"
+
+
+def _seen(scene: _Scene, index: int) -> JSON:
+    """Return what stands where the expectation should be: the call that comes nearest, or the tools that were used."""
+    call = scene.nearest.get(index, scene.misplaced.get(index))
+    if call is None:
+        return list(dict.fromkeys(event.tool_name for event in scene.events))
+    return {"name": scene.events[call].tool_name, "args": scene.events[call].args}
+
+
+def _nothing_else(scene: _Scene, names: list[str]) -> Check:
+    """Return the check that every call was expected."""
+    claim = "there are no other calls"
+    if not scene.sure.extra:
+        return Check(True, claim)
+    if not scene.possible.extra:
+        return Check(None, claim, f"cannot tell whether {claim}: arguments could not be read within limits")
+    others = list(dict.fromkeys(names[call] or "<unnamed>" for call in scene.possible.extra))
+    failure = f"calls nobody expected ({len(scene.possible.extra)}): {', '.join(others)}"
+    return Check(False, claim, failure, "no other calls", others)

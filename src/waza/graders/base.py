@@ -1,0 +1,253 @@
+"""What every grader is: typed options, checks on a trace, one verdict.
+
+A grader yields checks; score, feedback and status are worked out here, once. A grader with a score of its own
+overrides `verdict`. Nothing here knows YAML: `waza.suites.graders` builds graders from specs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from waza.errors import Undecidable
+from waza.files.paths import SpecFolder
+from waza.files.pinned import PinnedFiles
+from waza.files.workspace import Workspace
+from waza.graders.fields import ZERO_LIMIT, has_no_limit_at_zero
+from waza.model import JSON, Check, Files, Grade, GradeStatus, ToolEvent, Trace
+from waza.options import Options
+from waza.plugins import Folder
+
+GRADERS = Folder("graders", "Grader")
+WRAPPER = ("name", "weight", "folder")
+"""Fields of every grader that are not options of its `config:`."""
+
+
+class Finding(Struct, frozen=True):
+    """What a grader found, before its name is put to it."""
+
+    status: GradeStatus
+    score: float
+    feedback: str
+    checks: list[Check] = []
+    details: dict[str, JSON] = {}
+
+
+class Grader(Options):
+    """Check one aspect of a trace."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    all_passed: ClassVar[str] = "All checks passed"
+    """What the feedback says when nothing is wrong."""
+    waits: ClassVar[bool] = False
+    """Whether grading waits for another process; such a grader gets a thread of its own in a run."""
+    needs_one_of: ClassVar[tuple[str, ...]] = ()
+    """Options of which at least one must be given and not empty, or the grader would check nothing."""
+
+    name: str = ""
+    """How the grade is called in results; the type if left out."""
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Its share in the composite score; 0 takes no part in it. It never decides passed or failed."""
+    folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
+    """Where relative paths of this grader start."""
+
+    def __init__(self, *values: Any, **options: Any) -> None:
+        if values:
+            own = [name for name in type(self).model_fields if name not in WRAPPER]
+            if len(values) > len(own) or set(own[: len(values)]) & set(options):
+                raise TypeError(f"{type(self).__name__} takes each of these once, in this order: {', '.join(own)}")
+            options |= dict(zip(own, values, strict=False))
+        super().__init__(**options)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # loading from data does not pass here
+
+    @model_validator(mode="after")
+    def _checks_something(self) -> Self:
+        if self.needs_one_of and not any(getattr(self, option) for option in self.needs_one_of):
+            options = ", ".join(self.needs_one_of)
+            raise ValueError(f"this grader checks nothing; give at least one of: {options}{self._hint_at_zero()}")
+        return self
+
+    def _hint_at_zero(self) -> str:
+        """Return what to write instead of a limit that is written as 0, where there is one."""
+        return "".join(f"; {ZERO_LIMIT.format(key)}" for key in self.zero_limits())
+
+    def zero_limits(self) -> list[str]:
+        """Return the options that are written as 0 and so set no limit."""
+        given = self.model_fields_set
+        return [key for key in _limits(type(self)) if key in given and getattr(self, key) == 0]
+
+    def option_warnings(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield what an author should know about single options, each with the path to it."""
+        for key in self.zero_limits():
+            yield (key,), ZERO_LIMIT.format(key)
+
+    @classmethod
+    def type_name(cls) -> str:
+        """Return the YAML `type:`, which is the class's name in another dress: ToolCallsGrader is `tool_calls`."""
+        return _type_name(cls.__name__)
+
+    def unready(self) -> str:
+        """Return why this grader could not grade on this machine; empty if it can. Asked before a run starts."""
+        return ""
+
+    def checks(self, trace: Trace) -> Iterable[Check]:
+        """Yield one check per claim this grader makes about the trace."""
+        raise NotImplementedError(f"{type(self).__name__} has no checks")
+
+    def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
+        """Return score and whether the trace passed; by default the share of checks that held, and all of them."""
+        held = 0
+        for check in checks:
+            if check.ok:
+                held += 1
+        return held / len(checks), held == len(checks)
+
+    def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
+        """Return what a person or a program may want to know beside the checks."""
+        return {}
+
+    def grade(
+        self, trace: Trace, task: Any = None, *, workspace: str | Path | Files | None = None, judge: Any = None
+    ) -> Grade:
+        """Return the verdict on `trace`; `workspace` is the folder as the agent left it.
+
+        `task` is accepted for callers shaped like evaldeck's; graders of ours find all they need in the trace.
+        """
+        started = perf_counter()
+        if workspace is not None:
+            files = Workspace(workspace) if isinstance(workspace, (str, Path)) else workspace
+            trace = replace(trace, files=files)
+        try:
+            found = self.look(trace, judge)
+        except Undecidable as reason:
+            found = Finding("error", 0.0, str(reason))
+        except Exception as error:  # noqa: BLE001  one broken grader must not discard the other grades of a trial
+            found = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
+        return self._called(found, started)
+
+    async def agrade(
+        self, trace: Trace, task: Any = None, *, workspace: str | Path | Files | None = None, judge: Any = None
+    ) -> Grade:
+        """Return what `grade` returns, for callers that have an event loop; a judge is waited for without a thread."""
+        if self.asks() is None:
+            return self.grade(trace, task, workspace=workspace, judge=judge)
+        started = perf_counter()
+        if workspace is not None:
+            files = Workspace(workspace) if isinstance(workspace, (str, Path)) else workspace
+            trace = replace(trace, files=files)
+        try:
+            found = await self.alook(trace, judge)
+        except Undecidable as reason:
+            found = Finding("error", 0.0, str(reason))
+        except Exception as error:  # noqa: BLE001  as above
+            found = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
+        return self._called(found, started)
+
+    def asks(self) -> list[str] | None:
+        """Return what a judge is asked by, as hashes of rubrics; None where no judge is needed.
+
+        A run hands its judge to `alook` of those graders alone that return a list here, which may be empty.
+        """
+        return None
+
+    def pin(self, files: PinnedFiles) -> None:
+        """Note the files of the project that decide with it, before the first agent of a run starts."""
+
+    def reads(self) -> dict[str, str]:
+        """Return the files of the project that it reads: by the name the spec gives each, a hash of what it holds.
+
+        A stored run notes them, so that results from before a file changed are not taken for those of today.
+        """
+        return {}
+
+    @property
+    def continues(self) -> bool:
+        """Whether the agent itself is asked, in its session, and not the run's judge."""
+        return False
+
+    async def alook(self, trace: Trace, judge: Any) -> Finding:
+        """Return what `look` returns; graders that ask a judge wait for it here."""
+        return self.look(trace, judge)
+
+    def _called(self, found: Finding, started: float) -> Grade:
+        """Return a finding as the grade of this grader."""
+        kind = self.type_name()
+        return Grade(
+            name=self.name or kind,
+            type=kind,
+            status=found.status,
+            score=found.score,
+            weight=self.weight,
+            feedback=found.feedback,
+            checks=found.checks,
+            details=found.details,
+            duration_ms=(perf_counter() - started) * 1000,
+        )
+
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return what the checks come to: a failed one decides, otherwise an undecided one leaves it open."""
+        yielded = self.checks(trace)
+        checks = yielded if isinstance(yielded, list) else list(yielded)
+        if not checks:
+            return Finding("error", 0.0, "the grader checked nothing")
+        score, passed = self.verdict(trace, checks)
+        if not 0.0 <= score <= 1.0:
+            return Finding("error", 0.0, f"the grader gave the score {score}, which is not between 0 and 1")
+        details = self.details(trace, checks)
+        open_or_failed = [check for check in checks if not check.ok]
+        if not open_or_failed:
+            return Finding("passed" if passed else "failed", score, self.all_passed, checks, details)
+        failed = [check for check in open_or_failed if check.ok is False]
+        feedback = "; ".join(
+            dict.fromkeys(check.failure or f"not so: {check.claim}" for check in failed or open_or_failed)
+        )
+        if failed:
+            return Finding("passed" if passed else "failed", score, feedback, checks, details)
+        return Finding("error", 0.0, feedback, checks, details)
+
+
+@cache
+def _limits(cls: type[Grader]) -> list[str]:
+    return [name for name, field in cls.model_fields.items() if has_no_limit_at_zero(field)]
+
+
+def content_hash(content: bytes) -> str:
+    """Return a name for a file's content that changes with anything in it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+@cache
+def _type_name(class_name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Grader")).lower()
+
+
+def tool_events(trace: Trace) -> list[ToolEvent]:
+    """Return the tool calls; raise Undecidable when the engine could not observe them."""
+    if trace.tool_events is None:
+        raise Undecidable("tool calls were not recorded: this engine cannot observe them")
+    return trace.tool_events
+
+
+def files_of(trace: Trace) -> Files:
+    """Return the workspace; raise Undecidable when there is none."""
+    if trace.files is None:
+        raise Undecidable("no workspace: the files the agent left were not recorded")
+    return trace.files
+
+
+def undecided(claims: Iterable[str], reason: str) -> Iterator[Check]:
+    """Yield one undecided check per claim, all for the same reason."""
+    for claim in claims:
+        yield Check(None, claim, f"cannot tell whether {claim}: {reason}")

@@ -1,0 +1,331 @@
+"""What graders that ask a judge share: their options, what the judge sees, and how its verdict becomes a finding."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+import msgspec
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from waza.errors import Undecidable
+from waza.graders._jury import CRITERIA, Jury, criteria_finding, decided, measured
+from waza.graders.base import Finding, Grader, files_of
+from waza.graders.fields import Text
+from waza.judges.asking import JudgeAnswer, Question, Unanswered, answer, judged, wait_for_judge
+from waza.judges.base import Effort
+from waza.judges.fencing import Data
+from waza.judges.jury import Juror, Rule, jurors_from
+from waza.judges.rubrics import Rubric, find_rubric
+from waza.judges.verdict_tools import (
+    NO_REASON,
+    ONE_TO_FIVE,
+    PASS_FAIL,
+    OnCriterion,
+    on_each,
+    reason_or_mark,
+    same_words,
+)
+from waza.model import JSON, Check, Trace
+from waza.runs.verdicts import question_of
+
+Evidence = Literal["tool_events", "source_context", "files"]
+MAX_FILES_BYTES = 200_000
+"""How much of the workspace is shown to a judge; a judge that sees a part of it would judge a part of it."""
+_SILENT = "<no response content>"
+_EACH = "Judge each criterion by itself and give exactly one verdict on each, with its number."
+
+
+class JudgedGrader(Grader):
+    """Let a judge decide."""
+
+    needs_one_of: ClassVar[tuple[str, ...]] = ("prompt", "rubric", "criteria")
+    told_with_criteria: ClassVar[str] = "Judge the candidate output by the criteria below."
+    """What the judge is told above `criteria`, where neither prompt nor rubric says anything."""
+
+    prompt: str = ""
+    """What the judge is told to look at; wins over the text of a rubric."""
+    rubric: str = ""
+    """A rubric: the name of a built-in one (`waza rubric list`), or the path of a Markdown file."""
+    criteria: list[Text] = []
+    """What the output is judged by, point for point: the judge gives one verdict on each, and each is a check.
+
+    A reply that leaves one out is no verdict."""
+    model: str = ""
+    """The model that judges; the judge's own if left out."""
+    reasoning_effort: Effort | None = None
+    """How hard the judge's model thinks."""
+    needs: list[Evidence] = []
+    """What the judge must see beside task and output: `tool_events`, `source_context`, `files`."""
+    judges: list[Annotated[str, Field(min_length=1)] | dict[str, Any]] = []
+    """A jury instead of one judge: models of the suite's judge, or settings as in `judge:`; asked in this order."""
+    vote: Rule = "majority"
+    """How a jury decides: `majority`, `all`, `any`, or the `mean` of its scores. It stops when that is settled."""
+    ask_everyone: bool = False
+    """Ask every member of a jury, though its verdict is settled: `waza calibrate` needs that to measure each."""
+
+    _rubric: Rubric | None = PrivateAttr(default=None)
+    _jury: Jury | None = PrivateAttr(default=None)
+
+    @field_validator("rubric")
+    @classmethod
+    def _trimmed(cls, rubric: str) -> str:
+        return rubric.strip() or rubric
+
+    @field_validator("criteria")
+    @classmethod
+    def _differ(cls, criteria: list[str]) -> list[str]:
+        seen: dict[str, int] = {}
+        for place, text in enumerate(criteria):
+            if not text.strip():
+                raise ValueError(f"criteria[{place}] is blank; say what is judged, or leave it out")
+            if (first := seen.setdefault(same_words(text), place)) != place:
+                raise ValueError(f"criteria[{place}] is the same as criteria[{first}]; keep one of them")
+        return [text.strip() for text in criteria]
+
+    @model_validator(mode="after")
+    def _says_what_to_judge(self) -> Self:
+        if self.prompt and not self.prompt.strip():
+            raise ValueError("the prompt is blank; say what the judge is to look at")
+        if self.rubric and not self._is_rubric_text():
+            self._rubric = find_rubric(self.rubric, self.folder)
+        if not self.judges and (idle := {"vote", "ask_everyone"} & self.model_fields_set):
+            raise ValueError(f"'{min(idle)}' goes with a jury; name several judges in 'judges', or leave it out")
+        if self.judges:
+            self._jury = self._sworn()
+        return self
+
+    def _is_rubric_text(self) -> bool:
+        """Say whether `rubric` is what the judge is told, and not the name or path of a rubric."""
+        return False
+
+    def _sworn(self) -> Jury:
+        """Return the jury; raise ValueError with what is wrong with it."""
+        if self.model:
+            raise ValueError("'model' and 'judges' both stand here; keep one of them")
+        pass_at = self.pass_at
+        if self.vote == "mean" and pass_at is None:
+            raise ValueError("there is no mean of pass and fail; use vote: majority, or a 1-5 rubric")
+        jurors = jurors_from(self.judges, self.folder)
+        worths = measured(jurors, self.folder.root, self._rubric_hash, self.question_name)
+        everyone = self.ask_everyone or self.vote == "mean"
+        weights = worths if self.vote == "majority" else []
+        return Jury(jurors, self.vote, pass_at or 0.0, everyone, weights, self.criteria)
+
+    @property
+    def pass_at(self) -> float | None:
+        """The lowest score that passes, from 0 to 1; None where a verdict is pass or fail."""
+        return None
+
+    @property
+    def jurors(self) -> list[Juror]:
+        """Whom this grader asks: its jury, or the one judge."""
+        return list(self._jury.jurors) if self._jury else [Juror(self.model, self.model)]
+
+    @property
+    def rubric_in_use(self) -> Rubric | None:
+        """The rubric that `rubric` names."""
+        return self._rubric
+
+    @property
+    def question_name(self) -> str:
+        """The name of what is asked, with the scale and what is shown; empty where the text of a rubric says it."""
+        if self._rubric and not self.prompt and not self.criteria:
+            return ""
+        return question_of(self.type_name(), self.question_text, str(self.pass_at), *sorted(self.needs))
+
+    @property
+    def _rubric_hash(self) -> str:
+        return self._rubric.hash if self._rubric else ""
+
+    def asks(self) -> list[str] | None:
+        """Return the hash of the rubric in use, if there is one, and what the votes of a jury count for."""
+        weights = [f"{one.passing:.6f}/{one.failing:.6f}" for one in self._jury.worths] if self._jury else []
+        return [*([self._rubric_hash] if self._rubric else []), *weights]
+
+    def look(self, trace: Trace, judge: Any) -> Finding:
+        """Return the judge's verdict; the caller waits."""
+        return wait_for_judge(self._settled(trace, judge))
+
+    async def alook(self, trace: Trace, judge: Any) -> Finding:
+        """Return the judge's verdict."""
+        return await judged(self._settled(trace, judge))
+
+    async def consult(self, trace: Trace, judge: Any) -> Finding:
+        """Ask the judge and return what its verdict means. Raises Unanswered."""
+        raise NotImplementedError(f"{type(self).__name__} asks no judge")
+
+    async def _settled(self, trace: Trace, judge: Any) -> Finding:
+        if self._jury is None:
+            return await self._heard(trace, judge)
+
+        async def ask(juror: Juror) -> Finding:
+            seat = self.model_copy(update={"model": juror.model})
+            return await seat._heard(trace, juror.asked(judge))
+
+        return await decided(self._jury, ask)
+
+    async def _heard(self, trace: Trace, judge: Any) -> Finding:
+        """Return what one judge says; no verdict is an error."""
+        if judge is None:
+            raise Undecidable("no judge: name one in `judge:` of .waza.yaml or in config.judge, or hand one to grade()")
+        try:
+            return await self.consult(trace, judge)
+        except Unanswered as error:
+            return Finding("error", 0.0, str(error), details=self.told() | {"judge": error.judge})
+
+    def question(self, parts: list[str | Data]) -> Question:
+        """Return a question for this grader's model."""
+        return Question(parts, self.model, self.reasoning_effort, self._rubric_hash)
+
+    @property
+    def question_text(self) -> str:
+        """What the judge is told to look at, with the criteria by their numbers; empty where nothing says it."""
+        if self.prompt.strip():
+            told = self.prompt.strip()
+        else:
+            told = self._rubric.body if self._rubric else self.rubric
+        if not self.criteria:
+            return told
+        numbered = [f"{number}. " + text.replace("\n", "\n   ") for number, text in enumerate(self.criteria, 1)]
+        return "\n\n".join([told or self.told_with_criteria, "## Criteria", "\n".join(numbered), _EACH])
+
+    def evidence(self, trace: Trace) -> list[str | Data]:
+        """Return what the judge sees: the task, the source, what is needed, and the output.
+
+        Raises Undecidable where something needed was not recorded. A trace that somebody made by hand and that says
+        nothing about its source is judged on what it has.
+        """
+        needs = {*self.needs, *(self._rubric.needs if self._rubric else ())}
+        parts: list[str | Data] = ["---"]
+        if trace.input:
+            parts.append(Data("Task input", trace.input))
+        source = _source(trace)
+        if "source_context" in needs and not source and SOURCE in trace.extra:
+            raise Undecidable("the judge needs a source context; give the task one as inputs.context.source")
+        if source or "source_context" in needs:
+            parts.append(Data("Source context", source or "(none was given)"))
+        if "tool_events" in needs:
+            parts.append(Data("Tool calls", _calls(trace)))
+        if "files" in needs:
+            parts.append(Data("Files", _files(trace)))
+        return [*parts, Data("Candidate output", trace.output)]
+
+    def told(self) -> dict[str, JSON]:
+        """Return `details.question`, where a prompt asks it, and `details.rubric`, where a rubric is in use."""
+        asked: dict[str, JSON] = {"question": self.question_name} if self.question_name else {}
+        if self._rubric is None:
+            return asked
+        rubric = self._rubric
+        facts: dict[str, JSON] = {"name": rubric.name, "version": rubric.version, "scale": rubric.scale}
+        facts |= {"description": rubric.description, "source": rubric.source, "hash": rubric.hash}
+        return asked | {"rubric": facts}
+
+    async def ask_pass_fail(self, judge: Any, parts: list[str | Data]) -> Finding:
+        """Return the finding of calls that pass and calls that fail: the share that pass, all of them to pass."""
+        if self.criteria:
+            return await self._ask_each(judge, parts, None)
+        got = await answer(judge, self.question(parts), PASS_FAIL)
+        passes, failures = got.verdict.passes, got.verdict.failures
+        checks = [Check(True, text) for text in passes]
+        checks += [Check(False, text, text) for text in failures]
+        feedback = "; ".join(failures) or "All prompts passed" + (f" ({NO_REASON})" if got.verdict.lacks_reason else "")
+        details = self._details(got, {"passes": _listed("pass", passes), "failures": _listed("fail", failures)})
+        score = len(passes) / len(checks)
+        return Finding("failed" if failures else "passed", score, feedback, checks, details)
+
+    async def ask_score(self, judge: Any, parts: list[str | Data], pass_at: float) -> Finding:
+        """Return the finding of a score from 1 to 5, which passes from `pass_at` on the scale from 0 to 1."""
+        if self.criteria:
+            return await self._ask_each(judge, parts, pass_at)
+        got = await answer(judge, self.question(parts), ONE_TO_FIVE)
+        score = (got.verdict.score - 1) / 4
+        passed = score >= pass_at - 1e-9
+        said = f"{got.verdict.score} of 5: {reason_or_mark(got.verdict.reason)}"
+        check = Check(passed, f"the judge gives at least {pass_at * 4 + 1:g} of 5", "" if passed else said)
+        details = self._details(got, {"score": got.verdict.score, "reason": got.verdict.reason})
+        return Finding("passed" if passed else "failed", score, said, [check], details)
+
+    async def _ask_each(self, judge: Any, parts: list[str | Data], pass_at: float | None) -> Finding:
+        """Return the finding of one verdict on each criterion, or one score where `pass_at` says which passes.
+
+        The score is the mean over the criteria, and one that is not met decides.
+        """
+        got = await answer(judge, self.question(parts), on_each(self.criteria, is_scored=pass_at is not None))
+        each = [_met(text, one, pass_at) for text, one in zip(self.criteria, got.verdict, strict=True)]
+        details = self._details(got, {CRITERIA: [_kept(one) for one in each]})
+        score = sum(one.score for one in each) / len(each)
+        return criteria_finding([one.check for one in each], score, details)
+
+    def _details(self, got: JudgeAnswer[Any], found: dict[str, JSON]) -> dict[str, JSON]:
+        return {"response": got.text.strip() or _SILENT} | found | self.told() | {"judge": got.judge}
+
+
+class _Met(NamedTuple):
+    """A criterion with its verdict."""
+
+    check: Check
+    score: float
+    """From 0 to 1."""
+    reason: str
+
+
+def _met(criterion: str, one: OnCriterion, pass_at: float | None) -> _Met:
+    reason = reason_or_mark(one.reason)
+    if pass_at is None:
+        met = one.verdict is True
+        check = Check(True, criterion, actual=reason) if met else Check(False, criterion, f"{criterion}: {reason}")
+        return _Met(check, float(met), reason)
+    score = (one.verdict - 1) / 4
+    met, said, least = score >= pass_at - 1e-9, f"{one.verdict} of 5: {reason}", f"at least {pass_at * 4 + 1:g} of 5"
+    return _Met(Check(met, criterion, "" if met else f"{criterion}: {said}", least, said), score, reason)
+
+
+def _kept(one: _Met) -> dict[str, JSON]:
+    return {"criterion": one.check.claim, "passed": one.check.ok, "score": one.score, "reason": one.reason}
+
+
+def _listed(verdict: str, texts: list[str]) -> list[str]:
+    return [f"{verdict}: {text}" if text else verdict for text in texts]
+
+
+SOURCE = "source_context"
+"""Where a trace holds the source context while it is graded: the runner takes it from the task."""
+
+
+def _source(trace: Trace) -> str:
+    source = trace.extra.get(SOURCE)
+    return source if isinstance(source, str) else ""
+
+
+def _calls(trace: Trace) -> str:
+    """Return the tool calls, one a line; raise Undecidable where nobody could record them."""
+    if trace.tool_events is None and SOURCE in trace.extra:
+        raise Undecidable("the judge needs the tool calls, and they were not recorded: this engine cannot observe them")
+    if trace.tool_events is None:
+        return "(tool calls were not recorded)"
+    lines = []
+    for number, event in enumerate(trace.tool_events, 1):
+        call = {"call": number, "tool": event.tool_name, "args": event.args, "result": event.result}
+        call |= {"success": event.success} | ({"error": event.error} if event.error else {})
+        lines.append(msgspec.json.encode(call).decode())
+    return "\n".join(lines) or "(no tool was called)"
+
+
+def _files(trace: Trace) -> str:
+    """Return the files the agent left; raise Undecidable where they cannot be read or are too much for a judge."""
+    files, shown, size = files_of(trace), [], 0
+    try:
+        paths = list(files.paths())
+    except OSError as error:
+        raise Undecidable(f"the judge needs the files, and not all can be read: {error.strerror or error}") from None
+    for path in paths:
+        try:
+            content = files.read(f"./{path}")
+        except OSError as error:
+            raise Undecidable(f"the judge needs the files, and {path} {error.strerror or error}") from None
+        size += len(content)
+        if size > MAX_FILES_BYTES:
+            raise Undecidable(f"the workspace holds more than {MAX_FILES_BYTES:,} bytes, too much for a judge")
+        text = f"({len(content)} bytes that are no text)" if b"\0" in content else content.decode("utf-8", "replace")
+        shown.append(f"=== {path}\n{text}")
+    return "\n".join(shown) or "(no files)"

@@ -1,0 +1,267 @@
+"""What every judge is: typed settings, a request in, a reply out. What a reply means is decided in `_verdicts`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from waza.errors import JudgeError
+from waza.files.paths import SpecFolder
+from waza.judges.rate_limits import pace_for, persist
+from waza.model import JSON
+from waza.options import Options
+from waza.plugins import Folder
+from waza.spending import NOTHING, Spending, bill, is_amount, spent
+
+JUDGES = Folder("judges", "Judge")
+WRAPPER = ("folder", "cache")
+"""Fields of every judge that are not keys of `judge:`."""
+
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+class Tool(Struct, frozen=True):
+    """A tool the judge may call: its verdict is such a call."""
+
+    name: str
+    description: str
+    parameters: dict[str, JSON]
+    """The JSON Schema of its arguments."""
+
+
+class Call(Struct, frozen=True):
+    """A tool call of a judge, not yet looked at."""
+
+    name: str
+    arguments: JSON
+    """An object; the text itself where it was no JSON."""
+
+
+class Message(Struct, frozen=True):
+    """One message to a judge."""
+
+    role: Literal["system", "user"]
+    content: str
+
+
+class Request(Struct, frozen=True):
+    """What a judge is asked."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    model: str = ""
+    """The model to ask; the judge's own if empty."""
+    reasoning_effort: Effort | None = None
+    criteria: int = 0
+    """How many criteria need a verdict each; 0 where none are declared."""
+
+
+class Reply(Struct, frozen=True):
+    """What a judge answered."""
+
+    tool_calls: tuple[Call, ...] = ()
+    text: str = ""
+    model: str | None = None
+    """The model that answered, by its own account."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    earlier: Spending = NOTHING
+    """What earlier requests for the same answer were billed: those that were repeated after a fault."""
+
+    @property
+    def spending(self) -> Spending:
+        """What this answer and the requests before it were billed."""
+        return self.earlier + spent(self.cost_usd, self.input_tokens, self.output_tokens)
+
+    def __post_init__(self) -> None:
+        for name in ("input_tokens", "output_tokens", "cost_usd"):
+            value = getattr(self, name)
+            if value is not None and not is_amount(value):
+                force_setattr(self, name, None)
+
+
+class Timeouts(Options):
+    """How long a judge may take for one request."""
+
+    connect_seconds: Seconds = 10
+    """Until the connection stands."""
+    first_byte_seconds: Seconds = 120
+    """Until the first piece of the answer."""
+    idle_seconds: Seconds = 60
+    """Between two pieces of the answer."""
+    total_seconds: Seconds = 300
+    """For the whole answer."""
+
+
+class JudgePrices(Options):
+    """Dollars per million tokens."""
+
+    input: Price
+    """For tokens the judge reads."""
+    output: Price
+    """For tokens the judge writes."""
+
+
+class Judge(Options):
+    """A model that gives verdicts."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    is_remembered: ClassVar[bool] = True
+    """Whether its verdicts may be taken from the cache."""
+    needs_model: ClassVar[bool] = True
+    """Whether it cannot be asked without a model's name."""
+    pacing: ClassVar[frozenset[str]] = frozenset(
+        ("api_key_env", "timeouts", "retries", "max_wait_seconds", "requests_per_minute", "concurrent", "prices")
+    )
+    """Settings that change when and at what price it answers, not what."""
+
+    model: str = ""
+    """The model that judges, where a grader names none."""
+    base_url: str = ""
+    """Where the model is served; the vendor's own address if left out."""
+    api_key_env: str = ""
+    """The environment variable that holds the key; the key itself never stands in a file."""
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
+    """How much chance there is in answers; the model's default if left out, as some models refuse any other."""
+    max_tokens: Annotated[int, Field(ge=16)] | None = None
+    """How much the judge may write."""
+    reasoning_effort: Effort | None = None
+    """How hard the judge's model thinks, where a grader does not say."""
+    accept_models: list[Annotated[str, Field(min_length=1)]] = []
+    """Globs of names by which the model may call itself, where that is not the name it is asked by (a deployment)."""
+    timeouts: Timeouts = Timeouts()
+    """How long one request may take."""
+    retries: Annotated[int, Field(ge=0, le=20)] = 4
+    """How often a request is repeated after 408, 409, 429, 5xx, a lost connection or a time limit."""
+    max_wait_seconds: Seconds = 60
+    """The longest wait before a request is repeated, whatever `Retry-After` says."""
+    requests_per_minute: Annotated[int, Field(ge=0)] = 0
+    """How many requests are started in a minute; 0 means no limit."""
+    concurrent: Annotated[int, Field(ge=1, le=1000)] = 8
+    """How many requests run at once."""
+    prices: JudgePrices | None = None
+    """What tokens cost; without it the cost of a verdict is not known."""
+    folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
+    """Where relative paths of these settings start."""
+    cache: SkipJsonSchema[Path | None] = Field(default=None, exclude=True)
+    """Where verdicts are kept; None means nowhere."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_key_in_a_file(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (key := next((k for k in data if k in ("api_key", "key", "token")), None)):
+            raise ValueError(
+                f"'{key}': a key never stands in a file; put it into an environment variable "
+                "and name that in api_key_env"
+            )
+        return data
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _names_a_variable(cls, name: str) -> str:
+        if name and not _ENVIRONMENT_NAME.fullmatch(name):
+            raise ValueError("this is not the name of an environment variable; the key itself never stands in a file")
+        return name
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        if url and not re.match(r"https?://[^/\s@]+(/|$)", url):
+            raise ValueError("an address such as https://host/v1 is needed, without a user or password in it")
+        return url
+
+    @classmethod
+    def type_name(cls) -> str:
+        """Return the `type:`, which is the class's name in another dress."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Judge")).lower()
+
+    @property
+    def endpoint(self) -> str:
+        """Where it asks, as limits and the cache know it."""
+        return f"{self.type_name()} {self.base_url}"
+
+    def identity(self) -> dict[str, JSON]:
+        """Return everything in the settings that may change an answer."""
+        own = self.model_dump(mode="json", exclude={*self.pacing, *WRAPPER, "base_url"})
+        return own | {"endpoint": self.endpoint}
+
+    def ready(self) -> None:
+        """Raise SpecError for what can be found wrong before the first request."""
+
+    async def ask(self, request: Request) -> Reply:
+        """Return the model's reply; raise JudgeError when there is none, after all that was worth repeating."""
+        try:
+            reply = await self._ask(request)
+        except JudgeError as error:
+            bill(error.spending)
+            raise
+        bill(reply.spending)
+        return reply
+
+    async def _ask(self, request: Request) -> Reply:
+        reply, earlier = await persist(
+            lambda: self.attempt(request),
+            pace_for(self.endpoint, self.requests_per_minute, self.concurrent),
+            retries=self.retries,
+            max_wait_s=self.max_wait_seconds,
+        )
+        asked = request.model or self.model
+        if not is_same_model(asked, reply.model, self.accept_models):
+            raise JudgeError(
+                f"asked for model '{asked}' but '{_short(reply.model)}' answered; "
+                "if that is the same one, name it in accept_models",
+                spending=earlier + reply.spending,
+            )
+        return replace(reply, earlier=earlier + reply.earlier)
+
+    async def attempt(self, request: Request) -> Reply:
+        """Ask once. Raises JudgeError, `is_passing` where asking again may help."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be asked")
+
+    def cost(self, input_tokens: int | None, output_tokens: int | None) -> float | None:
+        """Return what so many tokens cost, or None where that is not known."""
+        if self.prices is None or input_tokens is None or output_tokens is None:
+            return None
+        if not is_amount(input_tokens) or not is_amount(output_tokens):
+            return None
+        return (input_tokens * self.prices.input + output_tokens * self.prices.output) / 1e6
+
+
+def _short(text: str | None) -> str:
+    return (text or "")[:80]
+
+
+# Whether the model that answered is the one that was asked.
+
+_RELEASE = re.compile(
+    r"(?:[-@:_](?:\d{4}-\d{2}-\d{2}|\d{2}-\d{2}|\d{3,8}|v\d+(?::\d+)?|latest|preview|exp|default))*", re.ASCII
+)
+"""What vendors put behind a model's name to say which release of it answered; `-mini` is another model."""
+
+
+def is_same_model(asked: str, answered: str | None, accepted: Sequence[str] = ()) -> bool:
+    """Say whether `answered` is `asked` or a release of it; a server that does not say who answered is believed."""
+    if not answered or not asked:
+        return True
+    if any(fnmatchcase(answered, glob) for glob in accepted):
+        return True
+    want, got = _plain(asked), _plain(answered)
+    return got.startswith(want) and _RELEASE.fullmatch(got[len(want) :]) is not None
+
+
+def _plain(name: str) -> str:
+    """Return a model's name without its vendor and without the word for "the newest release"."""
+    return name.strip().lower().rsplit("/", 1)[-1].removesuffix("-latest").removesuffix(":latest")

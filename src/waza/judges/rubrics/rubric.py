@@ -1,0 +1,281 @@
+"""The nouns of the library, a rubric and its goldens, and what makes one usable. How files are read is in `_file`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from waza.errors import SpecError, decoding_fact, did_you_mean
+from waza.files.paths import inner_path
+from waza.model import ToolEvent
+from waza.untrusted.yaml import mark_of, read_yaml
+
+SCALES = ("pass-fail", "1-5")
+NEEDS = ("tool_events", "source_context", "files")
+BUILT_IN = "builtin"
+VERDICT_TOOLS = {
+    "pass-fail": ("set_waza_grade_pass", "set_waza_grade_fail"),
+    "1-5": ("set_waza_grade_score",),
+}
+"""What a body on each scale must tell the judge to call."""
+MAX_VERSION = 100
+_KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_SEMVER = re.compile(r"v?(0|[1-9]\d*)(\.(0|[1-9]\d*)){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", re.ASCII)
+
+
+class Golden(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One worked example of a rubric: what the judge is shown and the verdict it must come to."""
+
+    name: str
+    output: str
+    expected: str | int
+    """`pass`, `fail`, or on the scale `1-5` the score."""
+    input: str = ""
+    context: str = ""
+    """The source context, for rubrics that need one."""
+    tool_events: tuple[ToolEvent, ...] | None = None
+    """The tool calls, for rubrics that need them; none at all is not the same as not recorded."""
+    files: dict[str, str] | None = None
+    """The files the agent left, text by path, for rubrics that need them."""
+
+
+class Rubric(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+    """What a judge is told, with its name, its version and the examples that keep it honest."""
+
+    name: str
+    version: str
+    scale: str
+    description: str
+    body: str
+    goldens: tuple[Golden, ...] = ()
+    needs: tuple[str, ...] = ()
+    """What the judge sees beside task input and output: `tool_events`, `source_context`, `files`."""
+    pass_at: int = 4
+    """On the scale `1-5`, the lowest score that passes."""
+    source: str = BUILT_IN
+    """`builtin`, or the path as it was written."""
+
+    @cached_property
+    def hash(self) -> str:
+        """The sha256 of what shapes a verdict: body, scale, needs and, where it decides, `pass_at`."""
+        shaping = [self.body, self.scale, list(self.needs)] + ([self.pass_at] if self.scale == "1-5" else [])
+        return hashlib.sha256(json.dumps(shaping, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def passes(self, expected: str | int) -> bool:
+        """Say whether a golden's expected verdict is a pass."""
+        return expected == "pass" if isinstance(expected, str) else expected >= self.pass_at
+
+
+def validate(rubric: Rubric) -> list[str]:
+    """Return a sentence per mistake in a rubric; none means it can be used."""
+    return [*_head_mistakes(rubric), *_golden_mistakes(rubric)]
+
+
+def _head_mistakes(rubric: Rubric) -> Iterator[str]:
+    for key in ("name", "version", "scale", "description", "body"):
+        if not getattr(rubric, key).strip():
+            yield f"{key} is required and must not be blank"
+    if rubric.name.strip() and not _KEBAB.fullmatch(rubric.name):
+        yield f"name '{rubric.name[:60]}' is not kebab-case; use lower-case letters and digits joined by '-'"
+    if rubric.version.strip() and (len(rubric.version) > MAX_VERSION or not _SEMVER.fullmatch(rubric.version)):
+        yield f"version '{rubric.version[:60]}' is not semver; write it like 1.0.0"
+    if rubric.scale.strip() and rubric.scale not in SCALES:
+        yield f"scale '{rubric.scale[:60]}' is unknown; one of: {', '.join(SCALES)}"
+    if "\n" in rubric.description.strip():
+        yield "description has several lines; keep it to one, and put the rest into the body"
+    for need in rubric.needs:
+        if need not in NEEDS:
+            yield f"needs: unknown evidence '{need[:60]}'; {did_you_mean(need, NEEDS)}"
+    if not 1 < rubric.pass_at <= 5:
+        yield f"pass_at {rubric.pass_at} cannot both pass and fail a score from 1 to 5; choose 2 to 5"
+    if rubric.scale == "pass-fail" and rubric.pass_at != 4:
+        yield "pass_at goes with scale 1-5; on pass-fail the judge says it outright"
+
+
+def _golden_mistakes(rubric: Rubric) -> Iterator[str]:
+    allowed = "pass or fail" + (", or a score from 1 to 5" if rubric.scale == "1-5" else "")
+    seen: dict[str, int] = {}
+    shown: dict[str, int] = {}
+    for index, golden in enumerate(rubric.goldens):
+        here = f"goldens[{index}]"
+        if not golden.name.strip():
+            yield f"{here}.name is required and must not be blank"
+        elif golden.name in seen:
+            yield f"{here}.name '{golden.name[:60]}' is that of goldens[{seen[golden.name]}]; give each its own"
+        if not golden.output.strip():
+            yield f"{here}.output is required: a judge of nothing says nothing"
+        if not _is_verdict(golden.expected, rubric.scale):
+            yield f"{here}.expected must be {allowed}, found {str(golden.expected)[:60]!r}"
+        if "source_context" in rubric.needs and not golden.context.strip():
+            yield f"{here}.context is required, because the rubric needs source_context"
+        if "tool_events" in rubric.needs and golden.tool_events is None:
+            yield f"{here}.tool_events is required, because the rubric needs tool_events ([] means none was called)"
+        if "files" in rubric.needs and golden.files is None:
+            yield f"{here}.files is required, because the rubric needs files ({{}} means none was left)"
+        alike = json.dumps(msgspec.to_builtins(msgspec.structs.replace(golden, name="", expected="")), sort_keys=True)
+        if (same := shown.get(alike)) is not None:
+            yield f"{here} shows the judge the same as goldens[{same}]; keep one of the two"
+        seen.setdefault(golden.name, index)
+        shown.setdefault(alike, index)
+
+
+def _is_verdict(expected: str | int, scale: str) -> bool:
+    if isinstance(expected, str):
+        return expected in ("pass", "fail")
+    return scale == "1-5" and 1 <= expected <= 5
+
+
+# One rubric file: Markdown with YAML front matter in, a `Rubric` out, or every mistake in it as a sentence.
+
+MAX_CHARACTERS = 500_000
+MARK = "---"
+_KEYS = ("name", "version", "scale", "description", "goldens", "needs", "pass_at")
+_GOLDEN_KEYS = ("name", "input", "output", "context", "expected", "tool_events", "files")
+
+
+def parse_rubric(text: str, source: str = BUILT_IN) -> Rubric:
+    """Return the rubric written in `text`; raise ValueError with every mistake in it.
+
+    Line ends of Windows and a byte order mark change nothing, the hash neither.
+    """
+    head, body = split_front_matter(text, source)
+    try:
+        found = read_yaml(f"{MARK}\n{head}", source, may_be_empty=True)
+    except SpecError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{source}: the frontmatter must be keys with values, such as 'name: my-style'")
+    wrong = [f"{source}:{_line(found, path)}: {fact}" for path, fact in _misshapen(found)]
+    if not wrong:
+        rubric = _rubric(found, body, source)
+        wrong = [f"{source}: {fact}" for fact in validate(rubric)]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return rubric
+
+
+def split_front_matter(text: str, source: str) -> tuple[str, str]:
+    """Return front matter and body of a file that begins with `---`; raise ValueError if a mark is missing."""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"{source}: {len(text):,} characters; a judge cannot read that: keep to {MAX_CHARACTERS:,}")
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if lines[0].rstrip() != MARK:
+        raise ValueError(f"{source}: no frontmatter; begin the file with a line '{MARK}', then name, version, scale")
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == MARK:
+            return "\n".join(lines[1:number]), "\n".join(lines[number + 1 :]).strip()
+    raise ValueError(f"{source}: the frontmatter has no closing '{MARK}'; put one on a line of its own before the body")
+
+
+def written_name(name: str) -> str:
+    """Return a name as it stands in front matter: quoted where YAML would take it for something else than text."""
+    return (
+        name if re.fullmatch(r"[a-z][a-z0-9-]*", name) and name not in ("true", "false", "null") else json.dumps(name)
+    )
+
+
+def _misshapen(found: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield place and fact of every key nobody knows and every value of the wrong kind."""
+    for key, value in found.items():
+        if key not in _KEYS:
+            yield (key,), f"unknown key '{key[:60]}'; {did_you_mean(key, _KEYS)}"
+        elif key in ("name", "version", "scale", "description") and not isinstance(value, str):
+            yield (key,), _not_text(key, value)
+        elif key == "pass_at" and type(value) is not int:
+            yield (key,), f"pass_at must be a whole number, found {_what(value)}"
+        elif key == "needs" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+            yield (key,), f"needs must be a list such as [{', '.join(NEEDS)}], found {_what(value)}"
+        elif key == "goldens" and not isinstance(value, list):
+            yield (key,), f"goldens must be a list, found {_what(value)}"
+        elif key == "goldens":
+            for index, golden in enumerate(value):
+                yield from _misshapen_golden(golden, index)
+
+
+def _misshapen_golden(golden: Any, index: int) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    here = f"goldens[{index}]"
+    if not isinstance(golden, dict):
+        yield ("goldens", index), f"{here} must have keys ({', '.join(_GOLDEN_KEYS)}), found {_what(golden)}"
+        return
+    for key, value in golden.items():
+        place = ("goldens", index, key)
+        if key not in _GOLDEN_KEYS:
+            yield place, f"{here}: unknown key '{key[:60]}'; {did_you_mean(key, _GOLDEN_KEYS)}"
+        elif key == "expected" and not (isinstance(value, str) or type(value) is int):
+            yield place, f"{here}.expected must be pass, fail or a whole number, found {_what(value)}"
+        elif key == "tool_events":
+            if fact := _not_events(value):
+                yield place, f"{here}.tool_events: {fact}"
+        elif key == "files":
+            if fact := _not_files(value):
+                yield place, f"{here}.files: {fact}"
+        elif key != "expected" and not isinstance(value, str):
+            yield place, _not_text(f"{here}.{key}", value)
+
+
+def _not_text(key: str, value: Any) -> str:
+    hint = "; quote it" if type(value) in (int, float, bool) else ""
+    return f"{key} must be a text, found {_what(value)}{hint}" if value is not None else f"{key} is required"
+
+
+def _not_events(value: Any) -> str:
+    try:
+        msgspec.convert(value, tuple[ToolEvent, ...])
+    except msgspec.ValidationError as error:
+        return f"{decoding_fact(error, value)}; each is tool_name, args, result, success"
+    return ""
+
+
+def _not_files(value: Any) -> str:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        return f"a mapping from path to text is needed, found {_what(value)}"
+    try:
+        for path in value:
+            inner_path(path)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _what(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)[:60]
+
+
+def _line(found: Any, path: tuple[str | int, ...]) -> int:
+    return mark_of(found, path).line
+
+
+def _rubric(found: dict[str, Any], body: str, source: str) -> Rubric:
+    return Rubric(
+        name=found.get("name", ""),
+        version=found.get("version", ""),
+        scale=found.get("scale", ""),
+        description=found.get("description", "").strip(),
+        body=body,
+        goldens=tuple(_golden(golden) for golden in found.get("goldens", [])),
+        needs=tuple(dict.fromkeys(found.get("needs", []))),
+        pass_at=found.get("pass_at", 4),
+        source=source,
+    )
+
+
+def _golden(found: dict[str, Any]) -> Golden:
+    events = found.get("tool_events")
+    return Golden(
+        name=found.get("name", ""),
+        output=found.get("output", ""),
+        expected=found.get("expected", ""),
+        input=found.get("input", ""),
+        context=found.get("context", ""),
+        tool_events=None if events is None else msgspec.convert(events, tuple[ToolEvent, ...]),
+        files=found.get("files"),
+    )

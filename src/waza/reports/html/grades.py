@@ -1,0 +1,364 @@
+"""The grades of a trial: what each claims, what was expected and found, who judged by which rubric."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from waza.model import JSON, Check, Grade, Result, Trace
+from waza.reports.failed_checks import shown_value
+from waza.reports.html.components import fold, grid, head_cell, mark, soft
+from waza.reports.html.markup import Element, Node, TextBudget, el, short
+from waza.runs.outcomes import shown_names
+from waza.untrusted.text import plural, score, seconds
+
+MOST_GRADES = 60
+MOST_CHECKS = 60
+FEW_CHECKS = 12
+"""So many checks that held are shown without being asked for."""
+MOST_VALUE = 3_000
+_STATUS = {True: "passed", False: "failed", None: "error"}
+
+
+def grades(result: Result, address: str, budget: TextBudget) -> Node:
+    """Return every grade of a trial, what did not pass first and open."""
+    named = sorted(zip(shown_names(result), result.grades, strict=True), key=lambda one: one[1].status == "passed")
+    if not named:
+        return soft("No grader looked at this trial.")
+    shown = [
+        _grade(name, number, grade, result, address, budget) for number, (name, grade) in enumerate(named[:MOST_GRADES])
+    ]
+    more = len(named) - MOST_GRADES
+    return [*shown, soft(f"… and {plural(more, 'more grade')}: waza show has all") if more > 0 else None]
+
+
+def _grade(name: str, number: int, grade: Grade, result: Result, address: str, budget: TextBudget) -> Element:
+    weight = f" · weight {grade.weight:g}" if grade.weight != 1.0 else ""
+    kind = f" {short(grade.type, 60)}" if grade.type != name else ""
+    rubric = _mapping(grade.details.get("rubric"))
+    by = f" · rubric {_word(rubric.get('name'), 60)} {_word(rubric.get('version'), 20)}" if rubric else ""
+    facts = el("span", f"{kind} · score {score(grade.score)}{weight}{by}", class_="soft")
+    head: list[Node] = [mark(grade.status), " ", el("b", short(name, 100)), facts]
+    inner: list[Node] = [_judged(grade)]
+    if grade.feedback and not _says_the_same(grade):
+        inner.append(budget.text(grade.feedback, MOST_VALUE))
+    inner.append(_checks(grade.checks, budget))
+    if (drawing := read_alignment(grade, result.trace)) is not None:
+        inner.append(drawn(drawing, address, budget))
+    inner += [_votes(grade, budget), _people(grade)]
+    is_open, anchor = grade.status != "passed", f"grade-{number}"
+    return el("details", el("summary", *head), *inner, open=is_open, id=anchor, class_="grade")
+
+
+def _says_the_same(grade: Grade) -> bool:
+    """Say whether the checks tell already what the feedback does."""
+    wrong = [check.failure or check.claim for check in grade.checks if check.ok is not True]
+    return (bool(wrong) and all(words in grade.feedback for words in wrong)) or (grade.passed and bool(grade.checks))
+
+
+def numbers_of(result: Result) -> dict[str, int]:
+    """Return by a grade's name the number under which it stands on the page."""
+    named = sorted(zip(shown_names(result), result.grades, strict=True), key=lambda one: one[1].status == "passed")
+    return {name: number for number, (name, _) in enumerate(named[:MOST_GRADES])}
+
+
+def _judged(grade: Grade) -> Node:
+    """Return by whom and by what a judged grade was given: model, rubric with its version, what it took."""
+    rubric, judge = _mapping(grade.details.get("rubric")), _mapping(grade.details.get("judge"))
+    if not rubric and not judge:
+        return None
+    parts: list[Node] = []
+    if rubric:
+        version = f" {_word(rubric.get('version'))}" if rubric.get("version") else ""
+        scale = f" ({_word(rubric.get('scale'))})" if rubric.get("scale") else ""
+        parts += ["rubric ", el("b", f"{_word(rubric.get('name'))}{version}"), scale]
+        parts += [" · ", el("span", _word(rubric.get("hash"))[:12], class_="id")] if rubric.get("hash") else []
+    if judge:
+        parts += [" · " if parts else "", "judge ", el("b", _word(judge.get("model")) or _word(judge.get("type")))]
+        parts += [", from the cache"] if judge.get("cached") is True else []
+        took = judge.get("seconds")
+        parts += [f", {seconds(took * 1000)}"] if isinstance(took, (int, float)) and 0 < took < 1e6 else []
+    described = _word(rubric.get("description"), 300)
+    return [el("p", *parts, class_="judged"), soft(described) if described else None]
+
+
+def _checks(checks: Sequence[Check], budget: TextBudget) -> Node:
+    """Return checks, those that did not hold first and with their values; those that held are folded if many."""
+    wrong = [check for check in checks if check.ok is not True]
+    held = [check for check in checks if check.ok is True]
+    parts: list[Node] = [_listed(wrong, budget)] if wrong else []
+    if held:
+        listed = _listed(held, budget)
+        is_short = not wrong and len(held) <= FEW_CHECKS
+        parts.append(listed if is_short else fold(f"{plural(len(held), 'check')} held", listed))
+    return parts
+
+
+def _listed(checks: Sequence[Check], budget: TextBudget) -> Element:
+    """Return as many checks as there is room for."""
+    items: list[Node] = []
+    for check in checks[:MOST_CHECKS]:
+        if budget.is_full:
+            break
+        items.append(_check(check, budget))
+    more = len(checks) - len(items)
+    rest = soft(f"… and {plural(more, 'more check')}: waza show has all") if more else None
+    return el("div", el("ul", *items, class_="checks") if items else None, rest)
+
+
+def _check(check: Check, budget: TextBudget) -> Element:
+    status = _STATUS[check.ok]
+    words = check.claim if check.ok else check.failure or check.claim
+    parts: list[Node] = [mark(status), " ", el("span", budget.line(words, 1_500))]
+    if check.ok is not True and check.failure and check.claim and check.claim != check.failure:
+        parts.append(el("div", "claim: ", budget.line(check.claim, 600), class_="soft claim"))
+    values = [
+        (label, shown_value(value, 100_000)) for label, value in (("expected", check.expected), ("found", check.actual))
+    ]
+    known = [
+        el("div", el("span", label, class_="soft"), budget.text(value, MOST_VALUE))
+        for label, value in values
+        if value is not None
+    ]
+    if known and check.ok is not True:
+        parts.append(el("div", *known, class_="pair"))
+    return el("li", *parts)
+
+
+def _votes(grade: Grade, budget: TextBudget) -> Node:
+    """Return what each juror said, where a jury decided."""
+    votes = _mapping(grade.details.get("jury")).get("votes")
+    if not isinstance(votes, list) or not votes:
+        return None
+    items = []
+    for vote in [_mapping(one) for one in votes[:20]]:
+        status = vote.get("status")
+        told = mark(status) if status in ("passed", "failed", "error") else None
+        items.append(
+            el(
+                "li",
+                told,
+                " ",
+                el("b", _word(vote.get("juror"))),
+                " ",
+                budget.line(_word(vote.get("feedback"), 1_000), 1_000),
+            )
+        )
+    return el("div", soft("the jury"), el("ul", *items, class_="checks"))
+
+
+def _people(grade: Grade) -> Node:
+    """Return what a `human` grader asks."""
+    asked = _mapping(grade.details.get("human"))
+    if not asked:
+        return None
+    listed = asked.get("criteria")
+    criteria = [el("li", _word(one, 400)) for one in listed[:20]] if isinstance(listed, list) else []
+    return el(
+        "div",
+        soft("people are asked"),
+        el("p", _word(asked.get("instructions"), 2_000)),
+        el("ul", *criteria) if criteria else None,
+    )
+
+
+def _mapping(value: JSON) -> dict[str, JSON]:
+    return value if isinstance(value, dict) else {}
+
+
+def _word(value: JSON, most: int = 120) -> str:
+    return "" if value is None else short(str(value), most)
+
+
+# Expected calls beside those that were made, with a line from each to each: drawn, and as a table in words.
+#
+# A stored run may come from anywhere, so an alignment is read with care: what has not its shape is left out.
+
+ROW = 30
+"""The height of a row, in the drawing and in the style."""
+MOST = 40
+"""Expectations, and calls, that are drawn."""
+_NAMED = re.compile(r'name="([^"]*)"(?: args: \[(.*)\])?')
+_MARKS = {"matched": "✓", "absent": "✓", "undecided": "?"}
+
+
+class AlignedCall(NamedTuple):
+    """One expectation and what came of it."""
+
+    label: str
+    status: str
+    calls: list[int]
+    found: int | None
+    nearest: int | None
+    differences: list[tuple[str, str, str]]
+    """Path, expected, found."""
+
+
+class Drawing(NamedTuple):
+    """An alignment as it was read."""
+
+    order: str
+    entries: list[AlignedCall]
+    extra: list[int]
+    names: Sequence[str]
+    is_calls: bool
+    """Whether what was made are tool calls, which have an address on the page."""
+
+
+def read_alignment(grade: Grade, trace: Trace) -> Drawing | None:
+    """Return the alignment a grade holds; None where it has none."""
+    told = grade.details.get("alignment")
+    if not isinstance(told, dict) or not isinstance(told.get("expectations"), list):
+        return None
+    names: Sequence[str] = [event.tool_name for event in trace.tool_events or ()]
+    is_calls = True
+    for key in ("actual_skills", "actual_actions"):
+        if isinstance(listed := grade.details.get(key), list):
+            names, is_calls = [str(name) for name in listed], key == "actual_actions"
+    entries = [_entry(entry) for entry in told["expectations"] if isinstance(entry, dict)]
+    extra = [*_places(told.get("extra")), *_places(told.get("out_of_order"))]
+    return Drawing(str(told.get("order") or "any"), entries, sorted(extra), names, is_calls)
+
+
+def _entry(told: dict[str, JSON]) -> AlignedCall:
+    nearest = told.get("nearest") if isinstance(told.get("nearest"), dict) else {}
+    assert isinstance(nearest, dict)
+    found = nearest.get("differences")
+    differences = [_difference(one) for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return AlignedCall(
+        label=_label(str(told.get("expected") or "")),
+        status=str(told.get("status") or ""),
+        calls=_places(told.get("calls")),
+        found=next(iter(_places([told.get("found")])), None),
+        nearest=next(iter(_places([nearest.get("call")])), None),
+        differences=differences,
+    )
+
+
+def _label(text: str) -> str:
+    """Return an expectation as people say it: the tool's name, then the arguments that are looked at."""
+    found = _NAMED.fullmatch(text)
+    return text if found is None else f"{found[1]} ({found[2]})" if found[2] else found[1]
+
+
+def _difference(told: dict[str, JSON]) -> tuple[str, str, str]:
+    actual = "not given" if told.get("missing") else "cannot be told" if told.get("undecided") else None
+    shown = actual or shown_value(told.get("actual"), 400) or "nothing"
+    return str(told.get("path") or ""), str(told.get("why") or shown_value(told.get("expected"), 400) or ""), shown
+
+
+def _places(value: JSON) -> list[int]:
+    """Return places from 0; anything else is no place."""
+    if not isinstance(value, list):
+        return []
+    return [one for one in value if isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 1_000_000]
+
+
+def drawn(drawing: Drawing, address: str, budget: TextBudget) -> Element:
+    """Return an alignment: expected on the left, made on the right, and what is nearest in words."""
+    entries = drawing.entries[:MOST]
+    used = {call for entry in drawing.entries for call in _linked(entry)}
+    wanted = sorted({call for entry in entries for call in _linked(entry)} | set(drawing.extra))
+    calls = [call for call in wanted if call < len(drawing.names)][:MOST]
+    rows = {call: row for row, call in enumerate(calls)}
+    lines = [line for row, entry in enumerate(entries) for line in _lines(row, entry, rows)]
+    height = ROW * max(len(entries), len(calls), 1)
+    left = el("ol", *(_expected(entry) for entry in entries), class_="expected")
+    right = el("ol", *(_made(call, drawing, call in used, address) for call in calls), class_="made")
+    picture = el("svg", *lines, height=height, width="100%", aria_hidden="true")
+    heads = el(
+        "div",
+        el("span", "expected", class_="soft"),
+        el("span"),
+        el("span", "made", class_="soft"),
+        class_="align heads",
+    )
+    more = max(0, len(drawing.entries) - MOST), max(0, len(wanted) - len(calls))
+    rest = [f"{count:,} more {noun}" for count, noun in zip(more, ("expected", "made"), strict=True) if count]
+    orders = {"any": "in any order", "in_order": "in this order", "exact": "in this order, and no others"}
+    return el(
+        "div",
+        soft(f"{plural(len(drawing.entries), 'expectation')}, {orders.get(drawing.order, drawing.order)}"),
+        heads,
+        el("div", left, picture, right, class_="align"),
+        soft(f"… {' and '.join(rest)}") if rest else None,
+        *_nearest(entries, drawing, address, budget),
+        fold("as a table", _table(drawing)),
+        class_="alignment",
+    )
+
+
+def _linked(entry: AlignedCall) -> list[int]:
+    return [*entry.calls, *(place for place in (entry.found, entry.nearest) if place is not None)]
+
+
+def _lines(row: int, entry: AlignedCall, rows: dict[int, int]) -> list[Element]:
+    found = [(call, "fits") for call in entry.calls[:MOST]]
+    found += [(entry.found, "moved")] if entry.found is not None else []
+    found += [(entry.nearest, "near")] if entry.nearest is not None else []
+    middle = ROW // 2
+    return [
+        el("line", x1="0", y1=ROW * row + middle, x2="100%", y2=ROW * rows[call] + middle, class_=f"tie {kind}")
+        for call, kind in found
+        if call in rows
+    ]
+
+
+def _expected(entry: AlignedCall) -> Element:
+    mark = _MARKS.get(entry.status, "✗")
+    kind = {"✓": "passed", "?": "error"}.get(mark, "failed")
+    told = "" if entry.status == "matched" else f" {entry.status.replace('_', ' ')}"
+    words = f"{short(entry.label, 200)}{told}"
+    return el("li", el("span", mark, class_=f"mark {kind}"), " ", el("span", words, class_="word", title=words))
+
+
+def _made(call: int, drawing: Drawing, is_used: bool, address: str) -> Element:
+    name = short(drawing.names[call], 80)
+    told: Node = (
+        el("a", f"{call + 1} {name}", href=f"{address}call={call + 1}#call-{call + 1}")
+        if drawing.is_calls
+        else f"{call + 1} {name}"
+    )
+    note = None if is_used else el("span", " not expected", class_="soft")
+    return el("li", el("span", told, note, class_="word", title=f"{call + 1} {name}"))
+
+
+def _nearest(entries: Sequence[AlignedCall], drawing: Drawing, address: str, budget: TextBudget) -> list[Node]:
+    parts: list[Node] = []
+    for entry in entries:
+        if entry.nearest is None:
+            continue
+        link = el("a", f"call {entry.nearest + 1}", href=f"{address}call={entry.nearest + 1}#call-{entry.nearest + 1}")
+        rows = [
+            el(
+                "tr",
+                el("td", el("code", short(path, 200))),
+                el("td", budget.line(wanted, 400)),
+                el("td", budget.line(found, 400)),
+            )
+            for path, wanted, found in entry.differences[:20]
+        ]
+        head = [head_cell("argument"), head_cell("expected"), head_cell("found")]
+        parts.append(el("p", "nearest to ", el("b", short(entry.label, 120)), ": ", link))
+        parts.append(grid(f"how call {entry.nearest + 1} differs", head, rows))
+    return parts
+
+
+def _table(drawing: Drawing) -> Element:
+    rows = [
+        el("tr", el("td", short(entry.label, 200)), el("td", entry.status.replace("_", " ")), el("td", _told(entry)))
+        for entry in drawing.entries[: 2 * MOST]
+    ]
+    if drawing.extra:
+        listed = ", ".join(str(call + 1) for call in drawing.extra[: 2 * MOST])
+        more = "…" if len(drawing.extra) > 2 * MOST else ""
+        rows.append(el("tr", el("td", "(nobody expected)"), el("td", "extra"), el("td", f"{listed}{more}")))
+    return grid("alignment", [head_cell("expected"), head_cell("came out"), head_cell("calls")], rows)
+
+
+def _told(entry: AlignedCall) -> str:
+    parts = [", ".join(str(call + 1) for call in entry.calls[:20])] if entry.calls else []
+    parts += [f"{entry.found + 1}, out of order"] if entry.found is not None else []
+    parts += [f"nearest is {entry.nearest + 1}"] if entry.nearest is not None else []
+    return "; ".join(parts) or "–"

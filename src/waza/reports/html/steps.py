@@ -1,0 +1,180 @@
+"""What an agent did, in order: messages and tool calls, put together from a trace's events and its tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple
+
+from waza.model import JSON, ToolEvent, Trace
+from waza.reports.failed_checks import shown_value
+from waza.reports.html.components import fold, soft
+from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
+from waza.untrusted.json import encode
+from waza.untrusted.text import seconds
+
+Who = Literal["asked", "said", "thought", "call", "mark", "other"]
+_WHO: dict[str, Who] = {
+    "user_message": "asked", "assistant_message": "said", "reasoning": "thought", "model_call": "mark", "step": "mark",
+}  # fmt: skip
+_PASSED_OVER = ("tool_call", "tool_result")
+
+
+class TraceStep(NamedTuple):
+    """One thing that happened."""
+
+    who: Who
+    text: str = ""
+    """What was said; for `mark` and `other` what it is."""
+    turn: int | None = None
+    call: int = 0
+    """The number of a tool call, from 1; 0 for anything else."""
+    event: ToolEvent | None = None
+
+
+def steps_of(trace: Trace) -> list[TraceStep]:
+    """Return what happened in order, prompt by prompt; calls that no event tells of stand at the end of theirs."""
+    calls = list(enumerate(trace.tool_events or (), 1))
+    counts = [len(turn.tool_events or ()) for turn in trace.turns or ()]
+    if not counts or sum(counts) != len(calls):
+        return _steps(trace, calls)
+    ends = list(accumulate(counts, initial=0))
+    turns = zip(trace.turns or (), pairwise(ends), strict=True)
+    return [step for turn, (start, end) in turns for step in _steps(turn, calls[start:end])]
+
+
+def _steps(trace: Trace, calls: Sequence[tuple[int, ToolEvent]]) -> list[TraceStep]:
+    """Return what happened after one prompt, or where nobody can tell which call belongs to which."""
+    if not any(event.get("type") == "tool_call" for event in trace.events or ()):
+        return list(_plain(trace, calls))
+    steps = list(_merged(trace.events or [], calls))
+    if not any(step.who == "asked" for step in steps) and trace.input:
+        steps.insert(0, TraceStep("asked", trace.input))
+    if trace.output and not any(step.who == "said" and step.text == trace.output for step in steps[-20:]):
+        steps.append(TraceStep("said", trace.output))
+    return steps
+
+
+def _plain(trace: Trace, calls: Sequence[tuple[int, ToolEvent]]) -> Iterator[TraceStep]:
+    """Yield the messages that are known around the calls, where events do not say which came when."""
+    said = [step for event in trace.events or () if (step := _message(event)) is not None]
+    asked = [step for step in said if step.who == "asked"]
+    yield from asked or ([TraceStep("asked", trace.input)] if trace.input else [])
+    yield from (TraceStep("call", turn=event.turn, call=number, event=event) for number, event in calls)
+    rest = [step for step in said if step.who != "asked"]
+    yield from rest
+    if trace.output and not any(step.text == trace.output for step in rest):
+        yield TraceStep("said", trace.output)
+
+
+def _merged(events: Sequence[dict[str, JSON]], calls: Sequence[tuple[int, ToolEvent]]) -> Iterator[TraceStep]:
+    by_id = {event.tool_call_id: (number, event) for number, event in calls if event.tool_call_id}
+    open_calls = dict(calls)
+    for told in events:
+        if told.get("type") != "tool_call":
+            if told.get("type") not in _PASSED_OVER and (step := _message(told)) is not None:
+                yield step
+            continue
+        identity = told.get("tool_call_id")
+        found = by_id.get(identity) if isinstance(identity, str) else None
+        if found is None or found[0] not in open_calls:
+            found = next(iter(open_calls.items()), None)
+        if found is not None:
+            del open_calls[found[0]]
+            yield TraceStep("call", turn=found[1].turn, call=found[0], event=found[1])
+    yield from (TraceStep("call", turn=event.turn, call=number, event=event) for number, event in open_calls.items())
+
+
+def _message(event: dict[str, JSON]) -> TraceStep | None:
+    """Return an event that is no call as a step; None where it says nothing."""
+    kind = str(event.get("type") or "")
+    turn = event.get("turn")
+    turn = turn if isinstance(turn, int) and not isinstance(turn, bool) else None
+    content = event.get("content")
+    who = _WHO.get(kind, "other")
+    if who in ("asked", "said", "thought") and isinstance(content, str):
+        return TraceStep(who, content, turn) if content else None
+    if who == "mark":
+        name = event.get("model") or event.get("name") or ""
+        return TraceStep("mark", f"{'model call' if kind == 'model_call' else 'step'} {name}".strip(), turn)
+    return TraceStep("other", encode(event).decode(), turn)
+
+
+# A trajectory as text: what was asked and said, each tool call folded, a page of steps at a time.
+
+STEPS = 100
+"""Steps on one page."""
+MOST_SAID = 8_000
+MOST_OF_A_CALL = 4_000
+_WORDS = {"asked": "asked", "said": "agent", "thought": "reasoning", "mark": "", "other": "event"}
+
+
+def page_of(steps: Sequence[TraceStep], call: int) -> int:
+    """Return where the page begins on which a call stands; 0 where there is no such call."""
+    place = next((n for n, step in enumerate(steps) if step.call == call), 0) if call else 0
+    return place - place % STEPS
+
+
+def transcript(steps: Sequence[TraceStep], skip: int, budget: TextBudget, whole: str, chosen: int = 0) -> Node:
+    """Return a page of steps; `whole` is the address of a single call, without its number."""
+    shown = steps[skip : skip + STEPS]
+    if not shown:
+        return soft("Nothing was recorded.")
+    return el("ol", *(_step(step, budget, whole, chosen) for step in shown), class_="steps", start=skip + 1)
+
+
+def _step(step: TraceStep, budget: TextBudget, whole: str, chosen: int) -> Element:
+    if step.event is not None:
+        return _call(step.call, step.event, budget, whole, is_open=step.call == chosen)
+    if step.who == "mark":
+        return el("li", el("span", budget.line(step.text, 200), class_="soft"), class_="step mark-step")
+    if step.who == "other":
+        return el(
+            "li",
+            fold(el("span", f"event {short(step.text, 100)}"), budget.text(step.text, MOST_OF_A_CALL)),
+            class_="step",
+        )
+    return el(
+        "li", el("span", _WORDS[step.who], class_="who"), budget.text(step.text, MOST_SAID), class_=f"step {step.who}"
+    )
+
+
+def _call(number: int, event: ToolEvent, budget: TextBudget, whole: str, *, is_open: bool) -> Element:
+    args = shown_value(event.args, 1_000_000) or ""
+    head: list[Node] = [
+        el("span", f"{number} ", class_="soft"),
+        el("b", short(event.tool_name, 80) or "(no name)"),
+        " ",
+    ]
+    head.append(el("code", budget.line(args, 110), class_="args"))
+    side: list[Node] = []
+    if event.duration_ms is not None:
+        side.append(el("span", seconds(event.duration_ms), class_="soft"))
+    if not event.success:
+        side.append(el("span", "✗ failed", class_="failed"))
+    inner: list[Node] = [el("p", "arguments", class_="soft"), budget.text(args, MOST_OF_A_CALL)]
+    for label, value in (("error", event.error), ("result", shown_value(event.result, 1_000_000))):
+        if value:
+            inner += [el("p", label, class_="soft"), budget.text(value, MOST_OF_A_CALL)]
+    inner.append(el("p", *_facts(event), el("a", "this call alone", href=f"{whole}n={number}"), class_="soft"))
+    summary = el("summary", el("span", *head, class_="what"), el("span", *side, class_="side"))
+    status = "passed" if event.success else "failed"
+    return el(
+        "li",
+        el("details", summary, *inner, id=f"call-{number}", open=is_open),
+        class_="step call-step",
+        data_status=status,
+    )
+
+
+def _facts(event: ToolEvent) -> list[Node]:
+    facts = [f"turn {event.turn}"]
+    facts += [f"began at {seconds(event.start_ms)}"] if event.start_ms is not None else []
+    facts += [f"took {seconds(event.duration_ms)}"] if event.duration_ms is not None else []
+    facts += [f"id {short(event.tool_call_id, 60)}"] if event.tool_call_id else []
+    return [" · ".join(facts), " · "]
+
+
+def call_address(run: str, task: str, trial: int) -> str:
+    """Return where one call of a trial is shown alone, without its number."""
+    return href("runs", run, "call", id=task, trial=trial) + "&"

@@ -1,0 +1,145 @@
+"""Two or three sentences on what a run's numbers mean."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from waza.model import Run
+from waza.runs.outcomes import TrialOutcome
+from waza.runs.repeats import statistics_of
+from waza.runs.summary import Summary, summarize
+from waza.runs.tasks import TaskSummary, summarize_tasks
+from waza.untrusted.text import percent, plural, score, seconds
+
+
+def interpret(run: Run) -> str:
+    """Return what a person should take from the run, and what to look at next."""
+    return " ".join(_sentences(summarize(run), summarize_tasks(run), run))
+
+
+def _sentences(summary: Summary, tasks: Sequence[TaskSummary], run: Run) -> Iterator[str]:
+    if summary.total_tests == 0:
+        yield "Nothing was run."
+        return
+    yield _verdict(summary)
+    if (interval := summary.success_rate_ci) is not None:
+        width = interval.upper - interval.lower
+        if width > 0.3:
+            yield (
+                f"With {plural(summary.total_tests, 'task')} the true pass rate may lie anywhere between "
+                f"{percent(interval.lower)} and {percent(interval.upper)}; add tasks or trials before comparing runs."
+            )
+    flaky = [task.id for task in tasks if task.is_flaky]
+    worst = [task for task in tasks if task.status == "failed"]
+    if flaky:
+        some = ", ".join(flaky[:3])
+        yield f"{plural(len(flaky), 'task')} sometimes passed and sometimes failed ({some}): look there first."
+    elif worst:
+        task = min(worst, key=lambda task: task.score.weighted or 0.0)
+        command = shlex.join(["waza", "show", run.id, "--task", task.id])
+        yield f"Start with '{task.id}', the failed task with the lowest score: {command}"
+
+
+def _verdict(summary: Summary) -> str:
+    if summary.succeeded == summary.total_tests:
+        return "Every claim held in every task."
+    parts = []
+    if summary.failed:
+        parts.append(f"in {plural(summary.failed, 'task')} the agent did not do what was claimed")
+    if summary.errors:
+        parts.append(
+            f"for {plural(summary.errors, 'task')} nobody can tell, because evidence or the agent itself was missing"
+        )
+    if summary.skipped:
+        parts.append(f"{plural(summary.skipped, 'task')} was not graded")
+    rest = " and ".join(parts)
+    return f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed: {rest}."
+
+
+# A run in two lines of numbers, each with its uncertainty, and where its tasks stand in the project.
+
+
+def rate_line(summary: Summary) -> str:
+    """Return how many tasks passed, with the interval, and how many did not."""
+    rate = f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed"
+    if summary.success_rate_ci is not None and summary.total_tests > 1:
+        interval = summary.success_rate_ci
+        share = percent(summary.success_rate)
+        rate += f" ({share}, 95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)})"
+    parts = [rate]
+    for count, noun in ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded")):
+        parts += [f"{count} {noun}"] if count else []
+    return " · ".join(parts)
+
+
+def times_of(timed: Summary | TrialOutcome) -> str:
+    """Return the agent's time, and next to it the judges' where there is some."""
+    judged = f" (and {seconds(timed.judge_duration_ms)} of judging)" if (timed.judge_duration_ms or 0) >= 1 else ""
+    return f"{seconds(timed.duration_ms)}{judged}"
+
+
+def numbers_line(summary: Summary) -> str:
+    """Return score, time, tokens and cost, as far as they are known."""
+    parts = [f"score {score(summary.weighted_score)}"] if summary.total_tests or summary.triggers is None else []
+    if summary.undecided and summary.score_low is not None:
+        parts[0] += f" (between {score(summary.score_low)} and {score(summary.score_high)} with the undecided)"
+    parts.append(times_of(summary))
+    judged = f" (and {summary.judge_tokens:,} of judging)" if summary.judge_tokens else ""
+    if summary.agent_tokens is not None:
+        parts.append(f"{summary.agent_tokens:,} tokens{judged}")
+    elif judged:
+        parts.append(f"{summary.judge_tokens:,} tokens of judging")
+    parts += [" ".join(part for part in costs_of_run(summary) if part)] if summary.cost_usd is not None else []
+    return " · ".join(parts)
+
+
+def costs_of_run(summary: Summary) -> tuple[str, str]:
+    """Return what a run was billed, and how that is made up; empty where no cost was reported."""
+    if summary.cost_usd is None:
+        return "", ""
+    costs, told = summary.costs, []
+    if costs is not None and costs.judge.cost_usd:
+        told += [f"agent ${costs.agent.cost_usd:.4f}", f"judge ${costs.judge.cost_usd:.4f}"]
+    if costs is not None and costs.without_cost:
+        told.append(f"{plural(costs.without_cost, 'cost')} not known")
+    return f"${summary.cost_usd:.4f}", f"({', '.join(told)})" if told else ""
+
+
+def repeats_line(run: Run) -> str:
+    """Return the score's interval and what repeated trials say; nothing where there is nothing to tell."""
+    found = statistics_of(run)
+    parts: list[str] = []
+    if (interval := found.whole.score_ci) and interval.tells:
+        parts.append(f"score's 95 % interval {score(interval.lower)}–{score(interval.upper)}")
+    if len(found.pass_hat_k) > 1:
+        k = len(found.pass_hat_k)
+        parts.append(f"pass@{k} {score(found.pass_at_k[-1])}, pass^{k} {score(found.pass_hat_k[-1])}")
+        parts += [f"{plural(found.flaky_tasks, 'flaky task')}"] if found.flaky_tasks else []
+    return " · ".join(parts)
+
+
+class TaskLocation(NamedTuple):
+    """Where a task is written."""
+
+    file: Path
+    line: int
+
+    def relative_to(self, folder: Path) -> str:
+        """Return the file as seen from a folder, with forward slashes; whole where it stands elsewhere."""
+        inside = self.file.is_relative_to(folder.resolve())
+        return (self.file.relative_to(folder.resolve()) if inside else self.file).as_posix()
+
+
+def spot_of(run: Run, task_id: str) -> TaskLocation | None:
+    """Return where a task of a stored run is written; None where the run does not say."""
+    place = (run.spec.get("places") or {}).get(task_id) or {}
+    suite, file, line = run.spec.get("file"), place.get("file"), place.get("line")
+    if not run.folder or not isinstance(suite, str) or not isinstance(file, str) or not isinstance(line, int):
+        return None
+    # What a stored run says is only written down, never looked up on this machine's disk.
+    where = os.path.normpath(Path(run.folder).resolve().parent / suite / ".." / file)
+    return TaskLocation(Path(where), line)

@@ -1,0 +1,256 @@
+"""What is known about the verdicts of a run's judges, a line each: canaries, cards, calibrations, split juries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from waza.analysis.judge_agreement import Alpha, JudgeAgreement, MeasuredOutput
+from waza.errors import StoreError
+from waza.files.paths import project_root
+from waza.model import JSON, Grade, Run
+from waza.runs.calibrations import Calibration, asked_in, read_calibrations
+from waza.runs.canaries import canaries_of, canary_line
+from waza.runs.costs import cache_use
+from waza.stats.scores import Interval
+from waza.untrusted.text import clipped, percent, plural, visible
+
+MOST_TASKS = 3
+
+
+def judging_lines(run: Run) -> Iterator[str]:
+    """Yield what a reader of this run's verdicts should know about who gave them, and by what."""
+    yield from _rubrics(run)
+    yield from _cache_lines(run)
+    if line := canary_line(canaries_of(run)):
+        yield line
+    for entry in run.spec.get("judge_cards") or ():
+        if isinstance(entry, dict) and isinstance(entry.get("line"), str):
+            yield f"judge card: {entry['line']}"
+    yield from believed(run)
+    yield from _juries(run)
+
+
+def _cache_lines(run: Run) -> Iterator[str]:
+    found = cache_use(run)
+    if found.cached:
+        yield f"{plural(found.cached, 'verdict')} of {found.verdicts} from cache; --no-judge-cache asks again"
+    if found.refused:
+        entries = "1 entry" if found.refused == 1 else f"{found.refused} entries"
+        yield f"{entries} of the judge cache not signed with your key and ignored: the judge was asked"
+
+
+def _rubrics(run: Run) -> Iterator[str]:
+    """Yield name, version and description of each rubric that judged, with the graders that used it."""
+    if not any((run.spec.get("judged") or {}).values()):
+        return
+    used: dict[tuple[str, str], dict[str, None]] = {}
+    for result in run.results:
+        for grade in result.grades:
+            if rubric := rubric_of(grade):
+                used.setdefault(rubric, {})[grade.name] = None
+    for (rubric_name, description), graders in used.items():
+        yield f"rubric {rubric_name} ({', '.join(graders)}){f': {description}' if description else ''}"
+
+
+def rubric_of(grade: Grade) -> tuple[str, str] | None:
+    """Return name with version, and description of the rubric a grade was given by; None where there is none."""
+    rubric = grade.details.get("rubric")
+    if not isinstance(rubric, dict):
+        return None
+    name, version, description = (str(rubric.get(key) or "") for key in ("name", "version", "description"))
+    return f"{name} {version}".strip(), description
+
+
+def _juries(run: Run) -> Iterator[str]:
+    """Yield how often the jury of each grader was not of one mind."""
+    if not any(_has_jury(entry) for entries in (run.spec.get("graders") or {}).values() for entry in entries):
+        return
+    given: Counter[str] = Counter()
+    split: dict[str, list[str]] = {}
+    for result in run.results:
+        for grade in result.grades:
+            if isinstance(jury := grade.details.get("jury"), dict):
+                given[grade.name] += 1
+                if jury.get("is_unanimous") is False:
+                    split.setdefault(grade.name, []).append(result.task_id)
+    for name, count in given.items():
+        tasks = list(dict.fromkeys(split.get(name, ())))
+        more = f" and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
+        where = f" ({', '.join(tasks[:MOST_TASKS])}{more})" if tasks else ""
+        yield f"jury {name}: {len(split.get(name, ()))} of {count} verdicts not of one mind{where}"
+
+
+def _has_jury(entry: object) -> bool:
+    config = entry.get("config") if isinstance(entry, dict) else None
+    return isinstance(config, dict) and ("judges" in config or isinstance(config.get("grader"), dict))
+
+
+def split_jury(grade: Grade) -> str:
+    """Return who said what in a jury that was not of one mind; empty where it was, or there is none."""
+    jury = grade.details.get("jury")
+    return grade.feedback if isinstance(jury, dict) and jury.get("is_unanimous") is False else ""
+
+
+# What was measured about judges, in words: a whole calibration for the screen, and one sentence for other reports.
+
+MOST_DIFFERENCES = 20
+NOT_USED = "its calibration does not say what was asked, so it counts for nothing; measure again with `waza calibrate`"
+REASON_WIDTH = 80
+RULE = "in the order of a hash: any beginning of the list is a fair sample, outputs picked by eye would be none"
+
+
+def sentence(calibration: Calibration) -> str:
+    """Return what is known about a judge, in one sentence."""
+    if calibration.accuracy is None:
+        return "no output was judged by people and by this judge"
+    kappa = "kappa says nothing here" if calibration.kappa is None else f"kappa {calibration.kappa:.2f}"
+    same = percent(calibration.constant_accuracy)
+    outputs = plural(calibration.n, "output")
+    return (
+        f"agrees with people on {percent(calibration.accuracy)} of {outputs} "
+        f"({kappa}; the same answer every time would agree on {same})"
+    )
+
+
+def believed(run: Run) -> list[str]:
+    """Return a sentence for each judge of a run that was measured against people; and for what cannot be used."""
+    if not run.spec.get("judged"):
+        return []
+    every_grader = [entry for each in (run.spec.get("graders") or {}).values() for entry in each]
+    graders = {str(entry.get("name")): entry for entry in every_grader if isinstance(entry, dict)}
+    usual = (run.spec.get("judge") or {}).get("model") or ""
+    try:
+        every = read_calibrations(_root(run))
+    except (StoreError, OSError):
+        return []
+    known = [one for one in every if one.grader in graders and one.model in _models(graders[one.grader], usual)]
+    asked = asked_in(run, known)
+    mine = [one for one in known if one.asked in asked]
+    measured = {(one.grader, one.model) for one in mine}
+    lost = [one for one in known if not one.asked and (one.grader, one.model) not in measured]
+    return [f"{_judge(one)} {sentence(one)}" for one in mine] + [f"{_judge(one)}: {NOT_USED}" for one in lost]
+
+
+def _judge(calibration: Calibration) -> str:
+    where = f" at {visible(calibration.address)}" if calibration.address else ""
+    return f"{visible(calibration.grader)} by {visible(calibration.model) or 'its judge'}{where}"
+
+
+def _models(grader: dict[str, JSON], usual: str) -> list[str]:
+    """Return the models a grader asks: its own, those of its jury, else the suite's."""
+    config = grader.get("config") or {}
+    jury = [one if isinstance(one, str) else str(one.get("model", "")) for one in config.get("judges") or ()]
+    return jury or [config.get("model") or usual]
+
+
+def _root(run: Run) -> Path:
+    """Return the root of the project a run was made in."""
+    return project_root((Path(run.folder).resolve().parent / str(run.spec.get("file", ""))).resolve().parent)
+
+
+def judge_lines(found: JudgeAgreement) -> Iterator[str]:
+    """Yield a judge's measurement, line by line; texts of agents and people are made visible."""
+    rubric = f" · rubric {found.rubric_name} {found.rubric[:8]}" if found.rubric else ""
+    where = f" at {found.address}" if found.address else ""
+    yield visible(f"{found.grader} · judge {found.model or 'without a model name'}{where}{rubric}")
+    yield from _sample(found)
+    if found.counts.n:
+        yield ""
+        yield from _agreement(found)
+        yield ""
+        yield from _table(found)
+    yield ""
+    yield from _score(found)
+    if found.differ:
+        yield ""
+        yield from _differences(found)
+    if found.label_next:
+        yield ""
+        yield from _next(found)
+
+
+def _sample(found: JudgeAgreement) -> Iterator[str]:
+    people = ", ".join(visible(name) or "no name" for name in found.people) or "nobody"
+    yield f"{plural(found.outputs, 'output')} judged, {found.counts.n} of them by people too ({people})"
+    if found.divided:
+        yield f"{plural(found.divided, 'output')} left out: people are evenly divided"
+    if found.not_asked:
+        yield f"the jury settled {found.not_asked} more without asking it: this is no fair sample"
+    if found.tasks < found.outputs:
+        yield f"they belong to {plural(found.tasks, 'task')}; intervals count that outputs of one task are alike"
+
+
+def _agreement(found: JudgeAgreement) -> Iterator[str]:
+    yield f"agreement       {_interval(found.agreement)}"
+    value = [] if found.kappa_value is None else [f"{found.kappa_value:.2f}"]
+    beside = f"({found.kappa.lower:.2f} to {found.kappa.upper:.2f})" if found.kappa else found.kappa_remark
+    yield "   ".join(["Cohen's kappa", *value, beside])
+    yield f"base rate       people pass {percent(found.base_rate)}"
+    constant = f'always "{found.constant_answer}" would agree on {percent(found.constant_agreement)}'
+    yield f"best constant   {constant}"
+    yield f'"fail"          precision {percent(found.fail_precision)}, recall {percent(found.fail_recall)}'
+
+
+def _table(found: JudgeAgreement) -> Iterator[str]:
+    counts = found.counts
+    yield f"{'':16}{'judge: pass':>12}{'judge: fail':>13}"
+    yield f"{'people: pass':16}{counts.true_pass:>12}{counts.false_fail:>13}"
+    yield f"{'people: fail':16}{counts.false_pass:>12}{counts.true_fail:>13}"
+
+
+def _score(found: JudgeAgreement) -> Iterator[str]:
+    score = found.score
+    yield f"pass rate       by the judge, as it is              {_interval(score.raw)}"
+    yield f"                corrected, prediction-powered       {_interval(score.prediction_powered)}"
+    yield f"                corrected, Rogan-Gladen             {_interval(score.rogan_gladen)}"
+    yield f"                by people, labelled outputs alone   {_interval(score.people)}"
+
+
+def _differences(found: JudgeAgreement) -> Iterator[str]:
+    yield f"they differ on {plural(len(found.differ), 'output')}"
+    for one in found.differ[:MOST_DIFFERENCES]:
+        yield f"  {_place(one.output)}: people {one.people}, judge {one.judge}"
+        for who, reason in (("people", one.people_reason), ("judge", one.judge_reason)):
+            if reason:
+                yield f"      {who}: {clipped(visible(reason), REASON_WIDTH)}"
+    if (more := len(found.differ) - MOST_DIFFERENCES) > 0:
+        yield f"  … and {more} more"
+
+
+def _next(found: JudgeAgreement) -> Iterator[str]:
+    wide = f"±{found.half_width * 100:g} points"
+    if found.counts.n < 2:
+        yield "label next, some thirty to begin with:"
+    elif found.labels_needed is None:
+        yield f"label next; for {wide} these outputs are too few, whoever labels them:"
+    elif (more := found.labels_needed - found.counts.n) > 0:
+        yield f"label next; about {more} more bring the corrected pass rate to {wide}:"
+    else:
+        yield f"label next, though the corrected pass rate is within {wide} already:"
+    yield "  " + ", ".join(_place(output) for output in found.label_next)
+    yield f"  ({RULE})"
+    yield f"  waza review {found.label_next[0].run} --grader {visible(found.grader)}"
+
+
+def alpha_lines(alphas: Sequence[Alpha], who: str) -> Iterator[str]:
+    """Yield how far several judges, or several people, agree."""
+    for one in alphas:
+        names = ", ".join(visible(name) for name in one.raters)
+        if len(one.raters) > 1:
+            told = "says nothing: all verdicts are the same" if one.alpha is None else f"{one.alpha:.2f}"
+            yield f"Krippendorff's alpha between {who}: {told} on {plural(one.outputs, 'output')} ({names})"
+        if one.unnamed:
+            left = f"{plural(one.unnamed, 'verdict')} without a name beside {names}, from one person or several"
+            yield f"agreement between {who} leaves out {left}; give names with --reviewer"
+
+
+def _interval(found: Interval | None) -> str:
+    if found is None:
+        return "–"
+    return f"{percent(found.mean):>5}   (95 % interval {percent(found.lower)} to {percent(found.upper)})"
+
+
+def _place(output: MeasuredOutput) -> str:
+    return f"{visible(output.task)} #{output.trial}"

@@ -1,0 +1,243 @@
+"""A rubric's goldens put to a judge: does it come to the verdicts its author expects?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from waza.errors import StoreError
+from waza.graders.base import Grader
+from waza.graders.composed import AfterTurnGrader, CompositeGrader
+from waza.graders.judging import JudgedGrader
+from waza.graders.prompt import PromptGrader
+from waza.judges.asking import wait_for_judge
+from waza.judges.base import Judge
+from waza.judges.rubrics import Golden, Rubric, golden_trace
+from waza.judges.scripted import ScriptedJudge
+from waza.model import JSON, Grade
+from waza.runs.canaries import KEY, Canary, canaries_as_data
+from waza.runs.costs import judge_spending
+from waza.runs.judge_card import card_line, read_card
+from waza.stats.scores import Interval, wilson
+from waza.suites.suite import EvalSpec
+
+MOST_APART = 1
+"""A score agrees with the expected one if it is on the same side of `pass_at` and at most so far away."""
+
+
+class Opinion(Struct, frozen=True, kw_only=True):
+    """What a judge said about one golden."""
+
+    golden: str
+    expected: str | int
+    said: str | int | None
+    """`pass`, `fail` or a score; None where the judge gave no verdict."""
+    agrees: bool | None
+    """None where nobody can tell."""
+    reason: str = ""
+
+
+class Agreement(Struct, frozen=True, kw_only=True):
+    """How often a judge came to the expected verdict; what it left open is counted apart."""
+
+    agreed: int
+    decided: int
+    undecided: int
+    interval: Interval | None
+    """The Wilson 95 % interval of the share of the decided goldens that agree."""
+
+
+def agreement(opinions: Sequence[Opinion]) -> Agreement:
+    """Return how often the judge agreed."""
+    agreed = sum(opinion.agrees is True for opinion in opinions)
+    undecided = sum(opinion.agrees is None for opinion in opinions)
+    decided = len(opinions) - undecided
+    return Agreement(agreed=agreed, decided=decided, undecided=undecided, interval=wilson(agreed, decided))
+
+
+def oracle(rubric: Rubric, golden: Golden) -> ScriptedJudge:
+    """Return a judge that answers one golden as expected: it proves that everything around a judge works, no more."""
+    if rubric.scale == "1-5":
+        expected = golden.expected
+        score = expected if isinstance(expected, int) else 5 if expected == "pass" else 1
+        call: dict[str, Any] = {"name": "set_waza_grade_score", "arguments": {"score": score, "reason": golden.name}}
+    else:
+        call = {"name": f"set_waza_grade_{golden.expected}", "arguments": {"reason": golden.name}}
+    return ScriptedJudge([{"tool_calls": [call]}])
+
+
+def put_goldens(
+    rubric: Rubric,
+    grader: PromptGrader,
+    judge_for: Callable[[Rubric, Golden], Any],
+    on_opinion: Callable[[Opinion], None] = lambda opinion: None,
+) -> list[Opinion]:
+    """Return what the judge says about each golden of a rubric, through the grader that uses it."""
+
+    async def ask(golden: Golden) -> Opinion:
+        grade = await grader.agrade(golden_trace(golden), judge=judge_for(rubric, golden))
+        opinion = opinion_of(rubric, golden, grade)
+        on_opinion(opinion)
+        return opinion
+
+    async def ask_all() -> list[Opinion]:
+        return await asyncio.gather(*(ask(golden) for golden in rubric.goldens))
+
+    return asyncio.run(ask_all())
+
+
+def opinion_of(rubric: Rubric, golden: Golden, grade: Grade) -> Opinion:
+    """Return what a grade says about a golden."""
+    said = _said(rubric, grade)
+    agrees = None if said is None else _agree(rubric, golden.expected, said)
+    reason = "; ".join(check.claim for check in grade.checks) if said == "pass" else grade.feedback
+    return Opinion(golden=golden.name, expected=golden.expected, said=said, agrees=agrees, reason=reason)
+
+
+def _said(rubric: Rubric, grade: Grade) -> str | int | None:
+    if grade.status == "error":
+        return None
+    if rubric.scale == "1-5":
+        return round(grade.score * 4) + 1
+    return "pass" if grade.passed else "fail"
+
+
+def _agree(rubric: Rubric, expected: str | int, said: str | int) -> bool:
+    if rubric.passes(expected) != rubric.passes(said):
+        return False
+    return isinstance(expected, str) or isinstance(said, str) or abs(expected - said) <= MOST_APART
+
+
+# Canaries put to the judge before a run's first trial: a few goldens of each rubric in use, never from the cache.
+
+MOST = 12
+"""How many canaries a run asks at most, whatever its rubrics."""
+
+
+class Seat(NamedTuple):
+    """A rubric before one of the judges that use it."""
+
+    rubric: Rubric
+    grader: PromptGrader
+    judge: Judge
+
+
+def put_canaries(spec: EvalSpec, judge: Judge | None) -> list[Canary]:
+    """Return what the judges of a suite say about a few goldens of its rubrics; none where nobody is to be asked.
+
+    A judge whose verdicts are written down beforehand is not asked: that would use them up.
+    """
+    asked = planned_canaries(spec, judge)
+
+    async def all_of() -> list[Canary]:
+        return list(await asyncio.gather(*(_put(seat, golden) for seat, golden in asked)))
+
+    return wait_for_judge(all_of()) if asked else []
+
+
+def planned_canaries(spec: EvalSpec, judge: Judge | None) -> list[tuple[Seat, Golden]]:
+    """Return who would be asked about which golden."""
+    if judge is None or not spec.config.canaries:
+        return []
+    return list(islice(_asked(seats(spec, judge), spec.config.canaries), MOST))
+
+
+def seats(spec: EvalSpec, judge: Judge) -> list[Seat]:
+    """Return each rubric with goldens that a suite uses, before each judge that judges by it."""
+    found: dict[tuple[str, str, str], Seat] = {}
+    for grader in judged_graders(spec.asking):
+        rubric = grader.rubric_in_use
+        if rubric is None or not rubric.goldens:
+            continue
+        for juror in grader.jurors:
+            asked = (juror.judge or judge).model_copy(update={"cache": None})
+            model = juror.model or asked.model
+            if asked.is_remembered:
+                seat = Seat(rubric, PromptGrader(rubric=grader.rubric, model=model, folder=grader.folder), asked)
+                found.setdefault((rubric.hash, asked.endpoint, model), seat)
+    return list(found.values())
+
+
+def judged_graders(graders: Iterable[Grader]) -> Iterator[JudgedGrader]:
+    """Yield the graders that ask a judge, those inside others too."""
+    for grader in graders:
+        if isinstance(grader, JudgedGrader):
+            yield grader
+        elif isinstance(grader, AfterTurnGrader):
+            yield from judged_graders([grader.grader])
+        elif isinstance(grader, CompositeGrader):
+            yield from judged_graders(grader.graders)
+
+
+def _asked(seated: Sequence[Seat], each: int) -> Iterator[tuple[Seat, Golden]]:
+    """Yield who is asked about what: of every rubric a golden that passes and one that fails, in turn."""
+    chosen = [[(seat, golden) for golden in some(seat.rubric, each)] for seat in seated]
+    for row in zip_longest(*chosen):
+        yield from (item for item in row if item is not None)
+
+
+def some(rubric: Rubric, count: int) -> list[Golden]:
+    """Return so many goldens of a rubric: one that fails, one that passes, and so on; the same ones every time."""
+    passing = [golden for golden in rubric.goldens if rubric.passes(golden.expected)]
+    failing = [golden for golden in rubric.goldens if not rubric.passes(golden.expected)]
+    mixed = [golden for pair in zip_longest(failing, passing) for golden in pair if golden is not None]
+    return mixed[:count]
+
+
+async def _put(seat: Seat, golden: Golden) -> Canary:
+    grade = await seat.grader.agrade(golden_trace(golden), judge=seat.judge)
+    opinion = opinion_of(seat.rubric, golden, grade)
+    asking = grade.details.get("judge") or {}
+    return Canary(
+        rubric=seat.rubric.name,
+        rubric_hash=seat.rubric.hash,
+        golden=golden.name,
+        judge=seat.judge.type_name(),
+        model=seat.grader.model,
+        expected=golden.expected,
+        said=opinion.said,
+        passes=None if opinion.said is None else seat.rubric.passes(opinion.said),
+        agrees=opinion.agrees,
+        answered_by=asking.get("answered_by"),
+        cost_usd=asking.get("cost_usd"),
+        reason=opinion.reason,
+        spending=judge_spending([grade]),
+    )
+
+
+# The judge cards that belong to a suite's verdicts, taken along when a run is stored.
+
+CARDS = "judge_cards"
+"""Where `run.spec` holds the cards."""
+
+
+def about_judges(spec: EvalSpec, judge: Judge | None) -> dict[str, JSON]:
+    """Return what a run stores about its judges beside their verdicts: canaries, which are asked now, and cards."""
+    if judge is None:
+        return {}
+    found = {KEY: canaries_as_data(put_canaries(spec, judge)), CARDS: known_cards(spec, judge)}
+    return {key: value for key, value in found.items() if value}
+
+
+def known_cards(spec: EvalSpec, judge: Judge) -> list[JSON]:
+    """Return the card of each rubric and model of a suite that has one, with the line that tells it."""
+    wanted: dict[tuple[str, str], str] = {}
+    for grader in judged_graders(spec.asking):
+        if rubric := grader.rubric_in_use:
+            for juror in grader.jurors:
+                wanted[rubric.hash, juror.model or (juror.judge or judge).model] = rubric.name
+    found: list[JSON] = []
+    for (rubric_hash, model), name in wanted.items():
+        try:
+            card = read_card(spec.folder.root, rubric_hash, model)
+        except StoreError as error:
+            found.append({"rubric": name, "model": model, "line": str(error)})
+            continue
+        if card is not None:
+            found.append({"rubric": name, "model": model, "line": card_line(card), "card": msgspec.to_builtins(card)})
+    return found

@@ -1,0 +1,245 @@
+"""What is to be run and how, and how that is written down."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import to_builtins
+
+from waza import __version__
+from waza.compact import CompactList
+from waza.errors import SpecError, StoreError, UsageError
+from waza.files.user_folders import cache_folder
+from waza.judges.base import Judge
+from waza.model import JSON, Run, Task, Trial
+from waza.runner.auto import Auto, share_of
+from waza.runner.controls import Controls
+from waza.runner.resume import Resumed, fingerprints
+from waza.runs.folder import MOST_TRIALS
+from waza.runs.partial import NOT_SELECTED
+from waza.runs.redaction import Redactor, secrets_in
+from waza.runs.remote_store import is_url
+from waza.suites.judges import judge_as_data, judge_settings, jurors_of
+from waza.suites.suite import EvalSpec, fingerprint_of_spec
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What is to be run and how."""
+
+    spec: EvalSpec
+    """The suite with the tasks to be run."""
+    engine: str
+    model: str = ""
+    trials: int = 1
+    """How often each task is tried; with `auto` at least."""
+    auto: Auto | None = None
+    """How far trials may go beyond that, where tasks are tried until they are settled."""
+    workers: int | None = None
+    runs: Path | None = None
+    """Where the run folder is made; the suite's own place if None."""
+    keep_workspace: bool = False
+    skip_graders: bool = False
+    max_cost_usd: float | None = None
+    """Start no further trial once this much is spent."""
+    whole: EvalSpec | None = None
+    """The suite before tasks were selected, where some were."""
+    given: dict[str, JSON] = field(default_factory=dict)
+    """What was asked for beside the suite: `names` and `tags` of tasks, `engine`, `model`, `trials`."""
+    resume: Resumed | None = None
+    """A stored run to go on with."""
+    judge: Judge | None = None
+    """Whom graders ask that need a judge."""
+    baseline: dict[str, JSON] = field(default_factory=dict)
+    """Which arm of a baseline run this is, and of which skill (`stats/impact_records.py`); empty for a plain run."""
+    baselines: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    """By task id and trial: the output of another run, to compare with."""
+
+    def planned(self) -> Iterator[Trial]:
+        """Yield every trial of the order: its tasks', then its trigger tests'."""
+        return chain(plan(self.spec, trials=self.trials, model=self.model), self.asked())
+
+    def asked(self) -> Iterator[Trial]:
+        """Yield every trial of the trigger tests, those of the controls first."""
+        for task in self.spec.triggers.tasks if self.spec.triggers else ():
+            yield from (Trial(task=task, number=number + 1, model=self.model) for number in range(self.trials))
+
+    def controls(self) -> Controls:
+        """Return the controls of the trigger tests, with what the run it goes on with tells of them."""
+        if self.spec.triggers is None:
+            return Controls()
+        kept = self.resume.run.triggers if self.resume else []
+        done = self.resume.done if self.resume else frozenset()
+        heard = (result for result in kept if (result.task_id, result.trial) in done)
+        return Controls(self.spec.triggers.prompts, self.trials, heard)
+
+    @property
+    def stored(self) -> EvalSpec:
+        """The suite as the run folder knows it: what is run now, and what a resumed run has of it already."""
+        if self.resume is None:
+            return self.spec
+        whole = self.whole or self.spec
+        ids = {task["id"] for task in self.resume.run.spec["tasks"]} | {task.id for task in self.spec.tasks}
+        asks = self.spec.triggers or "triggers" in self.resume.run.spec
+        tasks = CompactList((task for task in whole.tasks if task.id in ids), Task)
+        return replace(whole, tasks=tasks, triggers=whole.triggers if asks else None)
+
+
+def order_for(
+    spec: EvalSpec,
+    *,
+    engine: str | None = None,
+    model: str | None = None,
+    trials: int | Literal["auto"] | None = None,
+    workers: int | None = None,
+    judge_model: str | None = None,
+    judge_cache: bool = True,
+    **how: Any,
+) -> RunRequest:
+    """Return the order for a suite: what is given wins over what the suite and the project say.
+
+    Raises SpecError when a judge is needed and there is none, or none that could be asked; UsageError for a number of
+    trials that no stored run may have.
+    """
+    judge = None if how.get("skip_graders") else judge_for(spec, judge_model, cache=judge_cache)
+    chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
+    number = trials if isinstance(trials, int) else 1 if trials else fewest_trials(spec)
+    if number > MOST_TRIALS:
+        raise UsageError(f"{number} trials a task are more than {MOST_TRIALS}; choose fewer")
+    return RunRequest(
+        spec=spec,
+        engine=chosen,
+        model=spec.config.model if model is None else model,
+        trials=number,
+        auto=auto_for(spec, trials),
+        workers=workers,
+        judge=judge,
+        **how,
+    )
+
+
+def auto_for(spec: EvalSpec, trials: int | Literal["auto"] | None = None) -> Auto | None:
+    """Return how far trials may go where a suite, or the caller, leaves their number to `auto`; else None.
+
+    Raises SpecError when the budget is not even one trial a task.
+    """
+    config = spec.config
+    if (trials or config.trials_per_task) != "auto":
+        return None
+    if config.trials_budget is not None and config.trials_budget < len(spec.tasks):
+        few = f"{config.trials_budget} trials are not one for each of {len(spec.tasks)} tasks; choose tasks with --task"
+        raise SpecError(spec.place.at("config", "trials_budget").problem(few))
+    return Auto(most=config.max_trials, budget=config.trials_budget, share=share_of(config.pass_rule))
+
+
+def judge_for(spec: EvalSpec, model: str | None = None, *, cache: bool = True) -> Judge | None:
+    """Return the judge of a suite, its verdicts kept among the user's caches; None where no grader needs one."""
+    return spec.judge(model=model or "", cache=_verdicts_of(spec) if cache else None)
+
+
+def _verdicts_of(spec: EvalSpec) -> Path | None:
+    """Return where verdicts on a suite are kept: out of the repository, which may come from anybody."""
+    try:
+        return cache_folder() / "verdicts" / sha256(os.fsencode(runs_folder(spec).resolve())).hexdigest()[:16]
+    except StoreError:
+        return None
+
+
+def runs_folder(spec: EvalSpec) -> Path:
+    """Return where a suite's run folders stand: the project's `paths.results`, else `runs` beside the eval file.
+
+    An object store gets them afterwards: they are written here first.
+    """
+    if spec.project.paths.results and not is_url(spec.project.paths.results):
+        return spec.folder.root / spec.project.paths.results
+    return spec.folder.base / "runs"
+
+
+def redactor_for(spec: EvalSpec) -> tuple[Redactor, list[str]]:
+    """Return what keeps secrets out of results: waza's own variables, the suite's and the tasks'."""
+    named = spec.engine_options.get("api_key_env")
+    declared = [*(spec.engine_options.get("pass_environment") or []), *_judge_keys(spec)]
+    declared += [named] if isinstance(named, str) and named in os.environ else []
+    environment = dict(os.environ) | (spec.engine_options.get("environment") or {})
+    for task in spec.tasks:
+        environment |= task.environment
+    secrets, warnings = secrets_in(environment, declared)
+    return Redactor(secrets), warnings
+
+
+def _judge_keys(spec: EvalSpec) -> list[str]:
+    """Return the names of variables that hold a judge's key."""
+    names = [judge_settings(spec.project, spec.config).get("api_key_env")]
+    names += [juror.judge.api_key_env for juror in jurors_of(spec.asking) if juror.judge is not None]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name in os.environ))
+
+
+def stored_form(order: RunRequest, redactor: Redactor | None = None) -> Run:
+    """Return the run before anything happened, as it is written down: without secrets, with its fingerprints."""
+    run = (redactor or redactor_for(order.spec)[0]).tree(_blank(order))
+    run.spec["fingerprints"] = fingerprints(run.spec)
+    return run
+
+
+def _not_selected(spec: EvalSpec, whole: EvalSpec) -> dict[str, JSON]:
+    """Return what the suite has beyond the tasks and trigger tests that are run (`runs/partial.py`)."""
+    chosen = {task.id for task in spec.tasks} if spec.tasks is not whole.tasks else None
+    others = [task for task in whole.tasks if task.id not in chosen] if chosen is not None else []
+    tasks = [{"id": task.id, "name": task.name, "tags": task.tags, "golden": task.golden} for task in others]
+    return {"tasks": tasks, "trigger_tests": whole.triggers is not None and spec.triggers is None}
+
+
+def _blank(order: RunRequest) -> Run:
+    spec = order.stored
+    parent = order.runs or runs_folder(spec)
+    data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
+    data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
+    data[NOT_SELECTED] = _not_selected(spec, order.whole or spec)
+    if order.auto is not None:
+        data["auto_trials"] = to_builtins(order.auto)
+    if order.baseline:
+        data["baseline"] = order.baseline
+    if order.given:
+        data["given"] = order.given
+    if order.judge is not None:
+        data["judge"] = judge_as_data(order.judge)
+        data["judged"] = spec.judged
+    return Run(
+        id="",
+        name=spec.name,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        engine=order.engine,
+        model=order.model,
+        skill=spec.skill,
+        spec=data,
+        fingerprint=fingerprint_of_spec({key: value for key, value in data.items() if key != "places"}),
+        versions={"waza": __version__, "python": platform.python_version()},
+    )
+
+
+# Which trials a run consists of, in which order.
+
+
+def plan(spec: EvalSpec, *, trials: int | None = None, model: str | None = None) -> Iterator[Trial]:
+    """Yield every trial of every task, tasks in the order of the suite."""
+    for task in spec.tasks:
+        for number in range(1, (trials or fewest_trials(spec)) + 1):
+            yield Trial(task=task, number=number, model=model if model is not None else spec.config.model)
+
+
+def fewest_trials(spec: EvalSpec) -> int:
+    """Return how often each task is tried at least."""
+    return 1 if spec.config.trials_per_task == "auto" else spec.config.trials_per_task
+
+
+def concurrency(spec: EvalSpec, workers: int | None = None) -> int:
+    """Return how many trials run at once: `workers`, else the suite's, else 4 if it is parallel, else 1."""
+    return workers or spec.config.workers or (4 if spec.config.parallel else 1)

@@ -1,0 +1,196 @@
+"""The metrics an author declares: numbers over the whole run, and gates where they have a threshold.
+
+Each entry of `run.spec["metrics"]` has a `name` and may have `threshold`, `weight`, `grader`, `tag`. A gate is met or
+missed only when no undecided grade, check or trial could change that; otherwise the metric is undecided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from waza.model import JSON, Check, Grade, GradeStatus, Run
+from waza.stats.scores import Score, mean_score, score_of_grades
+from waza.runs.tasks import TOLERANCE, TaskSummary
+
+_TOOLS = ("tool_constraint", "tool_calls", "tool_called", "tool_not_called", "tool_order", "action_sequence")
+BEHAVIOR = {"behavior", "skill_invocation", "skill_triggered", *_TOOLS}
+"""Types of graders that look at what the agent did; those that begin with `max_` do too."""
+_COMPLETION = "task_completion"
+_LIMIT = "at most "
+"""How the claim of every upper bound begins."""
+
+Wanted = Callable[[str, str], bool]
+"""Whether a grader of this name and type is meant."""
+
+
+class Metric(Struct, frozen=True, kw_only=True):
+    """One declared number, and whether its gate was met."""
+
+    name: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    threshold: float | None = None
+    weight: float = 1.0
+    status: GradeStatus = "passed"
+    """`passed` without a threshold; `error` when nobody can tell."""
+    reason: str = ""
+    computed_as: str = ""
+    """The metric it is computed as, where its name is none that is known."""
+
+    @property
+    def note(self) -> str:
+        """What every report shows next to the value; empty where there is nothing to say."""
+        return f"(as {self.computed_as})" if self.computed_as else ""
+
+
+def measure(
+    run: Run, tasks: Sequence[TaskSummary], measured: Mapping[str, Metric]
+) -> tuple[list[Metric], float | None, list[str]]:
+    """Return the run's metrics, their weighted mean, and warnings; `measured` holds those computed elsewhere."""
+    metrics: list[Metric] = []
+    warnings: list[str] = []
+    for entry in run.spec.get("metrics") or []:
+        metric, warning = _measure(entry, run, tasks, measured)
+        threshold, weight = entry.get("threshold"), entry.get("weight")
+        metric = replace(metric, threshold=threshold, weight=1.0 if weight is None else float(weight))
+        metrics.append(_gated(metric))
+        warnings += [warning] if warning else []
+    return metrics, _overall(metrics), warnings
+
+
+def _measure(
+    entry: dict[str, JSON], run: Run, tasks: Sequence[TaskSummary], measured: Mapping[str, Metric]
+) -> tuple[Metric, str]:
+    name = str(entry["name"])
+    if entry.get("grader"):
+        return _of_grader(name, str(entry["grader"]), run, tasks), ""
+    if entry.get("tag"):
+        return _of_tag(name, str(entry["tag"]), tasks), ""
+    if name in measured:
+        return measured[name], ""
+    if name == "trigger_accuracy":
+        return _nothing(name, "no trigger tests were run"), ""
+    if name == "behavior_quality":
+        return _of_checks(name, _behavior_checks(run, tasks)), ""
+    if name == "efficiency":
+        limits = [check for check in _behavior_checks(run, tasks) if check is None or _LIMIT in check.claim]
+        return _of_checks(name, limits), ""
+    if name in _grader_names(run):
+        return _of_grader(name, name, run, tasks), ""
+    if any(name in task.tags for task in tasks):
+        return _of_tag(name, name, tasks), ""
+    metric = _completion(name, tasks)
+    if name == _COMPLETION:
+        return metric, ""
+    warning = f"metric '{name}' names no grader or tag of this run: computed as {_COMPLETION}"
+    return replace(metric, computed_as=_COMPLETION), warning
+
+
+def _completion(name: str, tasks: Sequence[TaskSummary]) -> Metric:
+    """Return the share of tasks that passed."""
+    counted = [task.status for task in tasks if task.status != "skipped"]
+    if not counted:
+        return _nothing(name, "no task was run")
+    passed, undecided = counted.count("passed"), counted.count("error")
+    share = passed / len(counted)
+    return Metric(name=name, value=share, low=share, high=(passed + undecided) / len(counted))
+
+
+def _of_checks(name: str, checks: Sequence[Check | None]) -> Metric:
+    """Return the share of decided checks that held; None stands for checks that could not be made."""
+    if not checks:
+        return _nothing(name, "no grader of this run makes such checks")
+    held = sum(check is not None and check.ok is True for check in checks)
+    undecided = sum(check is None or check.ok is None for check in checks)
+    decided = len(checks) - undecided
+    value = held / decided if decided else None
+    return Metric(name=name, value=value, low=held / len(checks), high=(held + undecided) / len(checks))
+
+
+def _of_grader(name: str, grader: str, run: Run, tasks: Sequence[TaskSummary]) -> Metric:
+    trials = _grades_by_trial(run, tasks, lambda its_name, _: its_name == grader)
+    return _of_scores(name, map(score_of_grades, trials), f"no grader named '{grader}' gave a verdict")
+
+
+def _of_tag(name: str, tag: str, tasks: Sequence[TaskSummary]) -> Metric:
+    scores = [task.score for task in tasks if tag in task.tags and task.status != "skipped"]
+    return _of_scores(name, scores, f"no task tagged '{tag}' was run")
+
+
+def _of_scores(name: str, scores: Iterable[Score], nothing: str) -> Metric:
+    score = mean_score(list(scores))
+    if score.low is None:
+        return _nothing(name, nothing)
+    return Metric(name=name, value=score.weighted, low=score.low, high=score.high)
+
+
+def _nothing(name: str, reason: str) -> Metric:
+    return Metric(name=name, status="error", reason=reason)
+
+
+def _gated(metric: Metric) -> Metric:
+    """Return the metric with its verdict; only what no undecided part could change is decided."""
+    if metric.low is None or metric.high is None:
+        return replace(metric, status="error", reason=metric.reason or "nothing was decided")
+    if metric.threshold is None:
+        return replace(metric, status="error" if metric.value is None else "passed")
+    needed = metric.threshold - TOLERANCE
+    if metric.low >= needed:
+        return replace(metric, status="passed")
+    if metric.high < needed:
+        return replace(metric, status="failed", reason=f"{metric.high:.4g} is below {metric.threshold:g}")
+    reason = f"between {metric.low:.4g} and {metric.high:.4g} over what is undecided; {metric.threshold:g} is needed"
+    return replace(metric, status="error", reason=reason)
+
+
+def _overall(metrics: Sequence[Metric]) -> float | None:
+    """Return the weighted mean of the metrics that have a value."""
+    known = [(metric.value, metric.weight) for metric in metrics if metric.value is not None]
+    weight = math.fsum(weight for _, weight in known)
+    return min(1.0, math.fsum(value * weight for value, weight in known) / weight) if weight else None
+
+
+def _behavior_checks(run: Run, tasks: Sequence[TaskSummary]) -> list[Check | None]:
+    checks: list[Check | None] = []
+    for grades in _grades_by_trial(run, tasks, _is_behavior):
+        checks += [None] if not grades else []
+        for grade in grades:
+            checks += grade.checks or [None]
+    return checks
+
+
+def _is_behavior(name: str, kind: str) -> bool:
+    return kind in BEHAVIOR or kind.startswith("max_") or name == "behavior"
+
+
+def _grades_by_trial(run: Run, tasks: Sequence[TaskSummary], wanted: Wanted) -> Iterator[list[Grade]]:
+    """Yield, for each trial that has such graders, their grades; an empty list where it could not be graded."""
+    for result in run.results:
+        grades = [grade for grade in result.grades if wanted(grade.name, grade.type)]
+        ungraded = not result.grades and result.status != "skipped" and _expects(run, result.task_id, wanted)
+        if grades or ungraded:
+            yield grades
+    for task in tasks:
+        if task.not_run and _expects(run, task.id, wanted):
+            yield from ([] for _ in range(task.not_run))
+
+
+def _expects(run: Run, task_id: str, wanted: Wanted) -> bool:
+    """Say whether a task has such a grader; True when the spec does not tell."""
+    graders = (run.spec.get("graders") or {}).get(task_id)
+    return graders is None or any(wanted(name, kind) for name, kind in map(_name_and_type, graders))
+
+
+def _grader_names(run: Run) -> set[str]:
+    planned = (_name_and_type(grader)[0] for graders in (run.spec.get("graders") or {}).values() for grader in graders)
+    return {grade.name for result in run.results for grade in result.grades} | set(planned)
+
+
+def _name_and_type(grader: dict[str, JSON]) -> tuple[str, str]:
+    kind = str(grader.get("type", ""))
+    return str(grader.get("name") or kind), kind

@@ -1,0 +1,240 @@
+"""The web app: routes to pages, files and event streams, behind the guard."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Awaitable, Callable, Collection
+from functools import cache, partial
+from hmac import compare_digest
+from importlib.resources import files
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from waza.errors import StoreError
+from waza.reports.html.markup import Element, Html, Node, el, href, render, short
+from waza.server.guard import BrowserSession, Guard
+from waza.server.live import list_events, run_events
+from waza.server.registry import NotThere, Page, PageRequest, Query, View, all_pages
+from waza.server.store import RunReader
+
+MOST_FORM = 64_000
+MOST_FIELDS = 100
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def make_app(store: RunReader, session: BrowserSession, hosts: Collection[str], *, can_review: bool = False) -> Guard:
+    """Return the dashboard as an ASGI app that answers to these hosts alone."""
+    pages = [page for page in all_pages() if can_review or page.accept is None]
+    form_key = session.form_key() if can_review else ""
+    routes = [
+        Route(page.path, _page(page, store, form_key), methods=["GET", "POST"] if page.accept else ["GET"])
+        for page in pages
+    ]
+    routes += [
+        Route("/static/{name}", _static),
+        Route("/events", partial(list_events, store=store)),
+        Route("/runs/{run}/events", partial(run_events, store=store)),
+    ]
+
+    async def nothing(request: Request, error: Exception) -> Response:
+        return _shown(_problem("There is no such page", "The list of runs leads to every page.", 404), _ask(request))
+
+    async def broken(request: Request, error: Exception) -> Response:
+        told = "A bug of ours; the terminal in which `waza serve` runs tells more. Other pages may work."
+        return _shown(_problem("This page could not be made", told, 500), _ask(request))
+
+    writable = [page.path for page in pages if page.accept]
+    return Guard(Starlette(routes=routes, exception_handlers={404: nothing, 500: broken}), session, hosts, writable)
+
+
+def _page(page: Page, store: RunReader, form_key: str) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        ask = _ask(request, form_key)
+        try:
+            if request.method == "POST":
+                return await _written(page, store, request, ask)
+            view = await run_in_threadpool(page.show, ask, store)
+        except NotThere as error:
+            view = _problem("Not there", str(error), 404)
+        except StoreError as error:
+            view = _problem("This run cannot be read", str(error), 200)
+        return await run_in_threadpool(_shown, view, ask)
+
+    return answer
+
+
+async def _written(page: Page, store: RunReader, request: Request, ask: PageRequest) -> Response:
+    """Hand a form of ours to its page, and lead on to where it says."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_FORM:
+            return Response("too much", 413)
+    try:
+        fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        return Response(f"more than {MOST_FIELDS} fields", 400)
+    form = Query(fields)
+    if page.accept is None or not compare_digest(form.get("form_key").encode(), ask.form_key.encode()):
+        return Response("the form is not one of this session's", 403)
+    return Response("", 303, {"location": await run_in_threadpool(page.accept, ask, store, form)})
+
+
+def _ask(request: Request, form_key: str = "") -> PageRequest:
+    query = Query(request.query_params.multi_items())
+    kept = [(key, value) for key, value in query.pairs if key != "export"]
+    path = "/" + request.scope["path"].lstrip("/")  # two slashes would name a host
+    address = quote(path.encode("utf-8", "replace")) + (f"?{urlencode(kept)}" if kept else "")
+    return PageRequest(request.path_params, query, address, query.get("export") == "1", bool(form_key), form_key)
+
+
+def _shown(view: View, ask: PageRequest) -> Response:
+    if not ask.is_export:
+        return Response(document(view, ask), view.status, media_type="text/html")
+    headers = {"content-disposition": 'attachment; filename="waza-page.html"'}
+    return Response(exported(view), view.status, headers, media_type="text/html")
+
+
+def _problem(title: str, words: str, status: int) -> View:
+    return View(title=title, body=[el("h1", title), el("p", words)], status=status, crumbs=[("Runs", "/")])
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    found = asset(name)
+    return Response(status_code=404) if found is None else Response(found, media_type=media_type(name))
+
+
+# The files a browser gets besides pages: looked up by name, never by path.
+
+_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_OURS = ("app.css", "theme.js", "app.js", "charts.js", "live.js", "icon.svg", "trial.css", "trial.js", "review.js")
+_VENDORED = ("uPlot.iife.min.js", "uPlot.min.css")
+STYLES = ("report.css", "uPlot.min.css", "app.css", "trial.css")
+
+
+@cache
+def asset(name: str) -> bytes | None:
+    """Return a file by its name; None where there is none."""
+    here = files("waza.server").joinpath("static")
+    if name == "report.css":
+        return files("waza.server").joinpath("static", "report.css").read_bytes()
+    if name in _OURS:
+        return here.joinpath(name).read_bytes()
+    return here.joinpath("vendor", name).read_bytes() if name in _VENDORED else None
+
+
+def media_type(name: str) -> str:
+    """Return what a browser is told a file is."""
+    return _TYPES[name.rpartition(".")[2]]
+
+
+def text_of(*names: str) -> str:
+    """Return files one after the other, as a page that stands alone holds them."""
+    return "\n".join((asset(name) or b"").decode() for name in names)
+
+
+def digest(text: str) -> str:
+    """Return how a policy names a piece of style or script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+# The frame around every page: head, navigation, where one is; and the same page as a file that stands alone.
+
+_KEYS = (
+    ("/", "search"),
+    ("j  k", "next, previous row"),
+    ("Enter", "open the row"),
+    ("n", "next that failed"),
+    ("c", "choose the run, to compare it"),
+    ("u", "up to the page above"),
+    ("[  ]", "page before, page after"),
+    ("g then r, t, c, v", "runs, trends, compare, review"),
+    ("d", "dark or light"),
+    ("e", "export this page"),
+    ("?", "these keys"),
+)
+_NEED_SERVER = ("live.js", "review.js")
+
+
+def document(view: View, ask: PageRequest) -> str:
+    """Return a whole page."""
+    body = [el("a", "skip to the content", href="#main", class_="skip"), _header(ask, view), _main(view), _keys()]
+    scripts = [el("script", src=f"/static/{name}", defer=True) for name in ("app.js", *view.scripts)]
+    styles = [el("link", rel="stylesheet", href=f"/static/{name}") for name in STYLES]
+    icon = el("link", rel="icon", href="/static/icon.svg", type="image/svg+xml")
+    theme = el("script", src="/static/theme.js")
+    head = el("head", *_meta(view), icon, theme, *styles, *scripts)
+    return "<!DOCTYPE html>\n" + render(el("html", head, el("body", *body), lang="en"))
+
+
+def exported(view: View) -> str:
+    """Return a page that opens from disk: nothing is loaded, no script runs but what draws charts and unfolds calls."""
+    style = text_of(*STYLES)
+    script = text_of(*(name for name in view.scripts if name not in _NEED_SERVER))
+    policy = f"default-src 'none'; style-src {digest(style)}; base-uri 'none'; form-action 'none'"
+    policy += f"; script-src {digest(script)}; require-trusted-types-for 'script'" if script else ""
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=policy),
+        *_meta(view)[1:],
+        el("style", Html(style)),
+    )
+    end = el("script", Html(script)) if script else None
+    body = el("body", _main(view), end, class_="export")
+    return "<!DOCTYPE html>\n" + render(el("html", head, body, lang="en"), is_export=True)
+
+
+def _meta(view: View) -> list[Element]:
+    return [
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="referrer", content="no-referrer"),
+        el("title", f"{short(view.title, 100)} · waza"),
+    ]
+
+
+def _header(ask: PageRequest, view: View) -> Element:
+    pages = sorted((page for page in all_pages() if page.nav), key=lambda page: page.place)
+    shown = [page for page in pages if ask.can_review or page.accept is None]
+    here = ask.address.split("?")[0]
+    links = [
+        el("a", page.nav, href=page.path, aria_current="page" if page.path == here else None, data_key=page.key)
+        for page in shown
+    ]
+    mark = "&" if "?" in ask.address else "?"
+    tools = el(
+        "span",
+        el("a", "Export", href=f"{ask.address}{mark}export=1", id="export", title="save this page as one file (e)"),
+        el("button", "Theme", id="theme", type="button", title="dark or light (d)"),
+        el("button", "?", id="help", type="button", title="keys (?)", aria_label="keys"),
+        class_="tools",
+    )
+    brand = el("a", "waza", href="/", class_="brand")
+    return el("header", brand, el("nav", *links, aria_label="pages"), tools, class_="top")
+
+
+def _main(view: View) -> Element:
+    crumbs: list[Node] = []
+    for name, address in view.crumbs:
+        crumbs += [el("a", short(name, 60), href=address), el("span", " / ", aria_hidden="true")]
+    where = el("nav", *crumbs, el("span", short(view.title, 60)), class_="crumbs", aria_label="where this is")
+    return el("main", where if view.crumbs else None, *view.body, id="main", tabindex="-1")
+
+
+def _keys() -> Element:
+    rows = [el("tr", el("td", el("kbd", keys)), el("td", words)) for keys, words in _KEYS]
+    close = el("form", el("button", "close"), method="dialog")
+    return el("dialog", el("h2", "Keys"), el("table", el("tbody", *rows)), close, id="keys", aria_label="keys")
+
+
+def trail(*steps: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return where a page below the list of runs stands."""
+    return [("Runs", href()), *steps]

@@ -1,0 +1,453 @@
+"""One run: what failed first, tasks × graders, the numbers with their uncertainty, how tools were used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from waza.errors import StoreError
+from waza.files.paths import project_root
+from waza.model import Result, Run
+from waza.reports.document import html_blocks
+from waza.reports.failed_checks import headline, trials_of
+from waza.reports.html.charts import durations, rates
+from waza.reports.html.components import (
+    CHARTS,
+    MARKS,
+    WORDS,
+    badge,
+    chart,
+    count,
+    grid,
+    head_cell,
+    interval,
+    mark,
+    money,
+    number,
+    pager,
+    soft,
+    task_address,
+    tile,
+    when,
+    whole,
+)
+from waza.reports.html.elements import Bar, plot
+from waza.reports.html.elements import text as escaped
+from waza.reports.html.markup import Element, Html, Node, el, href, short
+from waza.reports.html.triggers import trigger_section
+from waza.reports.impact import impact_document
+from waza.reports.interpretation import costs_of_run, times_of
+from waza.reports.judging import judging_lines
+from waza.runs.calibrations import Calibration, asked_in, read_calibrations
+from waza.runs.impact import stored_impact
+from waza.runs.judge_card import JudgeCard, read_cards
+from waza.runs.outcomes import outcomes_of
+from waza.runs.repeats import statistics_of
+from waza.runs.tasks import TaskSummary
+from waza.runs.tool_metrics import tool_metrics
+from waza.server.index import GradeMark, TrialMarks
+from waza.server.registry import NotThere, PageRequest, View
+from waza.server.store import OpenRun, RunReader
+from waza.stats.scores import Interval, wilson
+from waza.untrusted.text import fold_case, percent, plural, score, seconds
+
+PATH = "/runs/{run}"
+MOST_FAILED = 8
+"""Tasks that did not pass and are told with their reason at the top."""
+MOST_SECTION = 400_000
+"""How long a part that other reports share may be."""
+
+
+def page(ask: PageRequest, store: RunReader) -> View:
+    """Return a run's page."""
+    opened = the_run(ask, store)
+    listed = opened.listed
+    run, has_tasks = opened.run, bool(opened.tasks)
+    body = [*_top(opened), _tiles(opened), _metrics(opened), _failed(opened)]
+    body += [matrix(ask, store, opened)] if has_tasks else []
+    body += [_triggers(opened), _impact(opened), judge_section(run), tool_section(run)]
+    body += [Html(rates(opened.tasks)), Html(durations(run))]
+    return View(title=listed.suite or listed.key, body=body, scripts=CHARTS, crumbs=[("Runs", href())])
+
+
+def the_run(ask: PageRequest, store: RunReader) -> OpenRun:
+    """Return the run an address names. Raises NotThere, or StoreError when it cannot be read."""
+    listed = store.find(ask.parts["run"])
+    if listed is None:
+        raise NotThere("No run has this name. It may have been removed, or stand in a folder that is not shown here.")
+    return store.open(listed)
+
+
+def _top(opened: OpenRun) -> Iterator[Node]:
+    listed = opened.listed
+    yield el("h1", badge(listed.verdict), " ", short(listed.suite or listed.key, 120))
+    facts: list[Node] = [when(listed.started)]
+    for fact in (listed.engine, listed.model, f"skill {listed.skill}" if listed.skill else "", listed.key):
+        facts += [" · ", short(fact, 100)] if fact else []
+    yield soft(*facts, *(el("span", " ", el("a", tag, href=href(tag=tag), class_="tag")) for tag in listed.tags))
+    links: list[Node] = [el("a", "trend", href=href("trends", suite=listed.suite)), " · "]
+    links += [el("a", "compare with…", href=href("compare", run=[listed.key]))]
+    if listed.is_live:
+        links = [el("a", "watch it live", href=href("runs", listed.key, "live")), " · ", *links]
+    yield el("p", *links)
+    if listed.is_live:
+        yield soft("The run goes on; these are its numbers so far.")
+    elif not listed.is_complete:
+        yield el("p", "The run is not complete: some trials are missing.", class_="error")
+    if opened.damaged:
+        yield el(
+            "p", f"{plural(opened.damaged, 'record')} of the journal cannot be read and are left out.", class_="error"
+        )
+    for warning in opened.summary.warnings:
+        yield el("p", short(warning, 600), class_="error")
+
+
+def _tiles(opened: OpenRun) -> Element:
+    found, usage = opened.summary, opened.summary.usage
+    stats = statistics_of(opened.run, opened.tasks)
+    trials = len(opened.run.results) + len(opened.run.triggers)
+    passed: Node = [f"{percent(found.success_rate)} · 95 % interval ", interval(found.success_rate_ci)]
+    tiles = [tile("passed", f"{found.succeeded} of {found.total_tests}", passed)] if opened.tasks else []
+    counts = ((found.failed, "failed"), (found.errors, "undecided"), (found.skipped, "not graded"))
+    tiles += [tile(noun, str(many), f"of {plural(found.total_tests, 'task')}") for many, noun in counts if many]
+    ci = stats.whole.score_ci
+    told: list[Node] = (
+        ["95 % interval ", whole(f"{score(ci.lower)}–{score(ci.upper)}")]
+        if ci and ci.tells
+        else [f"plain mean {score(found.aggregate_score)}"]
+    )
+    if found.undecided:
+        told.append(f" · between {score(found.score_low)} and {score(found.score_high)} with the undecided")
+    tiles += [tile("score, weighted", score(found.weighted_score), told)] if opened.tasks else []
+    if len(stats.pass_hat_k) > 1:
+        k = len(stats.pass_hat_k)
+        flaky = plural(stats.flaky_tasks, "flaky task")
+        tiles.append(tile(f"all of {k} trials pass", score(stats.pass_hat_k[-1]), f"pass^{k} · {flaky}"))
+    tiles.append(tile("time", times_of(found), plural(trials, "trial")))
+    if found.agent_tokens is not None or found.judge_tokens:
+        parts = f"{count(usage.input_tokens)} in · {count(usage.output_tokens)} out" if usage else ""
+        parts += f" · {count(found.judge_tokens)} of judging" if found.judge_tokens else ""
+        tiles.append(tile("tokens", count((found.agent_tokens or 0) + found.judge_tokens), parts))
+    if found.cost_usd is not None:
+        each = f"{money(found.cost_usd / max(1, trials))} a trial"
+        made_of = costs_of_run(found)[1].strip("()")
+        tiles.append(tile("cost", money(found.cost_usd), f"{each} · {made_of}" if made_of else each))
+    return el("div", *tiles, class_="tiles")
+
+
+def _triggers(opened: OpenRun) -> Node:
+    """Return the trigger tests with their confusion matrix, where there are some."""
+    section = trigger_section(opened.run, opened.summary.triggers)
+    if len(section) > MOST_SECTION:
+        told = "The answers would make this page too large: "
+        return [el("h2", "Trigger tests"), soft(told, el("code", "waza show --reporter html"), " writes them all.")]
+    return Html(section)
+
+
+def _impact(opened: OpenRun) -> Node:
+    """Return what the skill does to the suite, where the run has a control arm."""
+    found = stored_impact(opened.run)
+    return Html("".join(html_blocks(impact_document(found), level=2))) if found else None
+
+
+def _metrics(opened: OpenRun) -> Node:
+    rows = [
+        el("tr", el("td", mark(metric.status)), el("td", short(metric.name)),
+           number(f"{score(metric.value)} {metric.note}".rstrip()),
+           number("" if metric.threshold is None else f"{metric.threshold:g}"), number(f"{metric.weight:g}"),
+           el("td", short(metric.reason)))
+        for metric in opened.summary.metrics
+    ]  # fmt: skip
+    head = [head_cell("status"), head_cell("metric"), head_cell("value", is_number=True),
+            head_cell("needs", is_number=True), head_cell("weight", is_number=True), head_cell("why")]  # fmt: skip
+    return [el("h2", "Metrics"), grid("metrics", head, rows)] if rows else None
+
+
+def _failed(opened: OpenRun) -> Node:
+    """Return the tasks and prompts that did not pass, failed before undecided, each with its first reason."""
+    wrong = [(task, run) for run, tasks in _parts(opened) for task in tasks if task.status in ("failed", "error")]
+    wrong.sort(key=lambda entry: entry[0].status == "error")
+    if not wrong:
+        return None
+    items = [_fault(opened, task, results) for task, results in wrong[:MOST_FAILED]]
+    more = len(wrong) - MOST_FAILED
+    rest = soft(f"… and {plural(more, 'more task')} below") if more > 0 else None
+    return [el("h2", "What did not hold"), el("ul", *items, class_="faults rows"), rest]
+
+
+def _parts(opened: OpenRun) -> Iterator[tuple[Sequence[Result], Sequence[TaskSummary]]]:
+    yield opened.run.results, opened.tasks
+    yield opened.run.triggers, opened.prompts
+
+
+def _fault(opened: OpenRun, task: TaskSummary, results: Sequence[Result]) -> Element:
+    outcomes = enumerate(outcomes_of(results))
+    places = [place for place, one in outcomes if one.task_id == task.id and one.status in ("failed", "error")]
+    first = results[places[0]] if places else None
+    why = headline(first) if first else task.reason or "not run"
+    address = task_address(opened.listed.key, task.id, first.trial if first else None)
+    link = el("a", short(task.id, 100), href=address)
+    return el("li", mark(task.status), " ", el("b", link), " ", el("span", short(why, 300)), data_status=task.status)
+
+
+# Tasks × graders: each cell says passed, failed or undecided with a mark that needs no colour.
+
+TASKS = 200
+"""Tasks on one page."""
+MOST_GRADERS = 26
+FEW_GRADERS = 6
+"""So many names fit beside each other; more are written upwards."""
+_ORDER = {"failed": 0, "error": 1, "passed": 2, "skipped": 3}
+_SORTS = {
+    "status": lambda task: _ORDER[task.status],
+    "task": lambda task: task.id,
+    "score": lambda task: -1.0 if task.score.weighted is None else task.score.weighted,
+    "cost": lambda task: -float(task.usage.cost_usd or 0) if task.usage else 0.0,
+    "tokens": lambda task: -(task.usage.total_tokens or 0) if task.usage else 0,
+    "time": lambda task: -task.duration_ms,
+}
+_FILTERS = ("task", "status", "tag")
+
+
+def matrix(ask: PageRequest, store: RunReader, opened: OpenRun) -> Node:
+    """Return the tasks that fit, a page of them, with the verdict of each grader."""
+    chosen = _chosen(ask, opened.tasks)
+    skip = ask.number("skip", 0)
+    shown = chosen[skip : skip + TASKS]
+    marks: dict[str, list[TrialMarks]] = {}
+    for trial in store.marks(opened.listed, [task.id for task in shown]):
+        marks.setdefault(trial.task_id, []).append(trial)
+    graders = _graders(marks)
+    names = list(graders)[:MOST_GRADERS]
+    columns = _columns(opened.tasks)
+    kept = {name: ask.query.get(name) for name in _FILTERS}
+    sort = _sort(ask)
+    rows = [_row(opened.listed.key, task, marks.get(task.id, []), names, columns) for task in shown]
+    head = _head(opened.listed.key, graders, columns, kept, sort)
+    look = "verdicts rows many" if len(names) > FEW_GRADERS else "verdicts rows"
+    body: list[Node] = [el("h2", "Tasks × graders", id="tasks"), _legend(), _form(ask, opened.tasks)]
+    body += [grid("tasks and graders", head, rows, class_=look)]
+    body += [soft("No task fits.") if not shown else None]
+    if len(graders) > MOST_GRADERS:
+        body.append(soft(f"{plural(len(graders) - MOST_GRADERS, 'more grader')} on the tasks' own pages"))
+    address = href("runs", opened.listed.key, **kept, sort=sort)
+    return [*body, pager(f"{address}{'&' if '?' in address else '?'}", len(chosen), skip, TASKS, "tasks")]
+
+
+def _columns(tasks: Sequence[TaskSummary]) -> list[str]:
+    """Return the columns of numbers that have any."""
+    usages = [task.usage for task in tasks if task.usage is not None]
+    known = {
+        "passed": any(trials_of(task) > 1 for task in tasks),
+        "score": True,
+        "cost": any(usage.cost_usd is not None for usage in usages),
+        "tokens": any(usage.total_tokens is not None for usage in usages),
+        "time": True,
+    }
+    return [name for name, is_known in known.items() if is_known]
+
+
+def _sort(ask: PageRequest) -> str:
+    asked = ask.query.get("sort")
+    return asked if asked in _SORTS else "status"
+
+
+def _chosen(ask: PageRequest, tasks: Sequence[TaskSummary]) -> Sequence[TaskSummary]:
+    word, status, tag = (ask.query.get(name) for name in _FILTERS)
+    fitting = [
+        task
+        for task in tasks
+        if (not word or fold_case(word) in fold_case(f"{task.id} {task.name}"))
+        and (not status or task.status == status or (status == "flaky" and task.is_flaky))
+        and (not tag or tag in task.tags)
+    ]
+    return sorted(fitting, key=_SORTS[_sort(ask)])
+
+
+def _graders(marks: dict[str, list[TrialMarks]]) -> dict[str, float]:
+    """Return the graders' names with their weights, in the order in which they first appear."""
+    found: dict[str, float] = {}
+    for trials in marks.values():
+        for trial in trials:
+            for one in trial.marks:
+                found.setdefault(one.name, one.weight)
+    return found
+
+
+def _legend() -> Element:
+    parts: list[Node] = []
+    for status in ("passed", "failed", "error"):
+        parts += [mark(status), f" {WORDS[status]} · "]
+    return soft(*parts, "1/2: of two trials one passed · ×2: a grader's weight")
+
+
+def _form(ask: PageRequest, tasks: Sequence[TaskSummary]) -> Element:
+    tags = sorted({tag for task in tasks for tag in task.tags})[:200]
+    states = [*(status for status in _ORDER if any(task.status == status for task in tasks))]
+    states += ["flaky"] if any(task.is_flaky for task in tasks) else []
+    search = el("input", type="search", name="task", value=ask.query.get("task"), placeholder="task",
+                aria_label="search tasks", id="search")  # fmt: skip
+    status = [el("option", "any status", value="")]
+    status += [el("option", WORDS.get(one, one), value=one, selected=one == ask.query.get("status")) for one in states]
+    tag = [el("option", "any tag", value="")]
+    tag += [el("option", short(one, 60), value=one, selected=one == ask.query.get("tag")) for one in tags]
+    lists = [el("select", *status, name="status", aria_label="status")]
+    lists += [el("select", *tag, name="tag", aria_label="tag")] if tags else []
+    address = ask.address.split("?")[0]
+    return el("form", search, *lists, el("button", "filter"), method="get", action=address, class_="filters")
+
+
+def _head(key: str, graders: dict[str, float], columns: Sequence[str], kept: dict[str, str], sort: str) -> list[Node]:
+    def sorting(name: str, *, is_number: bool = True) -> Element:
+        if name not in _SORTS:
+            return head_cell(name, is_number=is_number)
+        link = el("a", name, " ↓" if sort == name else "", href=href("runs", key, **kept, sort=name) + "#tasks")
+        told = "descending" if sort == name else None
+        return el("th", link, scope="col", class_="number" if is_number else None, aria_sort=told)
+
+    head: list[Node] = [sorting("status", is_number=False), sorting("task", is_number=False)]
+    for name, weight in list(graders.items())[:MOST_GRADERS]:
+        told = f"{short(name, 28)} ×{weight:g}" if weight != 1.0 else short(name, 32)
+        head.append(el("th", el("span", told, title=short(name, 200)), scope="col", class_="grader"))
+    return [*head, *(sorting(name) for name in columns)]
+
+
+def _row(
+    key: str, task: TaskSummary, trials: list[TrialMarks], graders: Sequence[str], columns: Sequence[str]
+) -> Element:
+    name = el("a", short(task.id, 80), href=task_address(key, task.id))
+    about = [el("span", "flaky", class_="tag") if task.is_flaky else None,
+             el("span", short(" ".join(task.tags), 60), class_="soft")]  # fmt: skip
+    found: dict[str, list[GradeMark]] = {}
+    for trial in trials:
+        for one in trial.marks:
+            found.setdefault(one.name, []).append(one)
+    cells = [_cell(name, found.get(name, [])) for name in graders]
+    numbers = [number(_number(task, column)) for column in columns]
+    return el("tr", el("td", mark(task.status)), el("th", name, " ", *about, scope="row"), *cells, *numbers,
+              data_status=task.status)  # fmt: skip
+
+
+def _number(task: TaskSummary, column: str) -> Node:
+    usage = task.usage
+    if column == "passed":
+        return [f"{task.passed} of {trials_of(task)}", el("span", f" {percent(task.pass_rate)}", class_="soft")]
+    if column == "cost":
+        return money(float(usage.cost_usd) if usage and usage.cost_usd is not None else None)
+    if column == "tokens":
+        return count(usage.total_tokens if usage else None)
+    return seconds(task.duration_ms) if column == "time" else _score(task)
+
+
+def _score(task: TaskSummary) -> Node:
+    if not task.score.undecided:
+        return score(task.score.weighted)
+    return [
+        score(task.score.weighted),
+        el("span", f" ({score(task.score.low)}–{score(task.score.high)})", class_="soft"),
+    ]
+
+
+def _cell(name: str, marks: list[GradeMark]) -> Element:
+    """Return one grader's verdict on one task: the worst over its trials, and how many passed."""
+    if not marks:
+        return el("td", "·", class_="cell soft", title=f"{short(name, 60)}: not used here")
+    statuses = [one.status for one in marks]
+    status = "failed" if "failed" in statuses else "error" if "error" in statuses else "passed"
+    passed = statuses.count("passed")
+    told = f"{short(name, 60)}: {WORDS[status]}, score {score(sum(one.score for one in marks) / len(marks))}"
+    if len(marks) > 1:
+        told += f", {passed} of {len(marks)} trials passed"
+    many = f" {passed}/{len(marks)}" if len(marks) > 1 and passed < len(marks) else ""
+    return el("td", el("span", MARKS[status], many, role="img", aria_label=told), class_=f"cell {status}", title=told)
+
+
+# How a run's agent used its tools: what fitted, what succeeded, how many calls a trial took.
+
+
+def tool_section(run: Run) -> Node:
+    """Return the tool metrics and the distribution of calls; nothing where no call was recorded."""
+    found = tool_metrics(run)
+    if found is None:
+        return None
+    calls = found["call_count"]
+    if not calls["max"] and found["selection_accuracy"] is None:
+        return [el("h2", "Tools"), soft("No trial called a tool.")]
+    tiles = [
+        tile("right tool first", percent(found["selection_accuracy"]), "of tasks that expect a tool"),
+        tile("right arguments", percent(found["input_correctness"]), "of calls whose arguments are stated"),
+        tile("calls that worked", percent(found["success_rate"])),
+        tile(
+            "calls a trial",
+            f"{calls['median']:g}",
+            f"median · mean {calls['mean']:.1f} · p95 {calls['p95']} · most {calls['max']}",
+        ),
+    ]
+    bars = calls["histogram"]
+    rows = [el("tr", el("th", label, scope="row"), number(str(many))) for label, many in bars.items()]
+    table = grid("calls a trial", [head_cell("calls"), head_cell("trials", is_number=True)], rows)
+    data = {"labels": list(bars), "values": list(bars.values()), "unit": "trials"}
+    return [
+        el("h2", "Tools"),
+        el("div", *tiles, class_="tiles"),
+        chart("bars", "Tool calls a trial: how many trials", data, table),
+    ]
+
+
+# Who gave a run's verdicts, and how far they can be believed: judge cards, calibrations, juries, canaries.
+
+
+def judge_section(run: Run) -> Node:
+    """Return what is known about the judges of a run; nothing where nobody judged, or nothing was measured."""
+    lines = list(judging_lines(run))
+    plots = "".join(_plots(run)) if run.spec.get("judged") else ""
+    if not lines and not plots:
+        return None
+    told = el("ul", *(el("li", short(line, 600)) for line in lines)) if lines else None
+    return [el("h2", "Judges"), told, Html(plots)]
+
+
+def _plots(run: Run) -> Iterator[str]:
+    """Yield a plot for each calibration and each card that belongs to the run's rubrics."""
+    root = project_root(Path(run.folder).resolve())
+    names = {str(entry.get("name")) for each in (run.spec.get("graders") or {}).values() for entry in each}
+    try:
+        known = [one for one in read_calibrations(root) if one.n and one.grader in names]
+        asked = asked_in(run, known)
+        yield from (_calibration(one) for one in known if one.asked in asked)
+        for card in read_cards(root):
+            if card.rubric_hash in asked:
+                yield _card(card)
+    except (StoreError, OSError) as error:
+        yield f'<p class="error">{escaped(str(error), 600)}</p>\n'
+
+
+def _calibration(found: Calibration) -> str:
+    counts = found.counts
+    who = f"{found.model or 'its judge'}{f' at {found.address}' if found.address else ''}"
+    title = f"Calibration: {escaped(found.grader)} by {escaped(who)} against people"
+    passes, fails = counts.true_pass + counts.false_fail, counts.true_fail + counts.false_pass
+    bars = [
+        _bar("agrees with people", counts.agreed, counts.n, wilson(counts.agreed, counts.n)),
+        _bar("passes what people pass", counts.true_pass, passes, wilson(counts.true_pass, passes)),
+        _bar("fails what people fail", counts.true_fail, fails, wilson(counts.true_fail, fails)),
+    ]
+    same = f'<p class="soft">The same answer every time would agree on {percent(found.constant_accuracy)}.</p>\n'
+    return plot(title, bars) + same
+
+
+def _card(card: JudgeCard) -> str:
+    title = f"Judge card: {escaped(card.rubric)} by {escaped(card.model or card.judge)}, verdicts that stayed the same"
+    bars = [_bar("agrees with the goldens", card.agreed.kept, card.agreed.decided, card.agreed.interval)]
+    bars += [_bar(probe.name, probe.invariance.kept, probe.invariance.decided, probe.invariance.interval)
+             for probe in card.probes]  # fmt: skip
+    attacks = card.attacks
+    if attacks.decided:
+        bars.append(_bar("attacks that worked", attacks.passed, attacks.decided, attacks.interval))
+    findings = "".join(f'<p class="error">{escaped(finding, 600)}</p>\n' for finding in card.findings)
+    return plot(title, bars) + findings
+
+
+def _bar(label: str, part: int, whole: int, interval: Interval | None) -> Bar:
+    span = (interval.lower, interval.upper) if interval else None
+    return Bar(label, part / whole if whole else 0.0, f"{part} of {whole}", span)

@@ -1,0 +1,193 @@
+"""The list of runs: those that go on first, searched, filtered and sorted; each suite with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from waza.reports.html.components import (
+    WORDS,
+    badge,
+    count,
+    grid,
+    head_cell,
+    interval,
+    mark,
+    money,
+    number,
+    pager,
+    progress,
+    soft,
+    sparkline,
+    when,
+)
+from waza.reports.html.markup import Element, Node, el, href, short
+from waza.runs.signing import word_of
+from waza.server.index import RunRow
+from waza.server.registry import PageRequest, View
+from waza.server.store import PAGE, SORTS, RunFilter, RunReader, SuiteLine, rate_of
+from waza.untrusted.text import percent, plural, score, seconds
+
+PATH = "/"
+NAV = "Runs"
+PLACE = 1
+KEY = "r"
+_FILTERS = ("q", "suite", "model", "tag", "verdict", "since", "until")
+_COLUMNS = ("suite", "model", "started", "passed", "score", "cost", "tokens", "time")
+_NUMBERS = ("passed", "score", "cost", "tokens", "time")
+
+
+def page(ask: PageRequest, store: RunReader) -> View:
+    """Return the list of runs."""
+    wanted = _wanted(ask)
+    runs, total = store.runs(wanted)
+    live = [run for run in runs if run.is_live]
+    kept = {name: ask.query.get(name) for name in _FILTERS}
+    body: list[Node] = [el("h1", "Runs"), _suites(store.suites(), wanted), _form(ask, store)]
+    if live:
+        body += [el("h2", "Going on"), el("ul", *map(_live, live), class_="cards live", id="live")]
+    sort, way = wanted.sort, "up" if wanted.is_ascending else "down"
+    address = href(**kept, sort=sort, way=way)
+    told = f"{total:,} {'run' if total == 1 else 'runs'}"
+    body += [el("h2", told, id="count", aria_live="polite")]
+    body += [_table(runs, ask, wanted, kept) if runs else _nothing(any(kept.values()))]
+    body += [pager(f"{address}&", total, wanted.skip, PAGE, "runs")]
+    return View(title="Runs", body=body, scripts=("live.js",))
+
+
+def _wanted(ask: PageRequest) -> RunFilter:
+    since, until = (_day(ask.query.get(name)) for name in ("since", "until"))
+    sort = ask.query.get("sort")
+    return RunFilter(
+        words=ask.query.get("q")[:200],
+        suite=ask.query.get("suite"),
+        model=ask.query.get("model"),
+        tag=ask.query.get("tag"),
+        verdict=ask.query.get("verdict"),
+        since=since.timestamp() if since else None,
+        until=(until + timedelta(days=1)).timestamp() if until else None,
+        sort=sort if sort in SORTS else "started",
+        is_ascending=ask.query.get("way") == "up",
+        skip=ask.number("skip", 0),
+    )
+
+
+def _day(word: str) -> datetime | None:
+    try:
+        found = datetime.strptime(word, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return found if 1970 < found.year < 9000 else None
+
+
+def _suites(lines: list[SuiteLine], wanted: RunFilter) -> Node:
+    if not lines:
+        return None
+    return el("ul", *(_suite(line, line.suite == wanted.suite) for line in lines), class_="cards", aria_label="suites")
+
+
+def _suite(line: SuiteLine, is_chosen: bool) -> Element:
+    rate = line.rates[-1] if line.rates else None
+    name = el("a", short(line.suite, 60), href=href(suite="" if is_chosen else line.suite),
+              aria_current="true" if is_chosen else None)  # fmt: skip
+    told = el("span", f"{percent(rate)} · {plural(line.runs, 'run')} · ", class_="soft")
+    trend = el("a", "trend", href=href("trends", suite=line.suite), class_="soft")
+    head = el("div", mark(line.newest.verdict), " ", el("b", name))
+    return el("li", head, sparkline(line.rates, line.suite), el("div", told, trend), class_="card")
+
+
+def _form(ask: PageRequest, store: RunReader) -> Element:
+    asked = ask.query.get
+    search = el("input", type="search", name="q", value=asked("q"), placeholder="suite, model, tag, id",
+                aria_label="search runs", id="search")  # fmt: skip
+    lists = [_choice(name, store.names(column), asked(name))
+             for name, column in (("suite", "suite"), ("model", "model"), ("tag", "tags"))]  # fmt: skip
+    verdicts = _choice("verdict", list(WORDS), asked("verdict"), WORDS)
+    days = [el("label", f"{name} ", el("input", type="date", name=name, value=asked(name)))
+            for name in ("since", "until")]  # fmt: skip
+    clear = el("a", "clear", href="/") if any(asked(name) for name in _FILTERS) else None
+    return el("form", search, *lists, verdicts, *days, el("button", "filter"), clear,
+              method="get", action="/", class_="filters", role="search")  # fmt: skip
+
+
+def _choice(name: str, values: list[str], chosen: str, words: dict[str, str] | None = None) -> Element | None:
+    values = [value for value in values if value != "skipped"]
+    if not values:
+        return None
+    options = [el("option", f"any {name}", value="")]
+    for value in values[:500]:
+        shown = words[value] if words else short(value, 60)
+        options.append(el("option", shown, value=value, selected=value == chosen))
+    return el("select", *options, name=name, aria_label=name)
+
+
+def _live(run: RunRow) -> Element:
+    name = el("a", short(run.suite or run.key, 60), href=href("runs", run.key, "live"))
+    told = " · ".join(part for part in (run.model or run.engine, run.key) if part)
+    return el("li", el("div", mark("running"), " ", el("b", name)), progress(run.done, run.planned),
+              el("div", short(told, 100), class_="soft"), class_="card", data_run=run.key)  # fmt: skip
+
+
+def _table(runs: list[RunRow], ask: PageRequest, wanted: RunFilter, kept: dict[str, str]) -> Element:
+    head: list[Node] = [head_cell("verdict")]
+    head += [_sorting(name, wanted, kept) for name in _COLUMNS]
+    table = grid("runs", [*head, head_cell("tags"), _compare_button()], map(_row, runs), class_="runs rows")
+    return el("form", table, method="get", action="/compare", id="chosen")
+
+
+def _compare_button() -> Element:
+    return el("th", el("button", "compare", title="compare the chosen runs (c chooses the row)"), scope="col")
+
+
+def _choose(run: RunRow) -> Element:
+    box = el("input", type="checkbox", name="run", value=run.key, aria_label=f"choose {run.key} to compare")
+    return el("td", box if not run.problem else None, class_="choose")
+
+
+def _sorting(name: str, wanted: RunFilter, kept: dict[str, str]) -> Element:
+    is_here = wanted.sort == name
+    way = "down" if is_here and wanted.is_ascending else "up" if is_here else "down"
+    arrow = (" ↑" if wanted.is_ascending else " ↓") if is_here else ""
+    told = ("ascending" if wanted.is_ascending else "descending") if is_here else None
+    link = el("a", name, arrow, href=href(**kept, sort=name, way=way))
+    return el("th", link, scope="col", class_="number" if name in _NUMBERS else None, aria_sort=told)
+
+
+def _row(run: RunRow) -> Element:
+    name = el("a", short(run.suite or run.key, 80), href=_address(run))
+    tags = [el("a", tag, href=href(tag=tag), class_="tag") for tag in run.tags]
+    started = el("td", when(run.started), el("br"), el("span", run.key, class_="soft id"))
+    first = [el("td", badge(run.verdict)), el("td", el("b", name))]
+    if run.problem:
+        told = el("td", short(run.problem, 300), colspan=str(len(_NUMBERS)), class_="unreadable")
+        return el("tr", *first, el("td"), started, told, el("td", *tags), _choose(run), data_status=run.verdict)
+    made_by = el("td", short(run.model or f"({run.engine})", 60))
+    cells = [*first, made_by, started, *_numbers(run), el("td", *tags), _choose(run)]
+    return el("tr", *cells, data_status=run.verdict)
+
+
+def _numbers(run: RunRow) -> Iterator[Element]:
+    found = run.summary
+    assert found is not None
+    share: Node = [f"{percent(found.success_rate)} (", interval(found.success_rate_ci), ")"]
+    share = share if found.total_tests > 1 else ""
+    told = "" if run.is_complete or run.is_live else "not complete"
+    told = ", ".join(word for word in (told, word_of(run.integrity)) if word)
+    passed = f"{found.succeeded} of {found.total_tests}"
+    if not found.total_tests and found.triggers is not None:
+        passed, share = f"{plural(found.triggers.prompts, 'prompt')}", f"{percent(rate_of(found))} right"
+    yield number(passed, el("br"), el("span", told or share, class_="soft"))
+    yield number(score(found.weighted_score))
+    yield number(money(found.cost_usd))
+    yield number(count(found.agent_tokens))
+    yield number(seconds(found.duration_ms))
+
+
+def _address(run: RunRow) -> str:
+    return href("runs", run.key, "live") if run.is_live else href("runs", run.key)
+
+
+def _nothing(is_filtered: bool) -> Element:
+    if is_filtered:
+        return soft("No run fits. ", el("a", "Show all", href="/"))
+    return soft("There are no runs here yet. ", el("code", "waza run"), " makes one; this page shows it by itself.")

@@ -1,0 +1,95 @@
+"""Which pages there are: each file in `pages/` is one. What a page is asked for, and what it answers.
+
+A page's file holds `PATH` (as routes write it) and `page(ask, store)`. Where it stands in the navigation: `NAV` (its
+label), `PLACE` (its order there) and `KEY` (what to press after `g`). A page that can be written to has
+`accept(ask, store, form)`, which returns where to go next; it is there with `--review` alone, and forms on it send
+`Ask.form_key` along as `form_key`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from waza.reports.html.markup import Node
+from waza.server import pages
+from waza.server.store import RunReader
+
+
+class NotThere(Exception):
+    """Something a page was asked for that no run has; the words are for a person."""
+
+
+class Query(NamedTuple):
+    """What stands behind the question mark of an address."""
+
+    pairs: Sequence[tuple[str, str]] = ()
+
+    def get(self, key: str) -> str:
+        """Return the first value of a key; nothing where there is none."""
+        return next((value for name, value in self.pairs if name == key), "")
+
+    def every(self, key: str) -> list[str]:
+        """Return all values of a key."""
+        return [value for name, value in self.pairs if name == key]
+
+
+class PageRequest(NamedTuple):
+    """What a browser asks for."""
+
+    parts: Mapping[str, str]
+    """The named parts of the path, such as `run`."""
+    query: Query
+    address: str
+    """The path with its query, without `export`: where this page is found again."""
+    is_export: bool = False
+    can_review: bool = False
+    form_key: str = ""
+    """What a form must send along."""
+
+    def number(self, key: str, default: int, most: int = 1_000_000_000) -> int:
+        """Return a number of the query within 0 and `most`; the default where it is none."""
+        word = self.query.get(key)
+        return min(int(word), most) if word.isascii() and word.isdigit() and len(word) < 12 else default
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A page without its frame."""
+
+    title: str
+    body: Sequence[Node]
+    crumbs: list[tuple[str, str]] = field(default_factory=list)
+    """Where the page stands: names with their addresses, from the outside in."""
+    scripts: tuple[str, ...] = ()
+    """Files under `static/` the page needs besides those of every page."""
+    status: int = 200
+
+
+class Page(NamedTuple):
+    """One file in `pages/`."""
+
+    name: str
+    path: str
+    show: Callable[[PageRequest, RunReader], View]
+    nav: str = ""
+    place: int = 0
+    key: str = ""
+    accept: Callable[[PageRequest, RunReader, Query], str] | None = None
+
+
+@cache
+def all_pages() -> list[Page]:
+    """Return every page there is."""
+    names = sorted(found.name for found in pkgutil.iter_modules(pages.__path__) if not found.name.startswith("_"))
+    return [_page(name) for name in names]
+
+
+def _page(name: str) -> Page:
+    module = importlib.import_module(f"{pages.__name__}.{name}")
+    nav, place, key = (getattr(module, name, "") for name in ("NAV", "PLACE", "KEY"))
+    return Page(name, module.PATH, module.page, nav, int(place or 0), key, getattr(module, "accept", None))

@@ -1,0 +1,204 @@
+"""A run as a list shows it: from its journal's last record where it has ended, and why not where it cannot be read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from waza.errors import StoreError
+from waza.model import Run
+from waza.runs.folder import JOURNAL, RUN, read_run_json
+from waza.runs.journal import read_end
+from waza.runs.retention import TAGS, is_going_on, started, tags_of
+from waza.runs.start_order import read_start
+from waza.runs.store import StoredRun, run_folders
+from waza.runs.summary import Summary, summarize
+from waza.untrusted.json import whole_text
+
+
+class RunRow(Struct, frozen=True, kw_only=True):
+    """A run as the index lists it."""
+
+    key: str
+    """Its name in addresses."""
+    folder: str
+    """Where it is, as `folder_text` writes it; `path` is the folder itself."""
+    stamp: str
+    suite: str = ""
+    engine: str = ""
+    model: str = ""
+    skill: str = ""
+    started_at: str = ""
+    started: float = 0.0
+    place: float = 0.0
+    """What lists are sorted by: the time of its start that no change of the clock puts out of order."""
+    verdict: str = "unreadable"
+    """passed, failed, error (undecided), running or unreadable."""
+    is_live: bool = False
+    is_complete: bool = False
+    done: int | None = None
+    """Trials that have a result, where the run goes on."""
+    planned: int | None = None
+    tags: list[str] = field(default_factory=list)
+    problem: str = ""
+    integrity: str = ""
+    """What readers cannot rely on, as `Run.integrity` says it."""
+    summary: Summary | None = None
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        if self.folder.startswith(_NOT_TEXT):
+            return Path(os.fsdecode(bytes.fromhex(self.folder.removeprefix(_NOT_TEXT))))
+        return Path(self.folder)
+
+    @property
+    def journal_size(self) -> int:
+        """How long the journal was when the run was looked at."""
+        size = self.stamp.partition(".")[0]
+        return int(size) if size.isdigit() else 0
+
+
+_NOT_TEXT = "\0"
+"""No path holds this character: what follows it is a path in hex that is not UTF-8."""
+
+
+def folder_text(folder: Path) -> str:
+    """Return a folder's path as text that can be stored, whatever bytes its names are made of."""
+    text = str(folder)
+    return text if whole_text(text) == text else _NOT_TEXT + os.fsencode(folder).hex()
+
+
+class GradeMark(Struct, frozen=True, array_like=True, gc=False):
+    """One grade of one trial, as a matrix shows it."""
+
+    name: str
+    status: str
+    score: float
+    weight: float
+
+
+class TrialMarks(Struct, frozen=True):
+    """The grades of one trial."""
+
+    task_id: str
+    trial: int
+    marks: list[GradeMark]
+
+
+def listed_run(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
+    """Return what a list shows of a run of which key, folder and stamp are known; `fill` gives it its results."""
+    start = read_start(known.path)
+    known = replace(known, started=_started(known), place=start.at if start else 0.0)
+    if odd := _odd(known.path):
+        return replace(known, problem=whole_text(odd))
+    known = replace(known, tags=[whole_text(tag) for tag in tags_of(known.path)])
+    try:
+        return _read(known, fill)
+    except StoreError as error:
+        return replace(known, problem=whole_text(str(error)))
+    except Exception as error:  # noqa: BLE001  what one run's files hold must not hide all the others
+        return replace(known, problem=whole_text(f"{known.path}: cannot be read: {type(error).__name__}: {error}"))
+
+
+def _odd(folder: Path) -> str:
+    """Return the file that is a link, a pipe, a device or a socket, which is not read. Nothing where none is."""
+    for path in (folder / name for name in (RUN, JOURNAL, TAGS)):
+        with suppress(OSError):  # reading it says why not
+            kind = path.lstat().st_mode
+            if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+                return f"{path}: is not a regular file; remove it"
+    return ""
+
+
+def _read(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
+    folder = known.path
+    run = read_run_json(folder)
+    ended = read_end(folder / JOURNAL)
+    end, integrity = ended or (None, "")
+    # A writer holds the lock before it changes the file, so asking after a change disturbs nobody.
+    is_live = not (end and end.complete) and bool(size_of(folder / JOURNAL)) and is_going_on(folder)
+    done = None
+    if end is None or is_live or not end.summary.is_current:
+        filled = fill(known, run)
+        summary, integrity = summarize(filled), filled.integrity
+        done = len(filled.results) + len(filled.triggers) if end is None or is_live else None
+    else:
+        summary = end.summary
+    return replace(
+        known,
+        suite=whole_text(run.name),
+        engine=whole_text(run.engine),
+        model=whole_text(run.model),
+        skill=whole_text(run.skill),
+        started_at=whole_text(run.started_at),
+        started=_started(known, run),
+        place=known.place or _started(known, run),
+        verdict="running" if is_live else {0: "passed", 1: "failed"}.get(summary.exit_code, "error"),
+        is_live=is_live,
+        is_complete=bool(end and end.complete and not is_live),
+        done=done,
+        planned=_planned(run),
+        integrity=whole_text(integrity),
+        summary=summary,
+    )
+
+
+def _planned(run: Run) -> int | None:
+    """Return how many trials there are to be; None where that is decided on the way."""
+    tasks = len(run.spec.get("tasks") or []) + len((run.spec.get("triggers") or {}).get("tasks") or [])
+    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
+    return None if "auto_trials" in run.spec else tasks * trials
+
+
+def _started(known: RunRow, run: Run | None = None) -> float:
+    """Return when a run began; by its folder's age where it does not say, 0 where that is gone too."""
+    nobody = Run(id="", name="", started_at="", engine="")
+    try:
+        return started(StoredRun(folder=str(known.path), run=run or nobody)).timestamp()
+    except (OSError, OverflowError, ValueError):
+        return 0.0
+
+
+def folders_in(parent: Path) -> list[Path]:
+    """Return the run folders of a parent; links are left out, wherever they lead."""
+    try:
+        return [folder for folder in run_folders(parent) if not folder.is_symlink()]
+    except StoreError:
+        return []
+
+
+def stamp_of(folder: Path) -> str:
+    """Return what changes with a run's files: the journal's size stands first."""
+    return " ".join(file_stamp(folder / name) for name in (JOURNAL, RUN, TAGS))
+
+
+def file_stamp(path: Path) -> str:
+    """Return a file's size and time; a dash where it is not there."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return "-"
+    return f"{found.st_size}.{found.st_mtime_ns}"
+
+
+def size_of(path: Path) -> int:
+    """Return a file's size; 0 where it is not there."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def inode_of(path: Path) -> int:
+    """Return which file stands at a path; 0 where there is none."""
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return 0

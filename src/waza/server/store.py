@@ -1,0 +1,202 @@
+"""What pages read: runs from the index, one run with its numbers, lines over time. Nothing is written."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from waza.analysis.trends import Trend, trends
+from waza.errors import StoreError
+from waza.model import Run
+from waza.runs.folder import read_run_json
+from waza.runs.store import StoredRun
+from waza.runs.summary import Summary, summarize
+from waza.runs.tasks import TaskSummary, summarize_tasks
+from waza.server.index import Index, RunRow, TrialMarks
+from waza.server.review_queue import ReviewQueue
+from waza.untrusted.json import whole_text
+
+_KEPT = 4
+_KEPT_RESULTS = 60_000
+"""Of so many runs and results the numbers are held, about 1 kB a result; the run that was opened last always is."""
+PAGE = 100
+"""Runs on one page."""
+_LIVE_FIRST = "is_live DESC"
+SORTS = {
+    "started": "place", "suite": "suite COLLATE NOCASE", "model": "model COLLATE NOCASE", "passed": "rate",
+    "score": "score", "cost": "cost", "tokens": "tokens", "time": "duration_ms",
+}  # fmt: skip
+"""What a list of runs can be sorted by, and the column of the index that holds it."""
+
+
+class RunFilter(NamedTuple):
+    """Which runs to list; what is empty does not narrow it down."""
+
+    words: str = ""
+    suite: str = ""
+    model: str = ""
+    tag: str = ""
+    verdict: str = ""
+    since: float | None = None
+    until: float | None = None
+    sort: str = "started"
+    is_ascending: bool = False
+    skip: int = 0
+
+
+class OpenRun(NamedTuple):
+    """One run with its numbers."""
+
+    listed: RunRow
+    run: Run
+    """Its results stay on the disk, each is read when asked for."""
+    tasks: Sequence[TaskSummary]
+    summary: Summary
+    damaged: int
+    """Places of the journal that could not be read."""
+    prompts: Sequence[TaskSummary]
+    """Those of its trigger tests, as tasks."""
+
+
+class SuiteLine(NamedTuple):
+    """The runs of one suite over time, all models together."""
+
+    suite: str
+    runs: int
+    rates: list[float | None]
+    """Of its last runs, the newest at the end."""
+    newest: RunRow
+
+
+class RunReader:
+    """Stored runs, for pages to read."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.is_closing: Callable[[], bool] = lambda: False
+        """Whether the server is about to stop: streams of events end then."""
+        self.review_queue: ReviewQueue | None = None
+        """Where outputs to review come from, where people may."""
+        self._opened: OrderedDict[str, OpenRun] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def runs(self, wanted: RunFilter) -> tuple[list[RunRow], int]:
+        """Return the runs that fit, a page of them, those that go on first; and how many fit."""
+        self.index.look()
+        where, values = _conditions(wanted)
+        (total,) = self.index.table(f"SELECT count(*) FROM runs WHERE {where}", values)[0]
+        column = SORTS.get(wanted.sort, "place")
+        way = "ASC" if wanted.is_ascending else "DESC"
+        order = f"ORDER BY {_LIVE_FIRST}, {column} IS NULL, {column} {way}, key DESC"
+        return self.index.select(where, values, order, PAGE, wanted.skip), int(str(total))
+
+    def names(self, column: str) -> list[str]:
+        """Return every suite, model or tag there is, for a list to choose from."""
+        rows = self.index.table(f"SELECT DISTINCT {column} FROM runs WHERE {column} <> '' ORDER BY 1")
+        names = [str(row[0]) for row in rows]
+        return names if column != "tags" else sorted({tag for line in names for tag in line.split("\x1f") if tag})
+
+    def suites(self, most: int = 12, points: int = 30) -> list[SuiteLine]:
+        """Return the suites with the newest runs, each with its last pass rates."""
+        self.index.look()
+        newest = "SELECT suite, count(*), max(place) FROM runs WHERE suite <> '' GROUP BY suite ORDER BY 3 DESC LIMIT ?"
+        lines = []
+        for suite, count, _ in self.index.table(newest, (most,)):
+            last = self.index.select("suite = ?", (suite,), "ORDER BY place DESC, key DESC", points)
+            rates = [rate_of(one.summary) for one in last[::-1] if one.summary and one.is_complete]
+            lines.append(SuiteLine(str(suite), int(str(count)), rates, last[0]))
+        return lines
+
+    def live(self) -> list[RunRow]:
+        """Return the runs that go on at this moment."""
+        self.index.look()
+        return self.index.select("is_live = 1", (), "ORDER BY place DESC")
+
+    def find(self, key: str) -> RunRow | None:
+        """Return a run as it is listed; None where no run has that name, not even one made at this moment."""
+        self.index.look()
+        found = self.index.find(key)
+        if found is None:
+            self.index.look(now=True)
+            found = self.index.find(key)
+        return found
+
+    def open(self, listed: RunRow) -> OpenRun:
+        """Return a run with its numbers. Raises StoreError when it cannot be read."""
+        with self._turn:
+            kept = self._opened.get(listed.key)
+            if kept is not None and kept.listed.stamp == listed.stamp:
+                self._opened.move_to_end(listed.key)
+                return kept
+        if listed.problem:
+            raise StoreError(listed.problem)
+        run = read_run_json(listed.path)
+        run = replace(self.index.filled(listed, run), complete=listed.is_complete)
+        tasks = summarize_tasks(run)
+        summary = summarize(run, tasks=tasks)
+        opened = OpenRun(listed, run, tasks, summary, self.index.damaged(listed.key), _prompts(run))
+        with self._turn:
+            self._opened[listed.key] = opened
+            while len(self._opened) > 1 and (len(self._opened) > _KEPT or self._held() > _KEPT_RESULTS):
+                self._opened.popitem(last=False)
+        return opened
+
+    def _held(self) -> int:
+        return sum(len(opened.run.results) for opened in self._opened.values())
+
+    def marks(self, listed: RunRow, tasks: Sequence[str]) -> list[TrialMarks]:
+        """Return the grades of every trial of some tasks of a run that was opened."""
+        return self.index.marks(listed.key, tasks)
+
+    def trends(self, suite: str = "", model: str | None = None) -> list[Trend]:
+        """Return complete runs by suite and model over time."""
+        self.index.look()
+        where, values = ("suite = ?", [suite]) if suite else ("suite <> ''", [])
+        if model is not None:
+            where, values = f"{where} AND model = ?", [*values, model]
+        return trends([_stored(listed) for listed in self.index.select(where, values)])
+
+
+def _prompts(run: Run) -> Sequence[TaskSummary]:
+    if not run.triggers:
+        return []
+    asked = {**run.spec, "tasks": run.spec["triggers"].get("tasks") or []}
+    return summarize_tasks(replace(run, results=run.triggers, triggers=[], spec=asked))
+
+
+def rate_of(summary: Summary) -> float | None:
+    """Return the share of tasks that passed; of trigger tests alone, how many answers were right."""
+    if summary.success_rate is None and summary.triggers is not None and summary.triggers.is_valid:
+        return summary.triggers.all.accuracy
+    return summary.success_rate
+
+
+def _stored(listed: RunRow) -> StoredRun:
+    run = Run(id=listed.key, name=listed.suite, started_at=listed.started_at, engine=listed.engine, model=listed.model)
+    return StoredRun(
+        folder=whole_text(str(listed.path)), run=run, summary=listed.summary, is_complete=listed.is_complete
+    )
+
+
+def _conditions(wanted: RunFilter) -> tuple[str, list[object]]:
+    parts, values = ["about IS NOT NULL"], list[object]()
+    for word in wanted.words.split()[:8]:
+        parts.append("instr(lower(key || ' ' || ifnull(suite, '') || ' ' || ifnull(engine, '') || ' ' || "
+                     "ifnull(model, '') || ' ' || ifnull(tags, '')), ?)")  # fmt: skip
+        values.append(word.lower())
+    for column, value in (("suite", wanted.suite), ("model", wanted.model), ("verdict", wanted.verdict)):
+        if value:
+            parts.append(f"{column} = ?")
+            values.append(value)
+    if wanted.tag:
+        parts.append("instr(tags, ?)")
+        values.append(f"\x1f{wanted.tag}\x1f")
+    for comparison, moment in ((">=", wanted.since), ("<", wanted.until)):
+        if moment is not None:
+            parts.append(f"started {comparison} ?")
+            values.append(moment)
+    return " AND ".join(parts), values

@@ -1,0 +1,108 @@
+"""The judge a suite is graded by: settings of the project, the suite and the command line in, a checked Judge out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from waza.errors import Problem, SpecError, did_you_mean, what
+from waza.files.paths import SpecFolder
+from waza.graders.base import Grader
+from waza.graders.composed import AfterTurnGrader, CompositeGrader
+from waza.graders.judging import JudgedGrader
+from waza.judges.base import JUDGES, Judge
+from waza.judges.jury import Juror
+from waza.suites.positions import Position, problems_of, unmarked
+from waza.suites.project import FILE, shown
+from waza.suites.shapes import ConfigShape, ProjectShape
+from waza.untrusted.yaml import read_yaml
+
+"""The folder of kept verdicts, beside a suite's run folders."""
+
+
+def judge_settings(project: ProjectShape, config: ConfigShape) -> dict[str, Any]:
+    """Return the judge's settings: the project's, and over them the suite's; empty where neither names a judge."""
+    found: dict[str, Any] = {}
+    for written in (project.judge, config.judge):
+        given = {"model": written} if isinstance(written, str) else dict(written or {})
+        if given.get("type") not in (None, found.get("type")):
+            found = {}
+        found |= given
+    if config.judge_model and not (isinstance(config.judge, str) or (config.judge or {}).get("model")):
+        found["model"] = config.judge_model
+    if config.judge_reasoning_effort and found:
+        found.setdefault("reasoning_effort", config.judge_reasoning_effort)
+    return found
+
+
+def settings_place(project: ProjectShape, config: ConfigShape, place: Position, folder: SpecFolder) -> Position:
+    """Return where the judge's settings stand: in the suite, whose root is `place`, or in the project's file."""
+    if config.judge is None and project.judge is not None:
+        file = folder.root / FILE
+        with suppress(SpecError, OSError):
+            return Position(shown(file), read_yaml(file.read_bytes(), shown(file))).at("judge")
+    return place.at("config", "judge")
+
+
+def build_judge(settings: dict[str, Any], place: Position, folder: SpecFolder) -> tuple[Judge | None, list[Problem]]:
+    """Return the judge that settings describe, or None with every problem found; `place` is where they stand."""
+    kind = settings.get("type") or ("anthropic" if str(settings.get("model", "")).startswith("claude") else "openai")
+    if not isinstance(kind, str):
+        return None, [place.at("type").problem(f"a judge's type is a text, found {what(kind)}")]
+    if not JUDGES.knows(kind):
+        return None, [place.at("type").problem(f"unknown judge '{kind}'; {did_you_mean(kind, JUDGES.names())}")]
+    cls: type[Judge] = JUDGES.load(kind)
+    own = {key: unmarked(value) for key, value in settings.items() if key != "type"}
+    wrong = [place.at(key).problem(f"unknown key '{key}'") for key in own if key in ("folder", "cache")]
+    try:
+        return cls.model_validate(own | {"folder": folder}), wrong
+    except ValidationError as error:
+        return None, wrong + problems_of(error, cls, own, lambda path: place.at(*path))
+
+
+def jurors_of(graders: Iterable[Grader]) -> list[Juror]:
+    """Return whom graders ask: the members of their juries, or the suite's judge with the model each names."""
+    found: list[Juror] = []
+    for grader in graders:
+        if isinstance(grader, JudgedGrader):
+            found += grader.jurors
+        elif isinstance(grader, AfterTurnGrader):
+            found += jurors_of([grader.grader])
+        elif isinstance(grader, CompositeGrader):
+            found += jurors_of(inner for inner in grader.graders if inner.asks() is not None)
+        else:
+            own = getattr(grader, "model", "")
+            found.append(Juror(own, own))
+    return found
+
+
+def models_asked(graders: Iterable[Grader]) -> list[str]:
+    """Return the models that graders ask the suite's judge for; an empty name is the judge's own."""
+    return [juror.model for juror in jurors_of(graders) if juror.judge is None]
+
+
+def own_judge(graders: Iterable[Grader]) -> Judge | None:
+    """Return a judge that can stand for the suite's, where every juror brings its own and none is needed beside."""
+    judges = [juror.judge for juror in jurors_of(graders)]
+    return judges[0] if judges and None not in judges else None
+
+
+def judge_as_data(judge: Judge) -> dict[str, Any]:
+    """Return what a run remembers of its judge: everything that may change an answer, no key."""
+    return {"type": judge.type_name()} | judge.identity()
+
+
+def chosen_judge(
+    settings: dict[str, Any], place: Position, folder: SpecFolder, *, model: str = "", cache: Path | None = None
+) -> Judge:
+    """Return the judge to ask, ready; raise SpecError with what is wrong with it."""
+    judge, problems = build_judge(settings | ({"model": model} if model else {}), place, folder)
+    if judge is None or problems:
+        raise SpecError(problems)
+    judge = judge.model_copy(update={"cache": cache})
+    judge.ready()
+    return judge

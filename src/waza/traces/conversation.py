@@ -1,0 +1,116 @@
+"""A conversation of several turns, each one start of the agent, as one trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from waza.errors import EngineError
+from waza.files.trial_folder import TrialFolder
+from waza.model import JSON, USAGE_NUMBERS, ToolEvent, Trace, Trial, Usage
+
+_NO_USAGE = Usage(input_tokens=0, output_tokens=0, turns=0, llm_calls=0, cost_usd=0.0)
+Play = Callable[[str, Sequence[Trace], float], Awaitable[Trace]]
+"""Gives the agent a prompt, after these turns, for so many seconds."""
+
+
+async def converse(trial: Trial, trial_folder: TrialFolder, play: Play) -> Trace:
+    """Play the task's prompts one after the other and return the whole conversation.
+
+    A turn that does not end with success is the last one, and so is one after which a checkpoint stops the
+    conversation. The task's time limit is for all turns together; what is done between them does not count.
+    """
+    prompts = [trial.task.prompt, *trial.task.follow_up_prompts]
+    left_s = trial.task.timeout_s
+    turns: list[Trace] = []
+    for number, prompt in enumerate(prompts, 1):
+        started = time.monotonic()
+        try:
+            turns.append(await play(prompt, turns, left_s))
+        except EngineError as error:
+            if not turns:
+                raise
+            # What was done and paid for in the turns before counts, though the conversation could not go on.
+            broken = error.recorded or Trace(input=prompt, output="", usage=None if error.is_started else _NO_USAGE)
+            turns.append(replace(broken, status="error", error=str(error), crash=None))
+            raise EngineError(str(error), recorded=join_turns(prompts, turns)) from None
+        left_s -= time.monotonic() - started
+        if turns[-1].status != "success":
+            break
+        if number < len(prompts) and trial_folder.after_turn and (why := await trial_folder.after_turn(turns)):
+            return replace(join_turns(prompts, turns), status="failure", error=why)
+    return join_turns(prompts, turns)
+
+
+def join_turns(prompts: Sequence[str], turns: Sequence[Trace]) -> Trace:
+    """Return the traces of successive prompts as one: the last answer, and all that was done on the way.
+
+    What one turn did not record is not recorded for the whole: a sum over the others would be too small.
+    """
+    if len(prompts) == 1:
+        return turns[0]
+    return replace(
+        turns[-1],
+        input=prompts[0],
+        duration_ms=_sum(turn.duration_ms for turn in turns),
+        events=[event for number, turn in enumerate(turns, 1) for event in _events(prompts[number - 1], turn, number)],
+        tool_events=_tool_events(turns),
+        usage=_usage(turns),
+        skill_invocations=_all(turn.skill_invocations for turn in turns),
+        steps=_sum(turn.steps for turn in turns),
+        leftovers=_sum(turn.leftovers for turn in turns),
+        turns=list(turns),
+    )
+
+
+def _events(prompt: str, turn: Trace, number: int) -> list[dict[str, JSON]]:
+    answer = [{"type": "assistant_message", "turn": number, "content": turn.output}]
+    return [{"type": "user_message", "turn": number, "content": prompt}, *(turn.events or answer)]
+
+
+def _tool_events(turns: Sequence[Trace]) -> list[ToolEvent] | None:
+    """Return all tool calls, numbered through; the agent's own turns of a later prompt follow on those before."""
+    found: list[ToolEvent] = []
+    before = 0
+    began_ms: float | None = 0.0
+    for turn in turns:
+        if turn.tool_events is None:
+            return None
+        found += [
+            replace(
+                event,
+                turn=before + event.turn,
+                sequence=len(found) + number,
+                start_ms=None if event.start_ms is None or began_ms is None else began_ms + event.start_ms,
+            )
+            for number, event in enumerate(turn.tool_events, 1)
+        ]
+        before = max((event.turn for event in found), default=before)
+        began_ms = None if turn.duration_ms is None or began_ms is None else began_ms + turn.duration_ms
+    return found
+
+
+def _usage(turns: Sequence[Trace]) -> Usage | None:
+    used = [turn.usage for turn in turns if turn.usage is not None]
+    if len(used) < len(turns):
+        return None
+    sums = {name: _sum(getattr(usage, name) for usage in used) for name in USAGE_NUMBERS}
+    invalid = {name: told for usage in used for name, told in usage.invalid_numbers.items()}
+    return Usage(**sums, invalid_numbers=invalid)
+
+
+def _sum(values: Iterable[Any]) -> Any:
+    found = list(values)
+    return None if None in found else sum(found)
+
+
+def _all(lists: Iterable[list[Any] | None]) -> list[Any] | None:
+    found: list[Any] = []
+    for items in lists:
+        if items is None:
+            return None
+        found += items
+    return found
