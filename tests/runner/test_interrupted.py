@@ -12,6 +12,11 @@ from pathlib import Path
 import pytest
 
 from campaign import count, size
+from waza.runner.arms import conduct_baseline, with_baseline
+from waza.runner.request import order_for
+from waza.runner.run import conduct
+from waza.runner.suite import Listeners
+from waza.suites.load import load_spec
 
 ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
 
@@ -211,3 +216,32 @@ def test_the_run_folder_vanishing_is_one_sentence(slow):
     ended_already = -signal.SIGINT  # the second signal met a program whose work had ended
     assert process.returncode in (3, 130, ended_already), err
     assert "Traceback" not in err and not list(Path(slow).glob("crash-*"))
+
+
+@pytest.mark.parametrize("with_control", [False, True])
+def test_a_signal_is_seen_between_trials_of_an_agent_that_answers_at_once(suite, with_control):
+    """Such a run waits for nothing, so the event loop has to be given its turn."""
+    folder = suite(
+        """
+        skill: greet
+        config: {executor: mock, trials_per_task: 3000}
+        graders: [{type: text, config: {contains: ['yes']}}]
+        tasks: [{id: a, prompt: x, mock: {output: 'yes'}}]
+        """
+    )
+    (folder / "skills/greet").mkdir(parents=True)
+    (folder / "skills/greet/SKILL.md").write_text("---\nname: greet\ndescription: greets people\n---\nSay hello.\n")
+    done = []
+
+    def on_done(result):
+        done.append(result)
+        if len(done) == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    order, listeners = order_for(load_spec(folder)), Listeners(on_done=on_done)
+    if with_control:
+        conduct_baseline(with_baseline(order), listeners)
+    else:
+        conduct(order, listeners)
+    assert listeners.stop.signal == signal.SIGTERM
+    assert 5 <= len(done) < 2_900

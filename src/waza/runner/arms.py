@@ -180,7 +180,7 @@ async def _worker(
     for pair in trials:
         for arm, trial in pair:
             is_allowed = await controls.allow(trial)
-            if listeners.stop.reason:
+            if await listeners.stop.is_wanted():
                 controls.release()
                 return
             if not is_allowed:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from msgspec.structs import replace as changed
@@ -25,12 +26,29 @@ from waza.suites.sources import source_files
 from waza.suites.suite import EvalSpec
 
 
+LOOK_S = 0.05
+"""How long trials may follow one another before signals are looked for."""
+
+
 @dataclass
 class Stop:
     """A request to end a run early; `reason` says why, `signal` which one asked for it."""
 
     reason: str = ""
     signal: int = 0
+    looked_at: float = 0.0
+    """When the event loop was last let go."""
+
+    async def is_wanted(self) -> bool:
+        """Say whether the run is to end; ask before each trial.
+
+        Now and then the event loop gets its turn: it delivers signals, and agents that answer at once never wait.
+        """
+        now = monotonic()
+        if now - self.looked_at > LOOK_S:
+            self.looked_at = now
+            await asyncio.sleep(0)
+        return bool(self.reason)
 
     def __call__(self, reason: str) -> None:
         """Ask the run to start no further trial."""
@@ -141,7 +159,7 @@ async def _worker(
     kept: asyncio.Future[None] | None = None
     for trial in trials:
         is_allowed = await controls.allow(trial)
-        if listeners.stop.reason:
+        if await listeners.stop.is_wanted():
             controls.release()
             break
         if not is_allowed:
