@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,9 +14,13 @@ import pytest
 
 from campaign import count, size
 from waza.runner.arms import conduct_baseline, with_baseline
-from waza.runner.request import order_for
+from waza.runner.request import order_for, stored_form
+from waza.runner.resume import resume
 from waza.runner.run import conduct
 from waza.runner.suite import Listeners
+from waza.runner.trial import CUT_SHORT
+from waza.runs.outcomes import run_costs
+from waza.runs.store import read_run
 from waza.suites.load import load_spec
 
 ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
@@ -48,7 +53,8 @@ def results_of(folder):
                 result = json.loads(line[9:])["result"]
             except ValueError:
                 continue
-            found.append((result["task_id"], result["trial"]))
+            if result.get("fingerprint") != CUT_SHORT:  # which is only there for its costs
+                found.append((result["task_id"], result["trial"]))
     return found
 
 
@@ -245,3 +251,42 @@ def test_a_signal_is_seen_between_trials_of_an_agent_that_answers_at_once(suite,
         conduct(order, listeners)
     assert listeners.stop.signal == signal.SIGTERM
     assert 5 <= len(done) < 2_900
+
+
+CLAUDE = """#!/bin/sh
+if [ "$1" = --version ]; then echo 1; exit; fi
+said='{"type":"assistant","message":{"id":"m","content":[],"usage":{"input_tokens":7,"output_tokens":3}}}'
+echo '{"type":"system","subtype":"init","session_id":"s1"}'
+echo "$said"
+case "$*" in *--resume*) touch %s/started; sleep 60; esac
+echo '{"type":"result","subtype":"success","result":"yes","session_id":"s1","total_cost_usd":0.25,
+"usage":{"input_tokens":7,"output_tokens":3}}' | tr -d '\\n'
+"""
+
+
+def test_what_an_agent_reported_before_a_second_signal_ended_it_is_billed(suite, monkeypatch):
+    """Its first prompt cost $0.25, its second one tokens so far; the trial is no result, and is run again."""
+    folder = suite(
+        """
+        config: {executor: claude-code}
+        graders: [{type: text, config: {contains: ['yes']}}]
+        tasks: [{id: a, inputs: {prompt: x, follow_up_prompts: [again]}}]
+        """
+    )
+    (folder / "claude").write_text(CLAUDE % folder)
+    (folder / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def interrupt():
+        wait_for((folder / "started").exists)
+        time.sleep(0.3)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+
+    threading.Thread(target=interrupt).start()
+    run = conduct(order_for(load_spec(folder)), Listeners())
+    costs = run_costs(read_run(run.folder))
+    assert (len(run.results), run.complete, costs) == (0, False, run_costs(run))
+    assert (costs.agent.cost_usd, costs.agent.input_tokens, costs.agent.without_cost) == (0.25, 14, 1)
+    assert resume(Path(run.folder), stored_form(order_for(load_spec(folder)))).done == frozenset()

@@ -99,3 +99,22 @@ def test_what_could_not_be_read_is_reported_once(suite, capsys):
     told = capsys.readouterr()
     fact = "task 't': the workspace was not kept in full: '1': Permission denied, and 2 more like it"
     assert (told.out + told.err).replace("\n", " ").count(fact) == 1
+
+
+def test_an_answer_is_kept_and_graded_where_its_files_cannot_be_stored(suite, capsys):
+    """The place for them is taken, as a full disk would have it; the next agent is not paid for nothing."""
+    folder = suite("")
+    script = (
+        f"cd {folder}/runs/*/ && rmdir artifacts && : > artifacts; cd - > /dev/null; echo > open.txt; echo '{LINE}'"
+    )
+    config = {"executor": "command", "command": ["sh", "-c", script], "output_format": "jsonl"}
+    tasks = [{"id": name, "prompt": "x"} for name in ("first", "second")]
+    suite(json.dumps({"config": config, "tasks": tasks, "graders": GRADERS[:2]}))
+    assert run_command(["run", str(folder)]) == 3
+    said = capsys.readouterr().err
+    assert "cannot be stored; 1 result kept" in said and "graders of its files cannot decide" in said
+    run = read_run(next((folder / "runs").glob("2*")))
+    [result] = run.results
+    assert (result.trace.output, result.trace.status, result.status) == ("yes", "success", "error")
+    assert [grade.status for grade in result.grades] == ["passed", "error"]
+    assert summarize(run).cost_usd == 0.5

@@ -29,7 +29,7 @@ from waza.process.run_program import Finished, Limits, base_environment, run_pro
 from waza.skills import MARK, copy_skills, find_skills, read_skill
 from waza.traces.aliases import invocations
 from waza.traces.base import Reader
-from waza.traces.conversation import converse
+from waza.traces.conversation import converse, recording
 from waza.traces.live import Live
 
 Mode = Literal["all", "edits", "read"]
@@ -309,6 +309,7 @@ class AgentEngine(Engine):
     async def _play(self, turn: AgentTurn, trial: Trial, left_s: float) -> Trace:
         launch, state = self.launch(turn), self.before(turn)
         live = Live(self.reader(), self.max_output_mb << 20, left_s)
+        recording(live.trace)
         running = run_process(
             [self.executable(), *launch.arguments, *self.extra_arguments],
             cwd=turn.trial_folder.workdir,

@@ -20,7 +20,7 @@ from waza.errors import EngineError, Problem, SpecError
 from waza.files.tree import open_regular
 from waza.model import Task, Trace, Trial
 from waza.skills import MARK, read_skill
-from waza.traces.conversation import converse
+from waza.traces.conversation import converse, recording
 from waza.traces.live import Live
 from waza.traces.openai_messages import OpenaiMessagesReader
 
@@ -160,6 +160,7 @@ class OpenaiEngine(Engine):
 
     async def _turn(self, prompt: str, messages: list[dict[str, Any]], having: _Having, left_s: float) -> Trace:
         live = Live(OpenaiMessagesReader(), 0, left_s)
+        recording(lambda: replace(trace := live.trace(), usage=self._priced(trace)))
         started = time.monotonic()
         status, error = "success", None
         _say(messages, live, {"role": "user", "content": prompt})

@@ -12,7 +12,7 @@ cancels out; where a judge compares the outputs the control arm is first, becaus
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +35,7 @@ from waza.runner.journal_writer import JournalWriter
 from waza.runner.request import RunRequest, concurrency, redactor_for, stored_form
 from waza.runner.resume import resume
 from waza.runner.reviewing import as_stored
-from waza.runner.run import folder_for, journal_reports, leave_trial_folders, until_done_or_stopped
+from waza.runner.run import folder_for, journal_reports, leave_trial_folders, store_costs, until_done_or_stopped
 from waza.runner.suite import Listeners, end_suite, paced, pin_files, with_hooks
 from waza.runner.trial import RunContext
 from waza.runs.gc import rare_collections
@@ -87,12 +87,16 @@ def conduct_baseline(
         for kept in (folder, other):
             stack.enter_context(journal_reports(kept, listeners.on_remark))
         pinned = PinnedFiles([folder.path.parent, folder.path])
+        cut_short: tuple[list[Result], list[Result]] = ([], [])
         settings = (
             _setting(control, other, redactor, heard)._replace(
-                vet=partial(why_not_without, skill=skill), pinned=pinned
+                vet=partial(why_not_without, skill=skill), pinned=pinned, on_cut_short=cut_short[0].append
             ),
             _setting(order, folder, redactor, heard)._replace(
-                vet=partial(why_not_with, skill=skill), baselines=outputs, pinned=pinned
+                vet=partial(why_not_with, skill=skill),
+                baselines=outputs,
+                pinned=pinned,
+                on_cut_short=cut_short[1].append,
             ),
         )
         try:
@@ -101,6 +105,8 @@ def conduct_baseline(
         finally:
             for setting in settings:
                 leave_trial_folders(setting, listeners.on_remark)
+            for kept, ended in ((other, cut_short[0]), (folder, cut_short[1])):
+                store_costs(ended, _storing(kept, redactor, order.spec.graders), listeners)
         finish(other, listeners.stop.reason, listeners.on_remark)
         return finish(folder, listeners.stop.reason, listeners.on_remark)
 
@@ -205,15 +211,21 @@ def _journal_writer(
     shown_as: str,
     graders: Mapping[str, list[Grader]],
 ) -> JournalWriter:
+    def on_result(result: Result) -> None:
+        listeners.on_result(changed(result, task_id=result.task_id + shown_as) if shown_as else result)
+
+    return JournalWriter(_storing(folder, redactor, graders), on_result, width)
+
+
+def _storing(folder: RunFolder, redactor: Redactor, graders: Mapping[str, list[Grader]]) -> Callable[..., list[Result]]:
+    """Return what stores results in a folder, and returns them as they are kept."""
+
     def store(*results: Result) -> list[Result]:
         kept = [as_stored(folder.run, one, redactor, graders.get(one.task_id, [])) for one in results]
         folder.append(*kept)
         return kept
 
-    def on_result(result: Result) -> None:
-        listeners.on_result(changed(result, task_id=result.task_id + shown_as) if shown_as else result)
-
-    return JournalWriter(store, on_result, width)
+    return store
 
 
 def _setting(order: RunRequest, folder: RunFolder, redactor: Redactor, listeners: Listeners) -> RunContext:
@@ -231,6 +243,7 @@ def _setting(order: RunRequest, folder: RunFolder, redactor: Redactor, listeners
         fingerprints=folder.run.spec.get("fingerprints", {}),
         on_remark=listeners.on_remark,
         judge=order.judge,
+        stop=listeners.stop,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace as changed
 
-from waza.errors import UsageError
+from waza.errors import StoreError, UsageError
 from waza.files.pinned import PinnedFiles
 from waza.files.trial_folder import remove_trial_folders, trial_folders_for
 from waza.model import JSON, Result, Run, Trial
@@ -86,6 +86,7 @@ def conduct(order: RunRequest, listeners: Listeners) -> Run:
         listeners.on_remark(warning)
     with folder_for(order, redactor) as folder, journal_reports(folder, listeners.on_remark):
         done = order.resume.done if order.resume else frozenset()
+        cut_short: list[Result] = []
         setting = RunContext(
             engine=engine,
             engine_name=order.engine,
@@ -101,6 +102,8 @@ def conduct(order: RunRequest, listeners: Listeners) -> Run:
             judge=order.judge,
             baselines=order.baselines,
             turns=FairQueue(),
+            stop=listeners.stop,
+            on_cut_short=cut_short.append,
             pinned=PinnedFiles([folder.path.parent, folder.path]),
         )
         if cost_limit is not None:
@@ -139,6 +142,7 @@ def conduct(order: RunRequest, listeners: Listeners) -> Run:
                     wait_for(until_done_or_stopped(working, heard))
                 finally:
                     working.close()  # where there was no event loop to be had it has not begun
+                    store_costs(cut_short, store, heard)
                 if cost_limit is not None:
                     cost_limit.close(listeners)
         finally:
@@ -149,6 +153,15 @@ def conduct(order: RunRequest, listeners: Listeners) -> Run:
         if progress is not None and len(progress) != folder.journal.results:
             progress = None  # somebody ended the run before it had told of all that is safe
         return finish(folder, listeners.stop.reason, listeners.on_remark, progress)
+
+
+def store_costs(cut_short: list[Result], store: Callable[..., object], listeners: Listeners) -> None:
+    """Store what trials were billed that were ended with the run."""
+    if cut_short:
+        try:
+            store(*cut_short)
+        except StoreError as error:
+            listeners.on_remark(f"{error}; what {len(cut_short)} agents were billed that were ended is not recorded")
 
 
 def _auto(order: RunRequest) -> AutoTrials | None:

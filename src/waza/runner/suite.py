@@ -25,7 +25,6 @@ from waza.runner.trial import RunContext, failed_trial, run_trial
 from waza.suites.sources import source_files
 from waza.suites.suite import EvalSpec
 
-
 LOOK_S = 0.05
 """How long trials may follow one another before signals are looked for."""
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from waza.engines.base import Engine, TrialFolder
-from waza.errors import EngineError
+from waza.errors import EngineError, StoreError
 from waza.files.pinned import PinnedFiles
 from waza.files.snapshot import EMPTY, Clean, SnapshotFiles, left_out, take
 from waza.files.trial_folder import NO_TRIAL_FOLDER, make_trial_folder
@@ -26,14 +26,17 @@ from waza.model import Attempt, Files, Grade, Result, Trace, Trial
 from waza.process.concurrency import FairQueue, deadlines
 from waza.runner.grading import GradingContext, OnCrash, grades_of, grading_times, status_of
 from waza.runner.pace import AgentPace
-from waza.runs.costs import agent_spending, is_invalid_cost
+from waza.runs.costs import agent_spending, costs_of, is_invalid_cost
 from waza.runs.triggers import ended_early
-from waza.spending import NO_COSTS, Costs, Meter, metering
+from waza.spending import NO_COSTS, NOTHING, Costs, Meter, Spending, metering, spent
+from waza.traces.conversation import Progress, following
 
 GRACE_S = 60
 """How long past a task's time an engine may need to end its agent before the runner stops waiting."""
 SHORT_MS = 5
 """An agent as quick as that gains nothing from its turn."""
+CUT_SHORT = "ended with the run"
+"""The fingerprint of a trial that was ended with its run: it fits no task, so only its costs count (`store.py`)."""
 RETRY_DELAY_S = 1.0
 MAX_RETRY_DELAY_S = 60.0
 
@@ -67,6 +70,10 @@ class RunContext(NamedTuple):
     """When agents may start, all of the same vendor together; None means at once."""
     pinned: PinnedFiles | None = None
     """Files of the project as they were before the first agent started."""
+    on_cut_short: Callable[[Result], None] = lambda result: None
+    """Takes a trial that was ended with the run: it is no result, but may have been billed."""
+    stop: Callable[[str], None] = lambda reason: None
+    """Asks the run to start no further trial."""
     turns: FairQueue | None = None
     """Waited for before grading, so that of many agents that end at once each is followed by the next without delay."""
 
@@ -79,15 +86,21 @@ async def run_trial(trial: Trial, graders: list[Grader], setting: RunContext) ->
 
 async def _tried(trial: Trial, graders: list[Grader], setting: RunContext) -> Result:
     log: list[Attempt] = []
-    for attempt in range(1, setting.max_attempts + 1):
-        if setting.pace is not None:
-            await setting.pace.begin()
-        result = await _attempt(trial, graders, setting, log)
-        log = result.attempt_log
-        is_last = attempt == setting.max_attempts or not setting.engine.may_recover(trial)
-        if result.trace.status != "error" or is_last:
-            return result
-        await asyncio.sleep(min(RETRY_DELAY_S * 2 ** (attempt - 1), MAX_RETRY_DELAY_S))
+    try:
+        for attempt in range(1, setting.max_attempts + 1):
+            if setting.pace is not None:
+                await setting.pace.begin()
+            result = await _attempt(trial, graders, setting, log)
+            log = result.attempt_log
+            is_last = attempt == setting.max_attempts or not setting.engine.may_recover(trial)
+            if result.trace.status != "error" or is_last:
+                return result
+            await asyncio.sleep(min(RETRY_DELAY_S * 2 ** (attempt - 1), MAX_RETRY_DELAY_S))
+    except asyncio.CancelledError:
+        ended = replace(failed_trial(trial, setting, CUT_SHORT), fingerprint=CUT_SHORT, attempt_log=log)
+        if log and costs_of(ended) != NO_COSTS:
+            setting.on_cut_short(ended)
+        raise
     raise AssertionError("max_attempts is at least 1")
 
 
@@ -111,6 +124,10 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: RunContext, log
                 trace, grades, snapshots = await _without_trial_folder(trial, graders, setting, agent)
     except EngineError as error:
         return failed_trial(trial, setting, str(error), log, Costs(agent=agent.spending, judge=judge.spending))
+    except asyncio.CancelledError:
+        costs = Costs(agent=agent.spending, judge=judge.spending)
+        log.append(Attempt(status="error", reason=CUT_SHORT, started_at=started_at, costs=costs))
+        raise
     status, reason = status_of(trace, grades, setting.on_crash)
     if task.until_skill and (early := ended_early(trace)):
         status, reason = "error", early  # a prompt that failed to execute is no answer, whatever `on_agent_crash` says
@@ -160,11 +177,18 @@ async def _in_trial_folder(trial: Trial, graders: list[Grader], setting: RunCont
         for sentence in trial_folder.left_out:
             setting.on_remark(f"task '{trial.task.id}': {sentence}")
 
-        def keep() -> tuple[str, Files]:
+        def keep() -> tuple[str, Files | None]:
             if setting.artifacts is None:
                 return "", Workspace(trial_folder.workspace)
-            name = take(trial_folder.workspace, setting.artifacts, setting.clean)
-            for sentence in _shortened(left_out(setting.artifacts, name)):
+            try:
+                name = take(trial_folder.workspace, setting.artifacts, setting.clean)
+                missing = left_out(setting.artifacts, name)
+            except (StoreError, OSError) as error:
+                # The agent was paid: its answer is kept, and graded as far as that can be done without its files.
+                setting.on_remark(f"task '{trial.task.id}': {error}; graders of its files cannot decide")
+                setting.stop("the files that agents leave cannot be stored")
+                return "", None
+            for sentence in _shortened(missing):
                 setting.on_remark(f"task '{trial.task.id}': the workspace was not kept in full: {sentence}")
             return name, SnapshotFiles(setting.artifacts, name, checkpoints.snapshots)
 
@@ -247,13 +271,30 @@ async def _work(trial: Trial, trial_folder: TrialFolder, setting: RunContext, me
 
     What it was billed is counted by `meter`, whatever comes of the trial afterwards.
     """
-    trace, is_started = await _engine_run(trial, trial_folder, setting)
+    with following() as progress:
+        try:
+            trace, is_started = await _engine_run(trial, trial_folder, setting)
+        except asyncio.CancelledError:
+            if setting.engine.mocks is not None:
+                meter.add(_reported_so_far(progress))
+            raise
     spending = agent_spending(trace)
     is_free = setting.engine.mocks is None or not is_started
     if is_free and spending.without_cost and not is_invalid_cost(trace):
         spending = replace(spending, without_cost=0)
     meter.add(spending)
     return trace
+
+
+def _reported_so_far(progress: Progress) -> Spending:
+    """Return what an agent reported that was ended before its end; there may have been more."""
+    found = NOTHING
+    try:
+        for trace in progress.traces():
+            found += agent_spending(trace)
+    except Exception:  # noqa: BLE001  half of a recording may be of any shape; the run is ending, and must end
+        found += spent(None)
+    return replace(found, without_cost=max(1, found.without_cost))
 
 
 async def _engine_run(trial: Trial, trial_folder: TrialFolder, setting: RunContext) -> tuple[Trace, bool]:
@@ -338,7 +379,7 @@ class Checkpoints:
     def __init__(self, graders: Sequence[Grader], grade: Grading) -> None:
         self._graders = graders
         self._grade = grade
-        self.keep: Callable[[], tuple[str, Files]] | None = None
+        self.keep: Callable[[], tuple[str, Files | None]] | None = None
         """Keeps the files as they are now and returns their name; None where no file can be looked at."""
         self.snapshots: dict[str, str] = {}
         """By the number of a prompt: the files as they were before the next one."""

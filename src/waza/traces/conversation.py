@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,6 +19,41 @@ Play = Callable[[str, Sequence[Trace], float], Awaitable[Trace]]
 """Gives the agent a prompt, after these turns, for so many seconds."""
 
 
+class Progress:
+    """What an agent did so far, for one who cannot wait for its end."""
+
+    def __init__(self) -> None:
+        self.turns: Sequence[Trace] = ()
+        """The prompts that are answered."""
+        self.current: Callable[[], Trace] | None = None
+        """Returns what was recorded of the prompt that is not."""
+
+    def traces(self) -> list[Trace]:
+        """Return what was recorded of each prompt, the last one included that was begun."""
+        begun = self.current() if self.current is not None else Trace(input="", output="")
+        return [*self.turns, begun]
+
+
+_PROGRESS: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def following() -> Iterator[Progress]:
+    """Follow what the agent does that is run in this block."""
+    progress = Progress()
+    token = _PROGRESS.set(progress)
+    try:
+        yield progress
+    finally:
+        _PROGRESS.reset(token)
+
+
+def recording(current: Callable[[], Trace]) -> None:
+    """Say how to get at what is recorded of the prompt that the agent was given just now."""
+    if (progress := _PROGRESS.get()) is not None:
+        progress.current = current
+
+
 async def converse(trial: Trial, trial_folder: TrialFolder, play: Play) -> Trace:
     """Play the task's prompts one after the other and return the whole conversation.
 
@@ -26,8 +63,12 @@ async def converse(trial: Trial, trial_folder: TrialFolder, play: Play) -> Trace
     prompts = [trial.task.prompt, *trial.task.follow_up_prompts]
     left_s = trial.task.timeout_s
     turns: list[Trace] = []
+    if (progress := _PROGRESS.get()) is not None:
+        progress.turns = turns
     for number, prompt in enumerate(prompts, 1):
         started = time.monotonic()
+        if progress is not None:
+            progress.current = None
         try:
             turns.append(await play(prompt, turns, left_s))
         except EngineError as error:
