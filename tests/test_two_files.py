@@ -1,7 +1,9 @@
 """Adding a grader touches two files: it and its test. Everything else knows it at once."""
 
+import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import waza
+from waza.graders.base import GRADERS
+from waza.judges.base import JUDGES
+from waza.suites.expected import KEYS
 
 GRADER = '''
 """The `max_words` grader: how long the answer is."""
@@ -95,3 +100,51 @@ def test_another_package_announces_one_by_an_entry_point(tmp_path):
     assert done.returncode == 1, done.stdout + done.stderr
     [grade] = json.loads(done.stdout)["tasks"][0]["runs"][0]["grades"]
     assert (grade["type"], grade["status"]) == ("max_words", "failed")
+
+
+FORMATS = {
+    "errors.py": "says which key of waza is meant by one of another tool",
+    "runs/grader_facts.py": "the facts of runs that were stored before runs had them",
+    "suites/evaldeck_cases.py": "the names that evaldeck gives to graders",
+    "suites/expected.py": "the `expected:` block, each key of which makes one grader",
+    "suites/triggers.py": "makes the grader of each trigger test",
+}
+"""Files that name grader types because they read a format that does."""
+FIELD_NAMES = {"json_schema", "max_tokens", "tool_calls", *KEYS}
+"""Grader types that are also keys of `expected:`, or fields in formats of other programs."""
+
+
+def type_names_in(tree, types):
+    """Yield each place where code decides by the type of a grader or judge, or lists or loads types by name."""
+    distinct = {name for name in types if "_" in name} - FIELD_NAMES
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in distinct:
+            yield node.lineno, node.value
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set) and len(node.elts) > 1:
+            values = [getattr(element, "value", None) for element in node.elts]
+            if all(isinstance(value, str) and value in types for value in values):
+                yield node.lineno, ", ".join(values)
+        elif isinstance(node, ast.Compare):
+            sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
+            named = {side.strip("'") for side in sides} & types
+            if named and any(re.search(r"grader|grade\.type|judge|type_name\(\)", side) for side in sides):
+                yield node.lineno, ", ".join(named)
+
+
+def test_no_other_file_lists_grader_or_judge_types():
+    source = Path(waza.__file__).parent
+    found = []
+    for kind, types in (("graders", set(GRADERS.built_in())), ("judges", set(JUDGES.built_in()))):
+        for file in sorted(source.rglob("*.py")):
+            path = file.relative_to(source).as_posix()
+            if path.partition("/")[0] not in (kind, "evaldeck", "engines", "traces") and path not in FORMATS:
+                places = type_names_in(ast.parse(file.read_text(encoding="utf-8")), types)
+                found += [f"{path}:{line}: {names}" for line, names in places]
+    assert found == [], "make it a fact on the class instead, see `Grader`"
+
+
+def test_a_list_a_comparison_and_a_lookup_by_type_are_found():
+    types = {"human", "prompt", "skill_triggered"}
+    for code in ("{'human', 'prompt'}", "grade.type == 'human'", "GRADERS.load('skill_triggered')"):
+        assert list(type_names_in(ast.parse(code), types)), code
+    assert not list(type_names_in(ast.parse("('prompt', 'output'); data['prompt']; kind == 'human'"), types))

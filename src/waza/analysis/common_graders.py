@@ -16,7 +16,7 @@ from msgspec.structs import replace as changed
 from waza.analysis.changes import TaskPair
 from waza.errors import SpecError, UsageError
 from waza.files.paths import SpecFolder
-from waza.graders.base import Grader
+from waza.graders.base import GRADERS, Grader
 from waza.model import JSON, Grade, Result, ResultStatus, Run, Task
 from waza.runner.grading import on_crash_of
 from waza.runner.regrade import Judging, eval_of, from_run, regraded
@@ -29,9 +29,6 @@ from waza.suites.judges import judge_as_data
 from waza.suites.load import load_spec
 from waza.suites.shapes import ConfigShape
 from waza.suites.suite import EvalSpec, grader_as_data
-
-BESIDE = {"program", "script", "diff", "trigger"}
-"""Graders that need more than the trace: a program, a stored snapshot, a skill's file."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +110,13 @@ def _stored_grader(entry: dict[str, JSON], task_id: str, why: str) -> Grader:
 
 
 def _needs_more(entry: dict[str, JSON]) -> bool:
-    """Say whether a grader starts a program or reads files of the suite: a run folder alone is not enough for it."""
+    """Return whether a grader starts a program or reads files of the suite: a run folder alone is not enough for it."""
     names_file = FILES in entry or "schema_file" in (entry.get("config") or {})
-    return names_file or entry.get("type") in BESIDE or "source" in entry
+    if names_file or "source" in entry:
+        return True
+    # The class decides, not the facts in the run folder, which may come from anywhere.
+    kind = str(entry.get("type"))
+    return GRADERS.knows(kind) and bool(GRADERS.load(kind).needs_more_than_trace)
 
 
 class GradedAgain(KnownResults):

@@ -252,8 +252,8 @@ def _finding(oracle: str, result: Result, graders: list[Grader]) -> OracleFindin
 
 
 def needs_somebody(grader: Grader) -> bool:
-    """Say whether a grader's verdict is a model's or a person's."""
-    return grader.asks() is not None or grader.type_name() in ("human", "human_calibration")
+    """Return whether a grader's verdict is a model's or a person's."""
+    return grader.asks() is not None or grader.depends_on_people
 
 
 def _played(

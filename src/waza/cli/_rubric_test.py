@@ -150,6 +150,6 @@ def judge_of(model: str, suite: Path | None) -> Judge:
     if not settings and not model:
         raise UsageError("no judge is set up; put `judge:` into .waza.yaml, or give --oracle to try the plumbing")
     judge = chosen_judge(settings, place.at("judge"), folder, model=model)
-    if not judge.model and judge.type_name() != "scripted":
+    if not judge.model and judge.needs_model:
         raise UsageError("the judge has no model; name one in judge.model, or with --judge-model")
     return judge

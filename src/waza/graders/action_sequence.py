@@ -31,6 +31,7 @@ class ActionSequenceGrader(Grader):
     ```
     """
 
+    checks_behavior: ClassVar[bool] = True
     all_passed: ClassVar[str] = "Action sequence matched"
 
     matching_mode: Literal["exact_match", "in_order_match", "any_order_match"]

@@ -52,6 +52,18 @@ class Grader(Options):
     """What the feedback says when nothing is wrong."""
     waits: ClassVar[bool] = False
     """Whether grading waits for another process; such a grader gets a thread of its own in a run."""
+    checks_behavior: ClassVar[bool] = False
+    """Whether it checks what the agent did (tools, skills, limits): the metrics `behavior_quality` and `efficiency`."""
+    checks_skill_use: ClassVar[bool] = False
+    """Whether it checks if a skill was used, so that a control arm without the skill cannot pass it."""
+    asks_judge: ClassVar[bool] = False
+    """Whether a judge decides, so that people can review its verdicts."""
+    asks_people: ClassVar[bool] = False
+    """Whether people decide, with `waza review`."""
+    depends_on_people: ClassVar[bool] = False
+    """Whether its verdict depends on verdicts of people."""
+    needs_more_than_trace: ClassVar[bool] = False
+    """Whether it needs a program, a stored snapshot or a file of the project, which a run folder does not have."""
     needs_one_of: ClassVar[tuple[str, ...]] = ()
     """Options of which at least one must be given and not empty, or the grader would check nothing."""
 

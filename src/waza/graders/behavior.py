@@ -30,6 +30,7 @@ class BehaviorGrader(Grader):
     ```
     """
 
+    checks_behavior: ClassVar[bool] = True
     all_passed: ClassVar[str] = "All behavior checks passed"
     needs_one_of: ClassVar[tuple[str, ...]] = (
         "max_tool_calls",

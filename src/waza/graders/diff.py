@@ -67,6 +67,7 @@ class DiffGrader(Grader):
     ```
     """
 
+    needs_more_than_trace: ClassVar[bool] = True
     all_passed: ClassVar[str] = "All diff checks passed"
 
     expected_files: list[ExpectedFile] = Field(min_length=1)

@@ -37,6 +37,8 @@ class HumanGrader(Grader):
     ```
     """
 
+    asks_people: ClassVar[bool] = True
+    depends_on_people: ClassVar[bool] = True
     all_passed: ClassVar[str] = "Everybody who looked passes it"
     needs_one_of: ClassVar[tuple[str, ...]] = ("instructions", "criteria")
 

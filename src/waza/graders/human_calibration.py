@@ -36,6 +36,7 @@ class HumanCalibrationGrader(Grader):
     ```
     """
 
+    depends_on_people: ClassVar[bool] = True
     all_passed: ClassVar[str] = "The grader agrees with people"
     needs_one_of: ClassVar[tuple[str, ...]] = ("min_kappa", "min_agreement")
 

@@ -38,6 +38,7 @@ _EACH = "Judge each criterion by itself and give exactly one verdict on each, wi
 class JudgedGrader(Grader):
     """Let a judge decide."""
 
+    asks_judge: ClassVar[bool] = True
     needs_one_of: ClassVar[tuple[str, ...]] = ("prompt", "rubric", "criteria")
     told_with_criteria: ClassVar[str] = "Judge the candidate output by the criteria below."
     """What the judge is told above `criteria`, where neither prompt nor rubric says anything."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from waza.graders._limits import at_most
 from waza.graders.base import Grader
@@ -20,6 +21,8 @@ class MaxLlmCallsGrader(Grader):
         max_llm_calls: 3
     ```
     """
+
+    checks_behavior: ClassVar[bool] = True
 
     max_llm_calls: Bound
     """Most model calls allowed. 0 is a real bound."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from waza.graders._limits import at_most, steps_of
 from waza.graders.base import Grader
@@ -20,6 +21,8 @@ class MaxStepsGrader(Grader):
         max_steps: 10
     ```
     """
+
+    checks_behavior: ClassVar[bool] = True
 
     max_steps: Bound
     """Most steps allowed, framework steps included. 0 is a real bound."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from waza.graders._limits import at_most
 from waza.graders.base import Grader
@@ -20,6 +21,8 @@ class MaxTokensGrader(Grader):
         max_tokens: 50000
     ```
     """
+
+    checks_behavior: ClassVar[bool] = True
 
     max_tokens: Bound
     """Most input and output tokens allowed. 0 is a real bound."""

@@ -52,6 +52,7 @@ class ProgramGrader(Grader):
     ```
     """
 
+    needs_more_than_trace: ClassVar[bool] = True
     all_passed: ClassVar[str] = "Program exited successfully"
     waits: ClassVar[bool] = True
 

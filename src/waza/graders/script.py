@@ -81,6 +81,7 @@ class ScriptGrader(Grader):
     ```
     """
 
+    needs_more_than_trace: ClassVar[bool] = True
     all_passed: ClassVar[str] = "Script passed"
     waits: ClassVar[bool] = True
 

@@ -37,6 +37,8 @@ class SkillInvocationGrader(Grader):
     ```
     """
 
+    checks_behavior: ClassVar[bool] = True
+    checks_skill_use: ClassVar[bool] = True
     all_passed: ClassVar[str] = "Skill invocation sequence matched"
     required_skills: list[SkillName] | None = None
     """Skills that must be invoked, by exact name or a glob (`azure-*`), each for one invocation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from waza.errors import Undecidable
 from waza.graders.base import Grader
@@ -22,6 +23,9 @@ class SkillTriggeredGrader(Grader):
         should_trigger: false
     ```
     """
+
+    checks_behavior: ClassVar[bool] = True
+    checks_skill_use: ClassVar[bool] = True
 
     skill: SkillName
     """The skill's name, exact or a glob (`azure-*`)."""

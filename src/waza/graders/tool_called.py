@@ -25,6 +25,7 @@ class ToolCalledGrader(Grader):
     ```
     """
 
+    checks_behavior: ClassVar[bool] = True
     all_passed: ClassVar[str] = "All required tools were called"
 
     required: Annotated[list[ToolName], Field(min_length=1)]

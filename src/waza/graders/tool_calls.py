@@ -53,6 +53,7 @@ class ToolCallsGrader(Grader):
     ```
     """
 
+    checks_behavior: ClassVar[bool] = True
     all_passed: ClassVar[str] = "all tool_calls checks passed"
     needs_one_of: ClassVar[tuple[str, ...]] = ("required_tools", "forbidden_tools", "min_calls", "max_calls", "expect")
 

@@ -47,6 +47,7 @@ class ToolConstraintGrader(Grader):
     ```
     """
 
+    checks_behavior: ClassVar[bool] = True
     all_passed: ClassVar[str] = "All tool constraint checks passed"
 
     expect_tools: list[ToolRule] = []

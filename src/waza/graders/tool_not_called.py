@@ -26,6 +26,7 @@ class ToolNotCalledGrader(Grader):
     ```
     """
 
+    checks_behavior: ClassVar[bool] = True
     all_passed: ClassVar[str] = "No forbidden tools were called"
 
     forbidden: Annotated[list[ToolName], Field(min_length=1)]

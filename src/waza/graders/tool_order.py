@@ -25,6 +25,7 @@ class ToolOrderGrader(Grader):
     ```
     """
 
+    checks_behavior: ClassVar[bool] = True
     all_passed: ClassVar[str] = "Tools called in correct order"
 
     expected_order: Annotated[list[ToolName], Field(min_length=1)]

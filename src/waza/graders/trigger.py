@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -33,6 +33,8 @@ class TriggerGrader(Grader):
         threshold: 0.6
     ```
     """
+
+    needs_more_than_trace: ClassVar[bool] = True
 
     skill_path: Text
     """The SKILL.md file, or the folder it stands in; beside the eval file, or at the project's root."""

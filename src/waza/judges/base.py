@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -29,6 +29,11 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+def judge_type_of(settings: Mapping[str, Any]) -> Any:
+    """Return the `type` in a judge's settings, or the one that its model suggests."""
+    return settings.get("type") or ("anthropic" if str(settings.get("model", "")).startswith("claude") else "openai")
 
 
 class Tool(Struct, frozen=True):

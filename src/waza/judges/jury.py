@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from waza.errors import did_you_mean, validation_fact
 from waza.files.paths import SpecFolder
-from waza.judges.base import JUDGES, WRAPPER, Judge
+from waza.judges.base import JUDGES, WRAPPER, Judge, judge_type_of
 
 
 class Juror(NamedTuple):
@@ -57,7 +57,7 @@ def _juror(entry: str | Mapping[str, Any], place: int, folder: SpecFolder) -> Ju
         if not entry.strip():
             raise ValueError(f"{here} is blank; name a model")
         return Juror(entry, entry)
-    kind = entry.get("type") or ("anthropic" if str(entry.get("model", "")).startswith("claude") else "openai")
+    kind = judge_type_of(entry)
     if not isinstance(kind, str) or not JUDGES.knows(kind):
         raise ValueError(f"{here}.type: unknown judge '{kind}'; {did_you_mean(str(kind), JUDGES.names())}")
     cls: type[Judge] = JUDGES.load(kind)

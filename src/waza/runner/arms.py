@@ -284,8 +284,9 @@ def control_spec(spec: EvalSpec, engine: type[Engine]) -> EvalSpec:
 
     A task that a judge compares keeps its place, though nothing may be left to grade it by: its output is needed.
     """
+    facts = spec.grader_facts()
     graders = {
-        task.id: [grader for grader in spec.graders[task.id] if not is_one_sided(grader_as_data(grader))]
+        task.id: [grader for grader in spec.graders[task.id] if not is_one_sided(grader_as_data(grader), facts)]
         for task in spec.tasks
     }
     options = {key: value for key, value in spec.engine_options.items() if key != "inject_skill_body"}

@@ -24,6 +24,7 @@ from waza.runner.auto import Auto, share_of
 from waza.runner.controls import Controls
 from waza.runner.resume import Resumed, fingerprints
 from waza.runs.folder import MOST_TRIALS
+from waza.runs.grader_facts import GRADER_FACTS
 from waza.runs.partial import NOT_SELECTED
 from waza.runs.redaction import Redactor, secrets_in
 from waza.runs.remote_store import is_url
@@ -202,6 +203,7 @@ def _blank(order: RunRequest) -> Run:
     parent = order.runs or runs_folder(spec)
     data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
     data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
+    data[GRADER_FACTS] = spec.grader_facts()
     data[NOT_SELECTED] = _not_selected(spec, order.whole or spec)
     if order.auto is not None:
         data["auto_trials"] = to_builtins(order.auto)
@@ -220,7 +222,7 @@ def _blank(order: RunRequest) -> Run:
         model=order.model,
         skill=spec.skill,
         spec=data,
-        fingerprint=fingerprint_of_spec({key: value for key, value in data.items() if key != "places"}),
+        fingerprint=fingerprint_of_spec({key: data[key] for key in data.keys() - {"places", GRADER_FACTS}}),
         versions={"waza": __version__, "python": platform.python_version()},
     )
 

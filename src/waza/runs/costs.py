@@ -11,11 +11,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from waza.model import JSON, Grade, Result, Run, Trace, Usage
+from waza.runs.grader_facts import FREE_JUDGES_OF_OLDER_RUNS
 from waza.runs.result_view import GradeView, ResultView, TraceView, TurnView
 from waza.spending import NO_COSTS, NOTHING, Costs, Spending, spent
 
-FREE_JUDGES = ("scripted",)
-"""Judges that cost nothing where they report no cost."""
 ASKINGS = ("judge", "judge_swapped")
 """Where a grade reports what asking a judge took."""
 
@@ -85,7 +84,7 @@ def _asked(asking: dict[str, JSON]) -> Spending:
     tokens = asking.get("tokens")
     tokens = tokens if isinstance(tokens, dict) else {}
     cost = asking.get("cost_usd")
-    if cost is None and asking.get("type") in FREE_JUDGES:
+    if cost is None and asking.get("type") in FREE_JUDGES_OF_OLDER_RUNS:
         cost = 0.0
     found = spent(cost, tokens.get("input"), tokens.get("output"))
     requests, unknown = asking.get("requests"), asking.get("requests_without_cost")

@@ -286,6 +286,7 @@ class _Spec(Struct, frozen=True):
     config: _Config | None = None
     tasks: list[_StoredTask] | None = None
     graders: dict[str, list[_StoredGrader]] | None = None
+    grader_facts: dict[str, list[str]] | None = None
     metrics: list[_StoredMetric] | None = None
     triggers: _Triggers | None = None
     fingerprints: dict[str, str] | None = None

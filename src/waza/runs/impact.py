@@ -15,6 +15,7 @@ from typing import NamedTuple
 from waza.errors import StoreError
 from waza.model import JSON, Grade, Result, Run
 from waza.runs.folder import RUN
+from waza.runs.grader_facts import FactsByType, has_fact, stored_grader_facts
 from waza.runs.outcomes import duration_of
 from waza.runs.impact_records import win_rates
 from waza.stats.scores import mean, score_of_grades
@@ -25,7 +26,6 @@ from waza.stats.resampling import bootstrap_mean
 from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing
 from waza.runs.store import open_run
 
-_USE_OF_SKILLS = ("skill_invocation", "skill_triggered")
 _ABOUT_SKILLS = {"skill_pattern", "required_skills", "should_trigger"}
 """Options that only a trial with the skill could meet."""
 _PREFERENCE = (
@@ -105,14 +105,15 @@ def impact_of(run: Run, control: Run, *, these_tasks: bool = False, margin: floa
     )
 
 
-def is_one_sided(grader: Mapping[str, JSON]) -> bool:
-    """Say whether a grader, as it is stored, can only be passed with the skill: by its use, or against the control."""
+def is_one_sided(grader: Mapping[str, JSON], facts: FactsByType) -> bool:
+    """Return whether a stored grader can only be passed with the skill: by its use, or against the control."""
     config = grader.get("config")
     config = config if isinstance(config, dict) else {}
     inner = config.get("grader")
-    if isinstance(inner, dict) and ("skill" in inner or is_one_sided({"type": inner.get("type"), "config": inner})):
-        return True  # of a grader in another one the type is not stored; `skill` is that of `skill_triggered` alone
-    if grader.get("type") in _USE_OF_SKILLS or config.get("mode") == "pairwise":
+    # Of a grader in another one the type is not stored; an option `skill` names the skill that must be used.
+    if isinstance(inner, dict) and ("skill" in inner or is_one_sided({"config": inner}, facts)):
+        return True
+    if has_fact(facts, str(grader.get("type")), "checks_skill_use") or config.get("mode") == "pairwise":
         return True
     return not _ABOUT_SKILLS.isdisjoint(_keys(config))
 
@@ -125,7 +126,8 @@ def _compares(grader: Mapping[str, JSON]) -> bool:
 def _is_only_compared(run: Run, task_id: str) -> bool:
     """Say whether nothing but the comparison of both arms' outputs decides a task."""
     graders = (run.spec.get("graders") or {}).get(task_id) or []
-    return any(map(_compares, graders)) and all(map(is_one_sided, graders))
+    facts = stored_grader_facts(run.spec)
+    return any(map(_compares, graders)) and all(is_one_sided(grader, facts) for grader in graders)
 
 
 def _by_preference(ones: dict[int, ImpactTrial], others: dict[int, ImpactTrial]) -> tuple[dict[int, ImpactTrial], dict[int, ImpactTrial]]:
@@ -153,7 +155,8 @@ def _keys(tree: JSON) -> Iterator[str]:
 
 def _tried(run: Run, skill: str) -> Trials:
     by_task: dict[str, list[Mapping[str, JSON]]] = run.spec.get("graders") or {}
-    counts = {task_id: [not is_one_sided(grader) for grader in graders] for task_id, graders in by_task.items()}
+    facts = stored_grader_facts(run.spec)
+    counts = {task_id: [not is_one_sided(grader, facts) for grader in graders] for task_id, graders in by_task.items()}
     found: Trials = {}
     for result in run.results:
         graders = by_task.get(result.task_id, [])

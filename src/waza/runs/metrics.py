@@ -13,12 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from waza.model import JSON, Check, Grade, GradeStatus, Run
+from waza.runs.grader_facts import has_fact, stored_grader_facts
 from waza.stats.scores import Score, mean_score, score_of_grades
 from waza.runs.tasks import TOLERANCE, TaskSummary
 
-_TOOLS = ("tool_constraint", "tool_calls", "tool_called", "tool_not_called", "tool_order", "action_sequence")
-BEHAVIOR = {"behavior", "skill_invocation", "skill_triggered", *_TOOLS}
-"""Types of graders that look at what the agent did; those that begin with `max_` do too."""
+_EXPECTED_BEHAVIOR = "behavior"
+"""The name of the grader that `expected: behavior:` makes; it is a composite, whose type says nothing."""
 _COMPLETION = "task_completion"
 _LIMIT = "at most "
 """How the claim of every upper bound begins."""
@@ -156,16 +156,17 @@ def _overall(metrics: Sequence[Metric]) -> float | None:
 
 
 def _behavior_checks(run: Run, tasks: Sequence[TaskSummary]) -> list[Check | None]:
+    facts = stored_grader_facts(run.spec)
+
+    def checks_behavior(name: str, kind: str) -> bool:
+        return has_fact(facts, kind, "checks_behavior") or name == _EXPECTED_BEHAVIOR
+
     checks: list[Check | None] = []
-    for grades in _grades_by_trial(run, tasks, _is_behavior):
+    for grades in _grades_by_trial(run, tasks, checks_behavior):
         checks += [None] if not grades else []
         for grade in grades:
             checks += grade.checks or [None]
     return checks
-
-
-def _is_behavior(name: str, kind: str) -> bool:
-    return kind in BEHAVIOR or kind.startswith("max_") or name == "behavior"
 
 
 def _grades_by_trial(run: Run, tasks: Sequence[TaskSummary], wanted: Wanted) -> Iterator[list[Grade]]:

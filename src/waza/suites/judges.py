@@ -14,7 +14,7 @@ from waza.files.paths import SpecFolder
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.graders.judging import JudgedGrader
-from waza.judges.base import JUDGES, Judge
+from waza.judges.base import JUDGES, Judge, judge_type_of
 from waza.judges.jury import Juror
 from waza.suites.positions import Position, problems_of, unmarked
 from waza.suites.project import FILE, shown
@@ -50,7 +50,7 @@ def settings_place(project: ProjectShape, config: ConfigShape, place: Position, 
 
 def build_judge(settings: dict[str, Any], place: Position, folder: SpecFolder) -> tuple[Judge | None, list[Problem]]:
     """Return the judge that settings describe, or None with every problem found; `place` is where they stand."""
-    kind = settings.get("type") or ("anthropic" if str(settings.get("model", "")).startswith("claude") else "openai")
+    kind = judge_type_of(settings)
     if not isinstance(kind, str):
         return None, [place.at("type").problem(f"a judge's type is a text, found {what(kind)}")]
     if not JUDGES.knows(kind):

@@ -24,6 +24,7 @@ from waza.files.paths import SpecFolder
 from waza.graders.base import Grader
 from waza.judges.base import Judge
 from waza.model import JSON, Task
+from waza.runs.grader_facts import grader_facts
 from waza.runs.partial import FILES
 from waza.skills import find_skills, parts_of
 from waza.suites.judges import build_judge, judge_settings, jurors_of, models_asked, own_judge, settings_place
@@ -289,6 +290,10 @@ class EvalSpec:
             "hooks": self.hooks.model_dump(exclude_defaults=True),
             "places": self._places_as_data(graders),
         } | ({"triggers": self.triggers.as_data()} if self.triggers else {})
+
+    def grader_facts(self) -> dict[str, list[str]]:
+        """Return what is true of its graders, by their type."""
+        return grader_facts((one.type_name(), one) for graders in self.graders.values() for one in graders)
 
     def _graders_as_data(self) -> CompactDict[JSON]:
         """Return, by task id, its graders; those of the suite are written out once and shared."""

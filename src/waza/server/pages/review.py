@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import cast
 
 from waza.errors import StoreError, WazaError
-from waza.model import JSON, Result
+from waza.model import Result
 from waza.reports.html.components import day, grid, head_cell, mark, progress, run_link, soft, task_address
 from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
 from waza.reports.html.steps import STEPS, call_address, steps_of, transcript
 from waza.runs.folder import read_run_json
+from waza.runs.grader_facts import has_fact, stored_grader_facts
 from waza.runs.verdicts import Answer, HumanVerdict, record_verdict
 from waza.server.index import RunRow
 from waza.server.pages.task import the_result
@@ -255,14 +256,14 @@ def _asking(run: RunRow) -> tuple[list[str], list[str]]:
     except StoreError:
         return [], []
     people, judges = dict[str, None](), dict[str, None]()
-    graders = spec.get("graders")
+    graders, facts = spec.get("graders"), stored_grader_facts(spec)
     for each in graders.values() if isinstance(graders, Mapping) else ():
         for entry in each if isinstance(each, list) else ():
             if isinstance(entry, dict):
-                name, kind = str(entry.get("name") or entry.get("type")), entry.get("type")
-                (people if kind == "human" else judges if _asks(entry) else {}).setdefault(name)
+                kind = str(entry.get("type"))
+                name = str(entry.get("name") or kind)
+                if has_fact(facts, kind, "asks_people"):
+                    people.setdefault(name)
+                elif has_fact(facts, kind, "asks_judge"):
+                    judges.setdefault(name)
     return list(people), list(judges)
-
-
-def _asks(entry: dict[str, JSON]) -> bool:
-    return entry.get("type") in ("prompt", "llm", "llm_comparison")

@@ -6,6 +6,7 @@ from waza.model import Result
 from waza.reports.failed_checks import trials_of
 from waza.reports.html.components import badge, count, grid, head_cell, interval, mark, money, number, soft
 from waza.reports.html.markup import Element, Node, el, href, short
+from waza.runs.grader_facts import FactsByType, has_fact, stored_grader_facts
 from waza.runs.outcomes import TrialOutcome, outcomes_of
 from waza.runs.tasks import TaskSummary
 from waza.server.index import TrialMarks
@@ -35,7 +36,8 @@ def page(ask: PageRequest, store: RunReader) -> View:
     chosen = chosen_trial(ask, outcomes)
     body.append(_trials(store, opened, task, outcomes, chosen))
     result = the_result(opened, task.id, chosen.trial)
-    body.append(_around(listed.key, result, outcomes, chosen, ask))
+    asks_people = _asks_people(result, stored_grader_facts(opened.run.spec))
+    body.append(_around(listed.key, outcomes, chosen, result.task_id, can_review=ask.can_review and asks_people))
     body += trial_body(ask, opened, result)
     return View(title=task.id, body=body, crumbs=crumbs, scripts=SCRIPTS)
 
@@ -129,17 +131,20 @@ def _cell(status: str | None) -> Element:
     return el("td", mark(status) if status else "·", class_=f"cell {status}" if status else "cell soft")
 
 
-def _around(key: str, result: Result, outcomes: list[TrialOutcome], chosen: TrialOutcome, ask: PageRequest) -> Node:
-    """Return links to the trial before and after, and to what can be done with this one."""
+def _asks_people(result: Result, facts: FactsByType) -> bool:
+    return any(has_fact(facts, grade.type, "asks_people") for grade in result.grades)
+
+
+def _around(key: str, outcomes: list[TrialOutcome], chosen: TrialOutcome, task_id: str, *, can_review: bool) -> Node:
+    """Return links to the trial before and after, and to the review of this one."""
     place = outcomes.index(chosen)
 
     def to(which: int) -> str:
-        return href("runs", key, "task", id=result.task_id, trial=outcomes[which].trial)
+        return href("runs", key, "task", id=task_id, trial=outcomes[which].trial)
 
     before = el("a", f"← trial {outcomes[place - 1].trial}", href=to(place - 1), rel="prev") if place else None
     last = place + 1 == len(outcomes)
     after = None if last else el("a", f"trial {outcomes[place + 1].trial} →", href=to(place + 1), rel="next")
-    is_asked = any(grade.type == "human" for grade in result.grades)
-    review = el("a", "review", href=href("review", run=key)) if ask.can_review and is_asked else None
+    review = el("a", "review", href=href("review", run=key)) if can_review else None
     links = [link for link in (before, after, review) if link is not None]
     return el("nav", *links, class_="around", aria_label="trials") if links else None
