@@ -8,6 +8,11 @@ IMPORTS = {
     "evaldeck": "EvalCase EvalSuite Evaluator ExpectedBehavior GradeResult GradeStatus Step StepType Trace TraceStatus "
     "Turn",
     "evaldeck.graders": "BaseGrader CompositeGrader ContainsGrader MaxStepsGrader ToolCalledGrader ToolNotCalledGrader",
+    "evaldeck.metrics.base": "BaseMetric",
+    "evaldeck.metrics.builtin": "DurationMetric StepCountMetric TokenUsageMetric",
+    "evaldeck.graders.base": "BaseGrader CompositeGrader",
+    "evaldeck.graders.code": "ContainsGrader CustomGrader",
+    "evaldeck.graders.llm": "LLMGrader LLMRubricGrader",
     "evaldeck.results": "GradeStatus",
     "evaldeck.trace": "Message TraceStatus",
 }

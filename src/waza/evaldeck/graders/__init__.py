@@ -1,8 +1,9 @@
 """evaldeck's graders: `grade(trace, test_case)` with a PASS, FAIL or ERROR."""
 
-from waza.evaldeck.graders.base import BaseGrader, WazaGrader
+from waza.evaldeck.graders.base import BaseGrader, CompositeGrader, WazaGrader
 from waza.evaldeck.graders.code import (
     ContainsGrader,
+    CustomGrader,
     EqualsGrader,
     MaxLLMCallsGrader,
     MaxStepsGrader,
@@ -15,7 +16,6 @@ from waza.evaldeck.graders.code import (
     ToolOrderGrader,
 )
 from waza.evaldeck.graders.llm import LLMGrader, LLMRubricGrader
-from waza.evaldeck.graders.own import CompositeGrader, CustomGrader
 
 __all__ = [
     "BaseGrader",

@@ -1,32 +1,13 @@
-"""evaldeck's metrics: numbers about a trace. They decide nothing."""
+"""evaldeck's metrics by name."""
 
 from __future__ import annotations
 
-import asyncio
-from abc import ABC, abstractmethod
 from typing import Any
 
+from waza.evaldeck.metrics.base import BaseMetric
 from waza.evaldeck.results import MetricResult
 from waza.evaldeck.trace import StepStatus, Trace
 from waza.spending import is_amount
-
-
-class BaseMetric(ABC):
-    """What every metric is: a name, a unit, a number for a trace."""
-
-    name: str = "base"
-    unit: str | None = None
-
-    @abstractmethod
-    def calculate(self, trace: Trace, test_case: Any = None) -> MetricResult:
-        """Return the number."""
-
-    async def calculate_async(self, trace: Trace, test_case: Any = None) -> MetricResult:
-        """Return the number without keeping the event loop waiting."""
-        return await asyncio.to_thread(self.calculate, trace, test_case)
-
-    def _result(self, value: float, **details: Any) -> MetricResult:
-        return MetricResult(metric_name=self.name, value=value, unit=self.unit, details=details)
 
 
 class StepCountMetric(BaseMetric):
@@ -125,15 +106,3 @@ class ErrorRateMetric(BaseMetric):
 
 
 DEFAULT_METRICS: list[type[BaseMetric]] = [StepCountMetric, TokenUsageMetric, ToolCallCountMetric, DurationMetric]
-
-__all__ = [
-    "BaseMetric",
-    "DurationMetric",
-    "ErrorRateMetric",
-    "LLMCallCountMetric",
-    "StepCountMetric",
-    "StepEfficiencyMetric",
-    "TokenUsageMetric",
-    "ToolCallCountMetric",
-    "ToolDiversityMetric",
-]
