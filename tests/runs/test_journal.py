@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from results_made import FailingDisk, ShortDisk, a_grade, a_result, a_run, append_signed
 from waza.errors import StoreError
-from waza.model import Result, Trace
 from waza.files.disk import Disk
+from waza.model import Result, Trace
 from waza.runs.journal import End, Header, Journal, Note, read_end, read_journal
 from waza.runs.summary import summarize
 

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 
 from results_made import FailingDisk, a_result, a_run
 from waza.errors import StoreError
-from waza.model import Result
 from waza.files.disk import Disk
-from waza.runs.records import frame
+from waza.files.user_folders import config_folder
+from waza.model import Result
 from waza.runs.journal import End, Journal, Note, read_end, read_journal
-from waza.runs.records import write_record
+from waza.runs.records import frame, write_record
 from waza.runs.remote import _from_end
 from waza.runs.signing import Chain, make_key, read_key
 from waza.runs.store import RunFolder, open_run, read_run, read_run_and_warnings, summary_of
 from waza.runs.summary import summarize
-from waza.files.user_folders import config_folder
 
 
 def names(path):

@@ -13,8 +13,8 @@ import pytest
 
 from campaign import count, size
 from results_made import a_result
-from waza.model import Result
 from waza.files.disk import Disk
+from waza.model import Result
 from waza.runs.journal import Journal, read_journal
 
 HERE = Path(__file__).parent.parent

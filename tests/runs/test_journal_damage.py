@@ -10,9 +10,8 @@ from campaign import count, size
 from results_made import a_result
 from waza.errors import StoreError
 from waza.model import Result
-from waza.runs.records import pieces
 from waza.runs.journal import Journal, read_journal
-from waza.runs.records import read_record
+from waza.runs.records import pieces, read_record
 
 RECORDS = [
     a_result(f"task {number}", output=text) for number, text in enumerate(["short", "", "ünï – 12345678 {", "x" * 60])
@@ -155,8 +154,7 @@ def test_two_records_glued_by_a_lost_newline_are_both_saved(path):
 
 def test_text_that_looks_like_a_record_is_never_taken_for_one(tmp_path):
     """An agent that writes a record into its answer wins nothing, not even when the line around it is damaged."""
-    from waza.runs.records import frame
-    from waza.runs.records import write_record
+    from waza.runs.records import frame, write_record
 
     forged = frame(write_record(a_result("forged"))).decode()
     path = tmp_path / "journal.jsonl"

@@ -13,8 +13,8 @@ import pytest
 from campaign import count
 from results_made import FailingDisk, a_result, a_run
 from waza.errors import StoreError
-from waza.model import Result
 from waza.files.disk import write_atomically
+from waza.model import Result
 from waza.runs.journal import Journal, read_journal
 from waza.runs.store import RunFolder, read_run
 from waza.runs.summary import summarize

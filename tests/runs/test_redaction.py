@@ -17,9 +17,9 @@ from campaign import count
 from results_made import a_grade, a_result, a_run
 from waza.model import Check, Trace
 from waza.runs.journal import Note
-from waza.untrusted.json import encode
 from waza.runs.redaction import Redactor, forms_of, secrets_in
 from waza.runs.store import RunFolder
+from waza.untrusted.json import encode
 
 CANARY = 'sk-Zq9+/x"7\\ü=Kd?wB3'
 ENCODINGS = {

@@ -13,11 +13,10 @@ from results_made import a_result, a_run
 from waza.cli import run_command
 from waza.cli._screen import console
 from waza.errors import StoreError, UsageError
-from waza.runs.remote import cache_of
-from waza.runs.remote_store import checked_url, is_url
 from waza.runs.folder import RunFolder
+from waza.runs.remote import cache_of, list_remote, local_copy, pull, push, require
+from waza.runs.remote_store import checked_url, is_url
 from waza.runs.retention import tag_run, tags_of
-from waza.runs.remote import list_remote, local_copy, pull, push, require
 from waza.runs.store import find_run, list_runs, read_run
 from waza.runs.summary import summarize
 from waza.suites.project import read_project

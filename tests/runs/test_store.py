@@ -15,13 +15,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from results_made import a_result, a_run
+from waza.analysis.trends import trends
 from waza.errors import StoreError, UsageError
 from waza.model import Trace
 from waza.runs.journal import Note
 from waza.runs.retention import is_going_on, tags_of
 from waza.runs.start_order import read_start
-from waza.analysis.trends import trends
-from waza.runs.store import RunFolder, find_run, list_runs, newest_run, probe, read_run, read_run_and_warnings, summary_of
+from waza.runs.store import (
+    RunFolder,
+    find_run,
+    list_runs,
+    newest_run,
+    probe,
+    read_run,
+    read_run_and_warnings,
+    summary_of,
+)
 from waza.runs.summary import summarize
 
 

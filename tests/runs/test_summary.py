@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from results_made import a_grade, a_result, a_run
 from waza.model import Trace, Usage
 from waza.runs.outcomes import shown_names
-from waza.stats.scores import score_of_grades, std_dev, wilson
 from waza.runs.summary import summarize, summarize_tasks
+from waza.stats.scores import score_of_grades, std_dev, wilson
 
 DATA = Path(__file__).parent.parent / "data" / "conformance"
 HELPERS = [json.loads(line) for line in (DATA / "helpers_statistics.jsonl").read_text().splitlines()]

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import waza
-from waza.traces.conversation import join_turns
 from waza.model import Result, Run
 from waza.runs.tool_metrics import tool_metrics
 from waza.suites.checkpoints import after_turn
+from waza.traces.conversation import join_turns
 
 
 def trial(task, made, expect=None, number=1, **more):

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from waza.model import Run
 from waza.runs.json_records import read_all, read_one, write_one
-from waza.stats.agreement import Confusion
 from waza.runs.verdicts import question_of
+from waza.stats.agreement import Confusion
 
 FOLDER = ".waza/calibration"
 """Where calibrations stand below a project's root."""

@@ -5,30 +5,29 @@ runs is the business of `store.py`.
 """
 
 from __future__ import annotations
+
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Any, Literal, Self
+
 import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
+
+from waza.compact import CompactDict, CompactList, CompactView
 from waza.errors import StoreError
-from waza.model import Run
 from waza.files.disk import DISK, Disk, open_regular, why, write_atomically
-from waza.runs.records import Piece
+from waza.model import JSON, Run
 from waza.runs.journal import End, Journal, Record
-from waza.untrusted.json import encode, json_pieces
+from waza.runs.records import Piece
 from waza.runs.start_order import next_start, note_start
 from waza.runs.summary import Summary
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
-from msgspec import Meta, Struct
-from waza.compact import CompactDict, CompactList, CompactView
-from waza.model import JSON
 from waza.runs.triggers import TriggerPrompt
-
+from waza.untrusted.json import encode, json_pieces
 
 RUN = "run.json"
 JOURNAL = "journal.jsonl"

@@ -16,15 +16,14 @@ from waza.errors import StoreError
 from waza.model import JSON, Grade, Result, Run
 from waza.runs.folder import RUN
 from waza.runs.grader_facts import FactsByType, has_fact, stored_grader_facts
+from waza.runs.impact_records import BASELINE, CONTROL, UNCLEAN, Change, Impact, TaskImpact, Word, win_rates
 from waza.runs.outcomes import duration_of
-from waza.runs.impact_records import win_rates
-from waza.stats.scores import mean, score_of_grades
+from waza.runs.store import open_run
+from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing
 from waza.stats.lift import Estimate, TaskArms, activation_of, benefit_of, lift_of, pair_interval
-from waza.runs.impact_records import BASELINE, CONTROL, UNCLEAN, Change, Impact, TaskImpact, Word
 from waza.stats.paired import Tally
 from waza.stats.resampling import bootstrap_mean
-from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing
-from waza.runs.store import open_run
+from waza.stats.scores import mean, score_of_grades
 
 _ABOUT_SKILLS = {"skill_pattern", "required_skills", "should_trigger"}
 """Options that only a trial with the skill could meet."""
@@ -130,7 +129,9 @@ def _is_only_compared(run: Run, task_id: str) -> bool:
     return any(map(_compares, graders)) and all(is_one_sided(grader, facts) for grader in graders)
 
 
-def _by_preference(ones: dict[int, ImpactTrial], others: dict[int, ImpactTrial]) -> tuple[dict[int, ImpactTrial], dict[int, ImpactTrial]]:
+def _by_preference(
+    ones: dict[int, ImpactTrial], others: dict[int, ImpactTrial]
+) -> tuple[dict[int, ImpactTrial], dict[int, ImpactTrial]]:
     """Return the trials of both arms, passed where no comparing grader calls their output the worse one."""
     one, other = dict(ones), dict(others)
     for number in ones.keys() & others.keys():

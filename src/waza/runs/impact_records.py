@@ -1,16 +1,16 @@
 """What the impact of a skill consists of: frozen records, ready to be written as JSON."""
 
 from __future__ import annotations
-from typing import Literal
-from msgspec import Struct, field
-from waza.model import JSON
-from waza.stats.lift import Estimate
-from waza.stats.difference import DifferenceVerdict
-from collections import Counter
-from msgspec import Struct
-from waza.model import JSON, Run
-from waza.stats.scores import Interval, wilson
 
+from collections import Counter
+from typing import Literal
+
+from msgspec import Struct, field
+
+from waza.model import JSON, Run
+from waza.stats.difference import DifferenceVerdict
+from waza.stats.lift import Estimate
+from waza.stats.scores import Interval, wilson
 
 CONTROL = "control"
 """The folder in a run's folder that holds its control arm, itself a run folder."""
@@ -122,6 +122,7 @@ _CHANGES = ("score", "tokens", "duration_ms", "cost_usd")
 
 
 # How often a run won against another: per comparing grader, with the uncertainty of so few trials.
+
 
 class WinRate(Struct, frozen=True, kw_only=True):
     """What the comparisons of one grader came to."""

@@ -24,10 +24,33 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from waza.errors import StoreError
+from waza.files.disk import (
+    DISK,
+    NO_WAIT,
+    SPECIAL,
+    Disk,
+    is_full,
+    is_special,
+    open_regular,
+    why,
+    write_all,
+    write_atomically,
+)
 from waza.model import Result
-from waza.files.disk import DISK, NO_WAIT, SPECIAL, Disk, is_full, is_special, open_regular, why, write_all, write_atomically
-from waza.runs.records import Piece, frame, pieces
-from waza.runs.records import End, Header, Note, Record, is_result, read_record, refuse_newer, run_hashes, write_record
+from waza.runs.records import (
+    End,
+    Header,
+    Note,
+    Piece,
+    Record,
+    frame,
+    is_result,
+    pieces,
+    read_record,
+    refuse_newer,
+    run_hashes,
+    write_record,
+)
 from waza.runs.signing import RUN_CHANGED, Chain, Signature, is_signed, make_key, read_key, unsigned
 
 __all__ = ["End", "Ended", "Header", "Journal", "Note", "Record", "begun", "read_end", "read_journal", "scan_journal"]

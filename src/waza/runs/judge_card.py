@@ -13,9 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from waza.stats.scores import Interval
 from waza.runs.json_records import read_all, write_one
-from waza.stats.scores import Invariance
+from waza.stats.scores import Interval, Invariance
 
 FOLDER = ".waza/cards"
 """Where cards stand below a project's root."""

@@ -1,26 +1,22 @@
 """The results of a stored run, read from its journal when they are asked for: a run of any size fits in memory."""
 
 from __future__ import annotations
+
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
-from typing import NamedTuple, overload
-from waza.compact import CompactList, CompactView
-from waza.errors import StoreError
-from waza.model import Result
-from waza.files.disk import open_regular, why
-from waza.runs.records import unframe
-from waza.runs.outcomes import KnownResults, TrialOutcome
-from waza.runs.records import read_record
-from collections.abc import Callable, Iterator, Sequence
 from sys import intern
 from tempfile import SpooledTemporaryFile
-from waza.compact import CompactList
+from typing import NamedTuple, overload
+
+from waza.compact import CompactList, CompactView
+from waza.errors import StoreError
+from waza.files.disk import open_regular, why
 from waza.model import JSON, Result, Run
 from waza.runs.folder import JOURNAL
-from waza.runs.records import Piece
-from waza.runs.outcomes import outcome_of
+from waza.runs.outcomes import KnownResults, TrialOutcome, outcome_of
+from waza.runs.records import Piece, read_record, unframe
 from waza.runs.tasks import TaskRule, TaskSummary
 
 

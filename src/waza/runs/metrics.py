@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from waza.model import JSON, Check, Grade, GradeStatus, Run
 from waza.runs.grader_facts import has_fact, stored_grader_facts
-from waza.stats.scores import Score, mean_score, score_of_grades
 from waza.runs.tasks import TOLERANCE, TaskSummary
+from waza.stats.scores import Score, mean_score, score_of_grades
 
 _EXPECTED_BEHAVIOR = "behavior"
 """The name of the grader that `expected: behavior:` makes; it is a composite, whose type says nothing."""

@@ -11,10 +11,10 @@ from msgspec import Struct
 from waza.model import Result, ResultStatus, Run, Usage
 from waza.runs.canaries import canaries_of
 from waza.runs.costs import costs_of
-from waza.stats.scores import Score, score_of_grades
 from waza.runs.result_view import ResultView
 from waza.runs.tool_use import ToolUse, tool_use
 from waza.spending import NO_COSTS, Costs, is_amount
+from waza.stats.scores import Score, score_of_grades
 
 
 class TrialOutcome(Struct, frozen=True, kw_only=True, gc=False):

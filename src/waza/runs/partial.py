@@ -5,18 +5,19 @@ A run notes under `spec["not_selected"]` what the suite has beyond it: `tasks` (
 """
 
 from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
+
 from msgspec.structs import replace
+
 from waza.compact import CompactList
 from waza.model import JSON, Result, Run
-from waza.runs.outcomes import outcomes_of
 from waza.runs.lazy_results import LazyResults
+from waza.runs.outcomes import outcomes_of
 from waza.runs.tasks import summarize_tasks
-from waza.model import JSON
-
 
 NOT_SELECTED = "not_selected"
 

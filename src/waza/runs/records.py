@@ -1,21 +1,23 @@
 """How a record stands in a journal: `crc32hex SPACE json NEWLINE`. What the bytes mean is not known here."""
 
 from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from zlib import crc32
+
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
+
 from waza import __version__
 from waza.errors import StoreError, TraceError
 from waza.model import JSON, Grade, Result, Run, Trace
-from waza.untrusted.json import encode_shallow
 from waza.runs.result_view import ResultView
 from waza.runs.signing import HEADER
 from waza.runs.summary import Summary
-
+from waza.untrusted.json import encode_shallow
 
 _START = re.compile(rb"[0-9a-f]{8} \{")
 _SHORTEST = 10

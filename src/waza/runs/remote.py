@@ -7,33 +7,30 @@ the one that was sent.
 """
 
 from __future__ import annotations
+
+import hashlib
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace as changed
+
 from waza.errors import StoreError, UsageError, did_you_mean
+from waza.files.disk import open_regular, why, write_atomically
+from waza.files.user_folders import cache_folder
 from waza.model import Run
-from waza.runs.remote_store import Object, RemoteStore, checked_url, is_plain, is_url, require
-from waza.files.disk import open_regular, why
 from waza.runs.folder import ARTIFACTS, JOURNAL, RUN
 from waza.runs.journal import read_end
+from waza.runs.remote_store import Object, RemoteStore, checked_url, is_plain, is_url, require
 from waza.runs.retention import TAGS, held, is_going_on, is_tag, read_tags, tag_run, tags_of, write_tags
 from waza.runs.store import StoredRun, summary_of
-import hashlib
-from collections.abc import Container, Mapping
-from typing import TypeVar
-import msgspec
-from waza.errors import StoreError
-from waza.runs.remote_store import Object, RemoteStore, is_plain
-from waza.files.disk import why, write_atomically
-from waza.runs.folder import JOURNAL
-from waza.runs.store import StoredRun
-from waza.files.user_folders import cache_folder
 
-__all__ = ['checked_url', 'is_url', 'list_remote', 'local_copy', 'pull', 'push', 'require']
+__all__ = ["checked_url", "is_url", "list_remote", "local_copy", "pull", "push", "require"]
 
 
 _TAIL = 1 << 16
@@ -334,7 +331,10 @@ def take(store: RemoteStore, wanted: Mapping[str, Object], cache: Path) -> None:
     """
     if odd := next((name for name in wanted if not all(map(is_plain, name.split("/")))), None):
         raise StoreError(f"{odd_name(store.url, odd)}; nothing was fetched")
-    held = {run: _read_cached(cache / run / _COPIED, dict[str, Object]) for run in {name.partition("/")[0] for name in wanted}}
+    held = {
+        run: _read_cached(cache / run / _COPIED, dict[str, Object])
+        for run in {name.partition("/")[0] for name in wanted}
+    }
     lacking = [name for name in journals_last(wanted) if not _is_held(name, wanted[name], held, cache)]
     if not lacking:
         return

@@ -1,20 +1,20 @@
 """A run's numbers with their uncertainty: repeats, intervals, bounds over what is undecided, groups of tasks."""
 
 from __future__ import annotations
+
 from array import array
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from math import comb
+
 from msgspec import Struct
+
 from waza.compact import where
 from waza.model import Run
 from waza.runs.outcomes import TrialOutcome
-from waza.stats.scores import Interval, mean, mean_score, wilson
-from waza.stats.resampling import Bootstrap, bootstrap_mean
 from waza.runs.tasks import TaskSummary, summarize_tasks
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from math import comb
-from waza.stats.scores import mean
+from waza.stats.resampling import Bootstrap, bootstrap_mean
+from waza.stats.scores import Interval, mean, mean_score, wilson
 
 
 class Part(Struct, frozen=True, kw_only=True):

@@ -5,31 +5,29 @@ Old readers stay safe: what is undecided has `passed` false and `score` 0.0 wher
 """
 
 from __future__ import annotations
+
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
 import msgspec
+from msgspec import to_builtins
+
 from waza.model import JSON, USAGE_NUMBERS, Attempt, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
 from waza.runs.costs import cache_use
-from waza.runs.lazy_results import ProgressResults
-from waza.runs.tool_use import command_invocations
-from waza.runs.outcomes import duration_of, shown_names
-from waza.runs.impact_records import win_rates
-from waza.untrusted.json import encode
 from waza.runs.impact import stored_impact
-from waza.runs.impact_records import task_impacts
+from waza.runs.impact_records import task_impacts, win_rates
+from waza.runs.lazy_results import ProgressResults
+from waza.runs.outcomes import duration_of, shown_names
 from waza.runs.partial import NOT_SELECTED
 from waza.runs.repeats import RunStatistics, statistics_of
 from waza.runs.summary import Metric, Summary, TaskSummary, summarize, summarize_tasks
 from waza.runs.tasks import by_task
 from waza.runs.tool_metrics import tool_metrics
-from waza.spending import Costs
-from collections.abc import Callable
-from msgspec import to_builtins
-from waza.model import JSON, Result, Run
+from waza.runs.tool_use import command_invocations
 from waza.runs.trigger_catalogue import catalogue_of
-from waza.runs.triggers import TriggerAnswer, answers_of
-from waza.runs.triggers import TriggerNumbers, TriggerSummary
-
+from waza.runs.triggers import TriggerAnswer, TriggerNumbers, TriggerSummary, answers_of
+from waza.spending import Costs
+from waza.untrusted.json import encode
 
 SCHEMA_VERSION = "1.5"
 AFTER_TURN = "after_turn"

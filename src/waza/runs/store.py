@@ -14,21 +14,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from waza.errors import StoreError, UsageError, did_you_mean
+from waza.files.disk import probe, write_atomically
 from waza.model import Result, Run
 from waza.runs.costs import costs_of
-from waza.files.disk import probe, write_atomically
-from waza.runs.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, new_run_id, read_run_and_hash, read_run_json
-from waza.runs.records import Piece
-from waza.runs.journal import End, Header, read_end, scan_journal
+from waza.runs.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, expanded, new_run_id, read_run_and_hash, read_run_json
 from waza.runs.gc import rare_collections
+from waza.runs.impact_records import BASELINE, CONTROL
+from waza.runs.journal import End, Header, read_end, scan_journal
+from waza.runs.lazy_results import LazyResults, Places, StoredResult
 from waza.runs.outcomes import outcome_of, run_costs
-from waza.runs.records import read_record, read_result_view
+from waza.runs.records import Piece, read_record, read_result_view
 from waza.runs.result_view import ResultView
 from waza.runs.signing import Chain
 from waza.runs.start_order import in_start_order
-from waza.runs.impact_records import BASELINE, CONTROL
-from waza.runs.lazy_results import StoredResult, Places, LazyResults
-from waza.runs.folder import expanded
 from waza.runs.summary import Summary, summarize
 from waza.spending import NO_COSTS, Costs, Spending
 

@@ -24,10 +24,10 @@ from waza.model import JSON, GradeStatus, Run, Usage
 from waza.runs.gc import rare_collections
 from waza.runs.metrics import Metric, measure
 from waza.runs.outcomes import TrialOutcome, other_run_costs, outcomes_of
-from waza.stats.scores import Interval, Score, mean, mean_score, std_dev, wilson
 from waza.runs.tasks import TOLERANCE, TaskSummary, UsageTotal, summarize_tasks
 from waza.runs.triggers import METRIC, TriggerSummary, summarize_triggers, trigger_metric
 from waza.spending import NO_COSTS, Costs, is_amount
+from waza.stats.scores import Interval, Score, mean, mean_score, std_dev, wilson
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from waza.compact import CompactList
 from waza.model import JSON, USAGE_NUMBERS, Result, ResultStatus, Run, Usage
 from waza.runs.outcomes import TrialOutcome, outcomes_of
-from waza.stats.scores import UNDECIDED, Interval, Score, mean_score, std_dev, wilson
 from waza.stats.resampling import Bootstrap, bootstrap_mean
+from waza.stats.scores import UNDECIDED, Interval, Score, mean_score, std_dev, wilson
 
 TOLERANCE = 1e-9
 """How far a number may stay below a threshold and still reach it: what floating point loses."""

@@ -6,13 +6,15 @@ whose arguments it states, and of the `right` ones among them.
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
+
 from msgspec import Struct
-from waza.model import JSON, Result
+
+from waza.model import JSON, Result, Trace
 from waza.runs.result_view import ResultView
-from waza.model import JSON, Trace
 
 
 class ToolUse(Struct, frozen=True, kw_only=True, gc=False):
@@ -83,6 +85,7 @@ def _argument_calls(facts: Mapping[str, Any]) -> tuple[set[int], set[int]]:
 
 
 # Calls of mocks, as a trace holds them: under `outcome.mocks.calls`.
+
 
 def mock_calls(trace: Trace) -> list[dict[str, JSON]] | None:
     """Return every call of a mocked program or tool, in order; None where none were in use."""

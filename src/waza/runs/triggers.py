@@ -7,17 +7,17 @@
 """
 
 from __future__ import annotations
-from typing import Literal
-import msgspec
-from msgspec import Struct
-from waza.model import Result, Run, Trace
+
 import math
 from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
 from msgspec import Struct, field
-from waza.model import Run
+
+from waza.model import Result, Run, Trace
 from waza.runs.metrics import Metric
 from waza.stats.scores import Interval, wilson
-
 
 WEIGHTS = {"high": 1.0, "": 1.0, "medium": 0.5}
 """What an answer counts, by the confidence of its prompt."""

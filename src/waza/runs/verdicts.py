@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from waza.errors import StoreError
-from waza.model import JSON, Files, Trace
 from waza.files.disk import DISK, Disk, why, write_all
+from waza.model import JSON, Files, Trace
 from waza.untrusted.json import encode, plain
 
 VERDICTS = "verdicts.jsonl"
