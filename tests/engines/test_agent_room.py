@@ -151,7 +151,7 @@ time.sleep(60)
     [
         ("sys.exit('Invalid API key')", "Invalid API key"),
         ("print('Please run /login')", "Please run /login"),
-        ("sys.exit('unexpected status 503 Service Unavailable')", "it ended with code 1; unexpected status 503"),
+        ("sys.exit('unexpected status 503 Service Unavailable')", "it exited with code 1; unexpected status 503"),
         ("sys.exit(127)", "127"),
         (f"print({DONE!r}, flush=True); os.kill(os.getpid(), 9)", "it was ended by signal 9"),
         ("", "the recording ends early"),
@@ -198,13 +198,13 @@ def test_an_agent_that_prints_without_end_is_ended(program):
 
 def test_no_sign_of_life_is_an_error_after_the_time_that_is_set(program):
     program("claude", "time.sleep(60)")
-    with pytest.raises(EngineError, match=r"claude-code gave no sign of life in 0.5 s"):
+    with pytest.raises(EngineError, match=r"claude-code reported no event in 0.5 s"):
         play("claude-code", first_event_timeout_seconds=0.5)
 
 
 def test_an_agent_that_told_no_session_cannot_go_on(program):
     program("claude", f"print({DONE!r}.replace('s1', ''))")
-    with pytest.raises(EngineError, match="told no session"):
+    with pytest.raises(EngineError, match="reported no session"):
         play("claude-code", follow_ups=["more"])
 
 

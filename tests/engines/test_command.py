@@ -304,7 +304,7 @@ def test_odd_bytes_come_through():
 
 
 def test_a_flood_that_was_cut_is_no_evidence():
-    with pytest.raises(EngineError, match="printed 3,000,012 bytes, more than are kept"):
+    with pytest.raises(EngineError, match="printed 3,000,012 bytes, more than are stored"):
         play([*SHELL, "echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last"], max_output_mb=1)
 
 
@@ -340,13 +340,13 @@ def test_json_is_a_whole_trace_and_what_is_known_better_wins():
 def test_an_agent_may_say_that_it_failed_or_could_not_run():
     failed = play(["cat"], prompt='{"output": "", "status": "failure", "error": "why"}', output_format="json")
     assert (failed.status, failed.error) == ("failure", "why")
-    with pytest.raises(EngineError, match="says that it could not run: no key"):
+    with pytest.raises(EngineError, match="reports that it could not run: no key"):
         play(["cat"], prompt='{"output": "", "status": "error", "error": "no key"}', output_format="json")
 
 
 @pytest.mark.parametrize("text", ["", "hello", "[]", "{}", '{"output": 1}', '{"output": "a"} {"output": "b"}'])
 def test_an_agent_that_does_not_keep_to_json_is_an_error(text):
-    with pytest.raises(EngineError, match="did not keep to `output_format: json`"):
+    with pytest.raises(EngineError, match="did not follow `output_format: json`"):
         play(["cat"], prompt=text, output_format="json")
 
 
@@ -387,10 +387,10 @@ def test_json_lines_without_tool_calls_say_that_there_was_none():
     ("items", "fact"),
     [
         (["log line"], "line 1 is not a JSON object"),
-        ([{"output": "a"}, {"output": "b"}], "line 2 stands after"),
+        ([{"output": "a"}, {"output": "b"}], "line 2 comes after"),
         ([{"hello": 1}], "none of `type`, `tool_name` and `output`"),
         ([{"type": "tool_call", "tool_name": "x"}], "no last line with `output`"),
-        ([{"type": "tool_result", "tool_call_id": "z"}, {"output": ""}], "was not made: 'z'"),
+        ([{"type": "tool_result", "tool_call_id": "z"}, {"output": ""}], "no tool call for the result: 'z'"),
         ([{"type": "tool_call"}, {"output": ""}], "tool_name"),
         ([], "no last line"),
     ],

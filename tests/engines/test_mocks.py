@@ -18,8 +18,8 @@ from scripted_model import ScriptedModel, say, shell, tool
 from waza import read_trace
 from waza.engines.base import ENGINES
 from waza.engines.mocks.responder import NOT_FOUND, MockResponder
+from waza.engines.mocks.serve import serve_mocks
 from waza.engines.mocks.shapes import Mocks
-from waza.engines.mocks.socket import mocked
 from waza.errors import SpecError
 from waza.files.trial_folder import make_trial_folder
 from waza.graders.composed import MockCallsGrader
@@ -161,7 +161,7 @@ def test_all_mocks_of_a_trial_share_one_state(tmp_path):
 async def a_room(**mocks):
     task = Task(id="t", prompt="p", mocks=mocks)
     with make_trial_folder(task) as room:
-        async with mocked(task, room) as (prepared, behind):
+        async with serve_mocks(task, room) as (prepared, behind):
             yield prepared, behind
 
 

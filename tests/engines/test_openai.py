@@ -105,7 +105,7 @@ def test_a_key_that_is_refused_is_an_error():
 
 def test_no_server_is_an_error():
     trace, _ = play([say("x")], base_url="http://127.0.0.1:9/v1")
-    assert trace.status == "error" and "could not be asked" in trace.error
+    assert trace.status == "error" and "could not be called" in trace.error
 
 
 def test_the_cost_is_what_the_prices_say():

@@ -54,7 +54,7 @@ def test_one_trace_serves_the_only_task_in_every_trial(tmp_path):
 
 def test_one_trace_for_several_tasks_is_refused_with_a_hint(tmp_path):
     (tmp_path / "trace.json").write_text(json.dumps(trace()))
-    with pytest.raises(SpecError, match=r"holds one trace, and there are 2 tasks; give a \.jsonl file"):
+    with pytest.raises(SpecError, match=r"is one trace, and there are 2 tasks; give a \.jsonl file"):
         engine(tmp_path, "trace.json").ready([Task(id="a", prompt="p"), Task(id="b", prompt="p")])
 
 

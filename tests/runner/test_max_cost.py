@@ -110,9 +110,9 @@ def test_a_cost_that_cannot_be_true_is_not_recorded(wrong):
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ("{executor: command, command: [cat]}", "`output_format: text` has no place for a cost"),
+        ("{executor: command, command: [cat]}", "`output_format: text` cannot report a cost"),
         ("{executor: openai, model: m, base_url: 'http://127.0.0.1:1/v1'}", "give the engine `prices`"),
-        ("{executor: codex}", "codex does not say what it costs"),
+        ("{executor: codex}", "codex does not report its cost"),
     ],
 )
 def test_a_limit_that_can_never_be_held_is_refused_before_anything_is_run(suite, capsys, config, why):

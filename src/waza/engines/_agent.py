@@ -1,7 +1,7 @@
-"""What engines of agent programs share: a clean room, credentials by allow-list, and events read as they come.
+"""The base class of engines for agent programs: a private home, credentials by allow-list, events read while it runs.
 
-A trial's agent gets a private home with nothing in it but what the suite declares, so the user's settings, plug-ins,
-skills, memories and MCP servers are not there. It is no sandbox: the program may do what the user may.
+A trial's agent gets a private home that holds only what the suite declares, without the user's settings, plug-ins,
+skills, memories and MCP servers. This is not a sandbox: the program has the user's permissions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pydantic import Field, field_validator
 
 from waza.engines._mcp import McpServer
-from waza.engines._start import AgentTurn, Launch, Server, settled, told, write
+from waza.engines._start import AgentTurn, Launch, Server, stderr_tail, turn_trace, write
 from waza.engines.base import NO_CREDENTIAL, Engine, TrialFolder
 from waza.errors import EngineError, Problem, SpecError
 from waza.files.trial_folder import copy_workspace
@@ -36,65 +36,73 @@ Mode = Literal["all", "edits", "read"]
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _LOG_BYTES = 256 << 10
 _START_S = 120.0
-_SIGNS_IN = ("_KEY", "_TOKEN", "_CREDENTIALS", "_USE_BEDROCK", "_USE_VERTEX", "_USE_VERTEXAI", "PROVIDER_BASE_URL")
-"""How the names of variables end that an agent can sign in with."""
+_CREDENTIAL_SUFFIXES = (
+    "_KEY",
+    "_TOKEN",
+    "_CREDENTIALS",
+    "_USE_BEDROCK",
+    "_USE_VERTEX",
+    "_USE_VERTEXAI",
+    "PROVIDER_BASE_URL",
+)
+"""Suffixes of the variables that an agent can sign in with; the others only configure it."""
 _XDG = {"XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": ".local/share", "XDG_STATE_HOME": ".local/state"}
 _XDG["XDG_CACHE_HOME"] = ".cache"
 
 
 class AgentEngine(Engine):
-    """Run an agent program in a clean room."""
+    """Run an agent program with a private home."""
 
     needs_key = True
     takes_skill = True
     mocks: ClassVar[tuple[str, ...] | None] = ("command_mocks", "mcp_mocks")
     name: ClassVar[str]
-    """What the agent is called in traces."""
+    """The agent's name in traces."""
     reader: ClassVar[type[Reader]]
-    """Reads what it prints."""
+    """The reader of its output."""
     credentials: ClassVar[tuple[str, ...]] = ()
-    """Variables handed on from waza's own environment if they are set."""
+    """Variables passed on from waza's own environment if they are set."""
     skills_at: ClassVar[str]
     """Where in its home the agent looks for skills."""
     instructions_at: ClassVar[str]
     """Where in its home the agent looks for instructions."""
     modes: ClassVar[Mapping[Mode, Sequence[str]]]
-    """By `permission_mode`: what the program is told."""
+    """By `permission_mode`: the program's arguments or settings for it."""
     has_mcp: ClassVar[bool] = True
     """Whether it can use MCP servers."""
     has_costs: ClassVar[bool] = True
-    """Whether it says what it costs."""
+    """Whether it reports its cost."""
     sessions_at: ClassVar[str] = ""
-    """Where in its home the agent keeps its sessions, if a judge can go on with them."""
+    """Where in its home the agent stores its sessions, if a judge can continue them."""
 
     environment: dict[str, str] = {}
     """Variables for the agent; a task's own `environment` is added."""
     pass_environment: list[str] = []
-    """Names of further variables handed on from waza's own environment. They must be set."""
+    """Names of further variables passed on from waza's own environment. They must be set."""
     base_url: str | None = None
-    """A model server in place of the vendor's. The vendor's credentials are not sent there."""
+    """A model server to use instead of the vendor's. The vendor's credentials are not sent there."""
     api_key_env: str | None = None
     """The variable that holds the key for `base_url`."""
     permission_mode: Mode = "all"
-    """What the agent may do unasked: `all`, `edits` (change files, nothing else), `read`. Nobody is asked: what is not
-    allowed is refused."""
+    """What the agent may do: `all`, `edits` (change files, nothing else) or `read`. There is no prompt for permission:
+    everything else is denied."""
     mcp_servers: dict[str, McpServer] = {}
     """MCP servers the agent gets, by name: `command`, `args` and `env`, or `url` and `headers`."""
     skill_directories: list[str] = []
     """Folders that hold skills; the suite's `skill` is found without. Copied into the agent's private home."""
     disabled_skills: list[str] = []
-    """Skills that are left out; `*` means all."""
+    """Skills the agent does not get; `*` means all."""
     required_skills: list[str] = []
     """Skills that must be found."""
     instruction_files: list[str] = []
     """Files given to the agent as the user's standing instructions."""
     inject_skill_body: bool = False
-    """Put the text of the suite's SKILL.md into the agent's instructions. It is then there without being chosen, so its
-    use says nothing any more."""
+    """Put the text of the suite's SKILL.md into the agent's instructions. The agent then has it without loading it,
+    so skill use is no longer informative."""
     first_event_timeout_seconds: Annotated[float, Field(ge=0)] = 0
-    """How long to wait for the first event; the trial is an error then. 0 means as long as the task may take."""
+    """How long to wait for the first event before the trial is an error. 0 means up to the task's time limit."""
     extra_arguments: list[str] = []
-    """Words added to the program's command line."""
+    """Arguments added to the program's command line."""
     max_output_mb: Annotated[int, Field(ge=1)] = 64
     """How much the agent may print."""
 
@@ -108,7 +116,7 @@ class AgentEngine(Engine):
         return servers
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
-        """Refuse variables, skills, instructions and servers that are not there."""
+        """Raise SpecError for variables, skills, instructions and servers that are missing."""
         wanted = {"pass_environment": self.pass_environment, "api_key_env": [self.api_key_env or ""]}
         problems = [
             Problem(f"'{name}' is not set in the environment", path=f"config.{key}", severity="warning")
@@ -118,14 +126,14 @@ class AgentEngine(Engine):
         ]
         if self.api_key_env and not self.base_url:
             problems.append(Problem("it goes with `base_url`; use pass_environment", path="config.api_key_env"))
-        looks = {
+        checks = {
             "skill_directories": self.skills,
             "instruction_files": self._instructions,
             "mcp_servers": self.servers,
         }
-        for key, look in looks.items():
+        for key, check in checks.items():
             try:
-                look()
+                check()
             except (ValueError, OSError) as error:
                 problems.append(Problem(str(error), path=f"config.{key}"))
         if self.inject_skill_body and self.skill_folder is None:
@@ -148,17 +156,17 @@ class AgentEngine(Engine):
             )
 
     async def start(self, concurrency: int = 1) -> None:
-        """Find the program and see that it starts at all."""
-        program = self.found()
+        """Find the program and check that it starts."""
+        program = self.program_path()
         with tempfile.TemporaryDirectory(prefix="waza-") as home:
             variables = base_environment({}, home=Path(home))
             finished = await run_process([program, "--version"], cwd=home, env=variables, timeout_s=_START_S)
         if not finished.ok:
-            fact = told(finished) or finished.trouble or f"it ended with code {finished.exit_code}"
+            fact = stderr_tail(finished) or finished.trouble or f"it exited with code {finished.exit_code}"
             raise EngineError(f"{program}: `--version` does not work: {fact}; install it again: {self.install}")
 
     async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
-        """Give the agent the prompts of a task, one after the other in one session, and return what it did."""
+        """Send the prompts of a task to the agent, one after the other in one session, and return the trace."""
         own = self.for_task(trial.task)
         if trial_folder.mock_programs.servers:
             return await own._with_servers(trial_folder)._run(trial, trial_folder)
@@ -172,50 +180,52 @@ class AgentEngine(Engine):
         if task.instruction_files:
             own["instruction_files"] = [*self.instruction_files, *task.instruction_files]
         if task.until_skill:
-            own["inject_skill_body"] = False  # an agent that has read the skill has no need to load it
+            own["inject_skill_body"] = False  # an agent that already has the text has no reason to load the skill
         return self.model_copy(update=own) if own else self
 
-    async def go_on(self, trial: Trial, before: Trace, left: TrialFolder, trial_folder: TrialFolder) -> Trace:
-        """Put one more prompt to a session, in a clean room with a copy of the session and of nothing else."""
+    async def continue_session(
+        self, trial: Trial, before: Trace, original: TrialFolder, trial_folder: TrialFolder
+    ) -> Trace:
+        """Send one more prompt to a copy of a session; the private home holds nothing else."""
         turn = AgentTurn(trial.task.prompt, trial.model, trial_folder, before.turns or (before,), is_judging=True)
         if not _NAME.fullmatch(turn.session):
-            raise EngineError(f"{self.name} told no session to go on with", is_started=False)
+            raise EngineError(f"{self.name} reported no session to continue", is_started=False)
         bare = {"permission_mode": "read", "mcp_servers": {}, "extra_arguments": []}
         engine = self.model_copy(update=bare)._with_servers(trial_folder)
         try:
-            await asyncio.to_thread(engine._take_over, turn, left)
+            await asyncio.to_thread(engine._copy_session, turn, original)
         except (OSError, ValueError) as error:
-            raise EngineError(f"the session of {self.name} cannot be taken over: {error}") from None
+            raise EngineError(f"the session of {self.name} cannot be copied: {error}") from None
         return await engine._play(turn, trial, trial.task.timeout_s)
 
-    def _take_over(self, turn: AgentTurn, left: TrialFolder) -> None:
+    def _copy_session(self, turn: AgentTurn, original: TrialFolder) -> None:
         self.prepare(turn.trial_folder, turn.model)
         place = turn.trial_folder.home / self.sessions_at
         place.mkdir(parents=True)
-        copy_workspace(Workspace(left.home / self.sessions_at), place)
-        self.settle(turn)
+        copy_workspace(Workspace(original.home / self.sessions_at), place)
+        self.adapt_session(turn)
 
-    def settle(self, turn: AgentTurn) -> None:
-        """Make a copied session fit its new room."""
+    def adapt_session(self, turn: AgentTurn) -> None:
+        """Adapt a copied session to its new trial folder."""
 
     def _with_servers(self, trial_folder: TrialFolder) -> Self:
-        """Return the engine with the MCP servers of a room among its own."""
-        found = {
+        """Return the engine with the MCP servers of a trial folder added to its own."""
+        servers = {
             name: McpServer(command=one[0], args=list(one[1:]))
             for name, one in trial_folder.mock_programs.servers.items()
         }
-        return self.model_copy(update={"mcp_servers": self.mcp_servers | found})
+        return self.model_copy(update={"mcp_servers": self.mcp_servers | servers})
 
     async def _run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
         try:
             await asyncio.to_thread(self._prepare, trial_folder, trial.model)
         except (OSError, ValueError) as error:
-            raise EngineError(f"the home of {self.name} cannot be furnished: {error}", is_started=False) from None
+            raise EngineError(f"the home of {self.name} cannot be prepared: {error}", is_started=False) from None
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
             turn = AgentTurn(prompt, trial.model, trial_folder, before)
             if before and not turn.session:
-                raise EngineError(f"{self.name} told no session to go on with", is_started=False)
+                raise EngineError(f"{self.name} reported no session to continue", is_started=False)
             return await self._play(turn, trial, left_s)
 
         trace = await converse(trial, trial_folder, play)
@@ -229,14 +239,14 @@ class AgentEngine(Engine):
         """Write the program's own settings into the private home, before the agent is there."""
 
     def before(self, turn: AgentTurn) -> object:
-        """Return what `after` needs to know of the state before a turn."""
+        """Return the state before a turn, for `after`."""
         return None
 
     def after(self, live: Live, turn: AgentTurn, state: object) -> None:
-        """Read what the agent told elsewhere than on standard output."""
+        """Read what the agent recorded elsewhere than on standard output."""
 
-    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
-        """Return the trace of a turn as it counts in the conversation."""
+    def adjusted(self, trace: Trace, turn: AgentTurn) -> Trace:
+        """Return the trace of a turn with corrections that only this engine can make."""
         return trace
 
     def server(self) -> Server | None:
@@ -246,45 +256,46 @@ class AgentEngine(Engine):
         return Server(self.base_url, os.environ.get(self.api_key_env or "", "") or "no-key-needed")
 
     def servers(self) -> dict[str, McpServer]:
-        """Return the MCP servers the agent gets; raise ValueError when a program is not there."""
+        """Return the MCP servers the agent gets; raise ValueError when a program is missing."""
         return {name: server.located(self.folder) for name, server in self.mcp_servers.items()}
 
     def skills(self) -> dict[str, Path]:
-        """Return the skills the agent gets, by name; raise ValueError when a folder of them is not there."""
+        """Return the skills the agent gets, by name; raise ValueError when a folder of them is missing."""
         own = {self.skill: self.skill_folder} if self.skill_folder else {}
         return find_skills(self.skill_directories, self.folder, own, self.disabled_skills)
 
-    def found(self) -> str:
+    def program_path(self) -> str:
         """Return the path of the program; raise EngineError that says how to install it."""
         if path := self.locate():
             return path
         raise EngineError(f"'{self.program}' was not found on PATH; install it: {self.install}", is_started=False)
 
     def costs_unreported(self) -> str:
-        """Return a sentence where the agent does not say what it costs."""
-        silent = f"{self.name} does not say what it costs; leave it out, --timeout limits each task"
-        return "" if self.has_costs else silent
+        """Return a message where the agent does not report its cost."""
+        if self.has_costs:
+            return ""
+        return f"{self.name} does not report its cost; leave it out, --timeout limits each task"
 
     def missing(self) -> str:
-        """Return how to install the program; empty if it is there."""
+        """Return how to install the program; empty if it is installed."""
         try:
-            self.found()
+            self.program_path()
         except EngineError as error:
             return str(error)
         return ""
 
     def missing_credentials(self, tasks: Sequence[Task] = ()) -> str:
-        """Return which variables to set where none of the vendor's is, and the suite hands on no others."""
+        """Return which variables to set where none of the vendor's is set and the suite passes on no others."""
         given = [*self.pass_environment, *self.environment, *(name for task in tasks for name in task.environment)]
-        keys = [name for name in self.credentials if name.endswith(_SIGNS_IN)]
+        keys = [name for name in self.credentials if name.endswith(_CREDENTIAL_SUFFIXES)]
         if self.base_url is not None or given or not keys or any(os.environ.get(name) for name in keys):
             return ""
         fact = f"{NO_CREDENTIAL} {self.name} was found: none of {', '.join(keys)} is set"
-        return f"{fact}; its agents have a home of their own, where your login is not"
+        return f"{fact}; its agents have a private home without your login"
 
     def executable(self) -> str:
-        """Return what is started for a turn."""
-        return self.found()
+        """Return the program that is started for a turn."""
+        return self.program_path()
 
     def _instructions(self) -> str:
         texts = [self.folder.find(name).read_text(encoding="utf-8") for name in self.instruction_files]
@@ -322,7 +333,7 @@ class AgentEngine(Engine):
         started, is_stopped = time.monotonic(), False
         try:
             finished = await (self._watched(running, live) if self.first_event_timeout_seconds else running)
-        except SkillSeen:
+        except SkillUsed:
             finished, is_stopped = Finished(duration_ms=(time.monotonic() - started) * 1000), True
         except EngineError as error:
             if error.recorded is None and live.has_begun:
@@ -333,34 +344,31 @@ class AgentEngine(Engine):
         live.end(in_time=not finished.timed_out)
         try:
             await asyncio.to_thread(self.after, live, turn, state)
-        except OSError as error:  # the agent may have closed its own home; what it printed counts all the same
+        except OSError as error:  # the agent may have locked its own home; its output still counts
             live.reader.draft.notes.add(f"the agent's own log could not be read: {error.strerror or error}")
-        trace = settled(live, finished, turn)
-        return self.amended(stopped(trace) if is_stopped else trace, turn)
+        trace = turn_trace(live, finished, turn)
+        return self.adjusted(stopped(trace) if is_stopped else trace, turn)
 
     async def _watched(self, running: Coroutine[object, object, Finished], live: Live) -> Finished:
-        """Return how the program went; raise EngineError when it says nothing for too long at first."""
+        """Return how the program ended; raise EngineError when its first event does not come in time."""
         task = asyncio.ensure_future(running)
         try:
             await asyncio.wait({task}, timeout=self.first_event_timeout_seconds)
             if not live.has_begun and not task.done():
                 waited = self.first_event_timeout_seconds
-                raise EngineError(f"{self.name} gave no sign of life in {waited:g} s (first_event_timeout_seconds)")
+                raise EngineError(f"{self.name} reported no event in {waited:g} s (first_event_timeout_seconds)")
             return await task
         finally:
             task.cancel()
             await asyncio.wait({task})
 
 
-# A trigger test ends where the skill is used: the agent is stopped there, and what it did so far is its trace.
-
-
-class SkillSeen(Exception):
-    """The agent used the skill that was waited for."""
+class SkillUsed(Exception):
+    """Raised when the agent uses the skill of a trigger test, which ends there."""
 
 
 def until_skill(live: Live, skill: str) -> Callable[[bytes], None]:
-    """Return what takes an agent's output: it raises SkillSeen once `skill` (`*`: any) was used; empty: never."""
+    """Return a consumer of an agent's output that raises SkillUsed once `skill` was used (`*`: any; empty: never)."""
     if not skill:
         return live.take
 
@@ -369,11 +377,11 @@ def until_skill(live: Live, skill: str) -> Callable[[bytes], None]:
         draft = live.reader.draft
         used = invocations(draft.engine, draft.calls) if draft.skills is None else draft.skills
         if any(skill in ("*", invocation.name) for invocation in used or ()):
-            raise SkillSeen
+            raise SkillUsed
 
     return take
 
 
 def stopped(trace: Trace) -> Trace:
-    """Return the trace of an agent that was stopped there: that it came to no end is no fault of its own."""
+    """Return the trace of an agent that was stopped at its skill: that it did not finish is not its fault."""
     return replace(trace, status="success", error=None, crash=None, extra=trace.extra | {"stopped_at_skill": True})

@@ -1,7 +1,7 @@
-"""A program of its own: one turn of a Claude Code session through claude-agent-sdk, its messages as JSON lines.
+"""A separate program: one turn of a Claude Code session through claude-agent-sdk, its messages as JSON lines.
 
-It runs under waza's supervisor, so that nothing of the session is left when its time is up. The order comes as JSON on
-standard input; nothing of waza is imported here.
+It runs under waza's supervisor, which ends all of the session's processes at the time limit. The request comes as JSON
+on standard input; nothing of waza is imported here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import sys
 from typing import Any
 
 
-async def main(order: dict[str, Any]) -> None:
-    """Give the prompt to a new session, or to the one named, and print every message until the result."""
+async def main(request: dict[str, Any]) -> None:
+    """Send the prompt to a new session, or to the one named, and print every message until the result."""
     from claude_agent_sdk import ClaudeAgentOptions, query  # type: ignore[import-not-found, unused-ignore]
 
-    options = ClaudeAgentOptions(**order["options"], stderr=lambda line: print(line, file=sys.stderr))  # noqa: T201
-    async for message in query(prompt=order["prompt"], options=options):
-        told = {"cls": type(message).__name__, **dataclasses.asdict(message)}
-        print(json.dumps(told, default=str), flush=True)  # noqa: T201  standard output is what this program is for
+    options = ClaudeAgentOptions(**request["options"], stderr=lambda line: print(line, file=sys.stderr))  # noqa: T201
+    async for message in query(prompt=request["prompt"], options=options):
+        event = {"cls": type(message).__name__, **dataclasses.asdict(message)}
+        print(json.dumps(event, default=str), flush=True)  # noqa: T201  standard output is what this program is for
 
 
 if __name__ == "__main__":
@@ -28,5 +28,5 @@ if __name__ == "__main__":
     sys.path.append(given["library"])
     try:
         asyncio.run(main(given))
-    except Exception as error:  # noqa: BLE001  whatever it is, it is said in a sentence
+    except Exception as error:  # noqa: BLE001  any error of the SDK becomes one line on standard error
         sys.exit(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""One start of an agent program: what it is given, and what came of it as a trace."""
+"""One start of an agent program: its input, and the trace made of its output and its exit status."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from waza.process.run_program import Finished, signal_name
 from waza.traces.live import Live
 from waza.untrusted.text import last_lines
 
-_SAID_CHARS = 2_000
+_STDERR_CHARS = 2_000
 _REASON_CHARS = 300
 _ENDED_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-"""Signals that come from a user, a machine without memory or a shutdown; all others are the agent's own end."""
+"""Signals sent by a user, the out-of-memory killer or a shutdown; all others are the agent's own crash."""
 _STATUS = r"(?:401|402|403|407|408|429|5\d\d)"
 _COULD_NOT_RUN = re.compile(
     rf"\b{_STATUS}\b.{{0,40}}(?:error|status|unauthori|forbidden|too many|server|gateway|unavailable)"
@@ -35,19 +35,19 @@ _COULD_NOT_RUN = re.compile(
     r"|unknown (?:option|argument|flag)|unexpected argument|unrecogni[sz]ed (?:option|argument)",
     re.IGNORECASE,
 )
-"""What agent programs print when their vendor, the network, a credential or their command line failed them."""
-_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+"""What agent programs print when the vendor, the network, a credential or the command line is at fault."""
+_TOKEN_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 class Server(NamedTuple):
-    """A model server that the suite names in place of the vendor's."""
+    """A model server that the suite names instead of the vendor's."""
 
     url: str
     key: str
 
 
 class AgentTurn(NamedTuple):
-    """One prompt to be given to the agent."""
+    """One prompt for the agent."""
 
     prompt: str
     model: str
@@ -55,11 +55,12 @@ class AgentTurn(NamedTuple):
     before: Sequence[Trace] = ()
     """The turns before this one."""
     is_judging: bool = False
-    """Whether a judge asks: only servers of the room may be used beside looking, nothing of the workspace is obeyed."""
+    """Whether a judge asks: the agent may only read and use the trial folder's MCP servers; instructions, hooks and
+    settings in the workspace are ignored."""
 
     @property
     def session(self) -> str:
-        """The session to go on with; empty for the first turn."""
+        """The session to continue; empty for the first turn."""
         return (self.before[-1].session_id or "") if self.before else ""
 
 
@@ -77,20 +78,20 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def without_past(trace: Trace, turn: AgentTurn) -> Trace:
-    """Return a turn without the tokens of those before, where a program counts the whole session."""
+def without_earlier_turns(trace: Trace, turn: AgentTurn) -> Trace:
+    """Return a turn without the tokens of earlier turns, for programs that count the whole session."""
     if trace.usage is None:
         return trace
     own: dict[str, int | None] = {}
-    for name in _COUNTED:
-        told, past = getattr(trace.usage, name), [getattr(before.usage, name, None) or 0 for before in turn.before]
+    for name in _TOKEN_COUNTS:
+        total, past = getattr(trace.usage, name), [getattr(before.usage, name, None) or 0 for before in turn.before]
         is_known = not any(before.usage and name in before.usage.invalid_numbers for before in turn.before)
-        own[name] = max(told - sum(past), 0) if told is not None and is_known else None
+        own[name] = max(total - sum(past), 0) if total is not None and is_known else None
     return replace(trace, usage=replace(trace.usage, **own))
 
 
 def crash_of(finished: Finished) -> Crash | None:
-    """Return how a program broke down; None where it ended well, out of time, by others or was never started."""
+    """Return how a program crashed; None where it succeeded, timed out, was ended by others or never started."""
     if finished.error or finished.timed_out:
         return None
     stderr, omitted = last_lines(finished.stderr.text), finished.stdout.omitted_bytes
@@ -113,11 +114,14 @@ def crash_reason(crash: Crash) -> str:
     return f"{fact}: {last}" if last else fact
 
 
-def settled(live: Live, finished: Finished, turn: AgentTurn) -> Trace:
-    """Return the trace of a turn: an agent that could not run is an error, one out of time or crashed is not."""
-    has_failed = live.reader.draft.status in ("error", "timeout")  # it says so itself: a vendor's error, a budget
+def turn_trace(live: Live, finished: Finished, turn: AgentTurn) -> Trace:
+    """Return the trace of a turn: an agent that could not run is an error; one that timed out or crashed is not."""
+    has_failed = live.reader.draft.status in (
+        "error",
+        "timeout",
+    )  # by its own account: a vendor's error, a budget
     trace = live.trace()
-    said = told(finished) or live.words
+    stderr = stderr_tail(finished) or live.words
     status, error, crash = trace.status, trace.error or "", None if has_failed else crash_of(finished)
     if crash is not None and _COULD_NOT_RUN.search(
         f"{last_lines(live.words, 3, 500)}\n{last_lines(crash.stderr, 5, 1_000)}"
@@ -129,9 +133,9 @@ def settled(live: Live, finished: Finished, turn: AgentTurn) -> Trace:
         crash = crash if crash.stderr else replace(crash, stderr=last_lines(live.words))
         status, error = "failure", crash_reason(crash)
     elif not has_failed and (finished.trouble or finished.exit_code):
-        status, error = "error", finished.trouble or f"it ended with code {finished.exit_code}"
-    if said and crash is None and status != "success" and (error != trace.error or not live.reader.ended):
-        error = f"{error}; {said}" if error else said
+        status, error = "error", finished.trouble or f"it exited with code {finished.exit_code}"
+    if stderr and crash is None and status != "success" and (error != trace.error or not live.reader.ended):
+        error = f"{error}; {stderr}" if error else stderr
     return replace(
         trace,
         input=turn.prompt,
@@ -144,6 +148,6 @@ def settled(live: Live, finished: Finished, turn: AgentTurn) -> Trace:
     )
 
 
-def told(finished: Finished) -> str:
-    """Return the end of what a program wrote on standard error."""
-    return last_lines(finished.stderr.text, 1_000, _SAID_CHARS).strip()
+def stderr_tail(finished: Finished) -> str:
+    """Return the last part of a program's standard error."""
+    return last_lines(finished.stderr.text, 1_000, _STDERR_CHARS).strip()

@@ -1,4 +1,4 @@
-"""Tools that a suite declares for the `openai` engine: what the model is told of them, and how they answer."""
+"""Tools that a suite declares for the `openai` engine: their declarations for the model, and how calls are answered."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ToolReply(NamedTuple):
-    """What a tool gave back."""
+    """What a tool returned."""
 
     text: str
     is_error: bool = False
 
 
 class DeclaredTool(Options):
-    """A tool of the model: its declaration, and a fixed answer or a command that makes one."""
+    """A tool of the model: its declaration, and a fixed answer or a command that computes one."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     """How the model calls it."""
     description: str = ""
-    """What the model is told about it."""
+    """Its description for the model."""
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
     """JSON Schema of its arguments; a call that does not fit is answered with what is wrong."""
     answer: str | None = None
-    """What every call gives back."""
+    """What every call returns."""
     command: Annotated[list[str], Field(min_length=1)] | None = None
     """A program, run in the working folder without a shell: `{argument}` is filled in, all arguments come as JSON on
-    standard input, standard output is the answer. A program with a slash is looked up beside the eval file."""
+    standard input, standard output is the answer. A program with a slash is looked up next to the eval file."""
     timeout_seconds: Annotated[float, Field(gt=0, le=1e6), ZeroMeans(60)] = 60
     """How long the command may take; 0 means the default."""
 
     @field_validator("parameters", mode="before")
     @classmethod
-    def _is_plain(cls, parameters: Any) -> Any:
-        """Return what YAML read as plain data, as the checker of schemas wants it."""
+    def _is_json(cls, parameters: Any) -> Any:
+        """Return what YAML read as JSON data, which the schema compiler needs."""
         try:
             return json.loads(json.dumps(parameters))
         except (TypeError, ValueError) as error:
@@ -68,13 +68,13 @@ class DeclaredTool(Options):
 
     def declared(self) -> dict[str, Any]:
         """Return the tool as OpenAI's chat completions declare it."""
-        told = {"name": self.name, "description": self.description, "parameters": self.parameters}
-        return {"type": "function", "function": told}
+        declaration = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": declaration}
 
     async def call(
         self, arguments: str, trial_folder: TrialFolder, folder: SpecFolder, variables: dict[str, str]
     ) -> ToolReply:
-        """Return the answer to a call; what is wrong with the call or the command is an answer too."""
+        """Return the answer to a call; an error of the call or the command is an answer too."""
         try:
             given = parse_json(arguments or "{}")
         except ValueError as error:
@@ -107,7 +107,7 @@ class DeclaredTool(Options):
 
 
 class ServedTool(NamedTuple):
-    """A tool of an MCP server that stands in for a real one."""
+    """A tool of a mocked MCP server."""
 
     server: str
     tool: dict[str, Any]
@@ -119,8 +119,12 @@ class ServedTool(NamedTuple):
 
     def declared(self) -> dict[str, Any]:
         """Return the tool as OpenAI's chat completions declare it."""
-        told = {"name": self.name, "description": self.tool["description"], "parameters": self.tool["inputSchema"]}
-        return {"type": "function", "function": told}
+        declaration = {
+            "name": self.name,
+            "description": self.tool["description"],
+            "parameters": self.tool["inputSchema"],
+        }
+        return {"type": "function", "function": declaration}
 
     async def call(
         self, arguments: str, trial_folder: TrialFolder, folder: SpecFolder, variables: dict[str, str]
@@ -131,29 +135,29 @@ class ServedTool(NamedTuple):
         except ValueError as error:
             return ToolReply(f"the arguments are not JSON: {error}", is_error=True)
         if not isinstance(given, dict) or trial_folder.mock_programs.ask is None:
-            return ToolReply("the arguments are no JSON object", is_error=True)
-        told = await trial_folder.mock_programs.ask({"server": self.server, "tool": self.tool["name"], "args": given})
-        return ToolReply(told["text"], told["is_error"])
+            return ToolReply("the arguments are not a JSON object", is_error=True)
+        reply = await trial_folder.mock_programs.ask({"server": self.server, "tool": self.tool["name"], "args": given})
+        return ToolReply(reply["text"], reply["is_error"])
 
 
 async def served_tools(trial_folder: TrialFolder) -> list[ServedTool]:
-    """Return the tools of the servers that a room has."""
+    """Return the tools of a trial folder's MCP servers."""
     if trial_folder.mock_programs.ask is None:
         return []
-    told = [
+    listed = [
         (server, await trial_folder.mock_programs.ask({"server": server}))
         for server in trial_folder.mock_programs.servers
     ]
-    return [ServedTool(server, tool) for server, answer in told for tool in answer["tools"]]
+    return [ServedTool(server, tool) for server, answer in listed for tool in answer["tools"]]
 
 
 def _filled(word: str, given: Any) -> str:
-    """Return a word of a command with arguments filled in; what they bring is not looked at again."""
+    """Return a word of a command with arguments filled in; placeholders in the values themselves are not."""
 
-    def value(found: re.Match[str]) -> str:
-        if not isinstance(given, dict) or found[1] not in given:
-            return found[0]
-        argument = given[found[1]]
+    def value(match: re.Match[str]) -> str:
+        if not isinstance(given, dict) or match[1] not in given:
+            return match[0]
+        argument = given[match[1]]
         return argument if isinstance(argument, str) else json.dumps(argument)
 
     return _BRACES.sub(value, word)

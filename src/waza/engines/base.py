@@ -1,4 +1,4 @@
-"""What every engine is: typed options from the suite's `config:`, and one trial at a time."""
+"""The base class of engines: typed options from the suite's `config:`, and a method that runs one trial."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ WRAPPER = ("folder", "skill", "skill_folder")
 
 
 NO_CREDENTIAL = "no credential of"
-"""How the sentence begins that an agent seems to have no credential."""
+"""Beginning of the message about an agent without credentials; `run` shows such a message differently."""
 
 
 class Engine(Options):
-    """Run an agent on a trial and tell what happened."""
+    """Run an agent on a trial and return its trace."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -40,10 +40,10 @@ class Engine(Options):
     install: ClassVar[str] = ""
     """How to install that program."""
     mocks: ClassVar[tuple[str, ...] | None] = ()
-    """Which mocks its agents can be given, by their keys in a suite; None where no agent works, so that none matter."""
+    """Keys of the mocks that its agents can use; None where no agent runs, so that mocks make no difference."""
 
     continues: ClassVar[bool] = False
-    """Whether a judge can go on in the sessions of its agents."""
+    """Whether a judge can continue the sessions of its agents."""
 
     takes_skill: ClassVar[bool] = False
     """Whether it gives its agents the skill under test."""
@@ -53,20 +53,20 @@ class Engine(Options):
     skill: SkipJsonSchema[str] = Field(default="", exclude=True)
     """The skill under test."""
     skill_folder: SkipJsonSchema[Path | None] = Field(default=None, exclude=True)
-    """Where the skill under test stands; None when the suite names none, or it was not found."""
+    """The folder of the skill under test; None when the suite names none, or it was not found."""
 
     @classmethod
     def locate(cls) -> str | None:
-        """Return the path of the agent's program; None when it is not there, or the engine needs none."""
+        """Return the path of the agent's program; None when it is not installed, or the engine needs none."""
         return shutil.which(cls.program) if cls.program else None
 
     @classmethod
     def remark(cls) -> str:
-        """Return what an author who chose this engine should know of this machine; empty if nothing."""
+        """Return a note about this engine on this machine, for the suite's author; empty if there is none."""
         return ""
 
     def costs_unreported(self) -> str:
-        """Return why it can never be known what an agent costs, and what helps; empty where it may be known."""
+        """Return why the cost of an agent is never reported, and the remedy; empty where it may be reported."""
         return ""
 
     def missing(self) -> str:
@@ -74,7 +74,7 @@ class Engine(Options):
         return ""
 
     def imports(self) -> str:
-        """Return the Python of the project that it imports into waza, which needs trust; empty if none."""
+        """Return what it imports from the project into waza's own process, which needs trust; empty if nothing."""
         return ""
 
     def missing_credentials(self, tasks: Sequence[Task] = ()) -> str:
@@ -82,18 +82,18 @@ class Engine(Options):
         return ""
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
-        """Raise SpecError for what can be found wrong before the first agent runs; `tasks` are those to be run.
+        """Raise SpecError for problems that show before the first agent runs; `tasks` are the selected ones.
 
-        A problem that is only so on this machine, such as a variable that is not set, has the severity `warning`: `run`
-        refuses it all the same, `check` warns.
+        A problem of this machine alone, such as a variable that is not set, has the severity `warning`: `check` warns,
+        `run` still refuses to start.
         """
 
     def undecided(self, tasks: Sequence[Task]) -> str:
-        """Return why some of the tasks would end undecided on this engine, as far as the suite shows it."""
+        """Return why some of the tasks will be undecided on this engine; empty if the suite shows no reason."""
         return ""
 
     def refusals(self, tasks: Sequence[Task] = (), *, imports: bool = True) -> list[Problem]:
-        """Return what `ready` refuses; without `imports` no code of the project is run to find it."""
+        """Return the problems that `ready` raises; without `imports`, those found without running its code."""
         try:
             self.ready(tasks)
         except SpecError as error:
@@ -101,35 +101,37 @@ class Engine(Options):
         return []
 
     async def start(self, concurrency: int = 1) -> None:
-        """Get what all trials of a run share; called once, before the first trial. `concurrency` run at once."""
+        """Set up what all trials of a run share; called once, before the first of them. `concurrency` run at once."""
 
     async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
-        """Let the agent work on the trial in its room and return what happened.
+        """Run the agent in the trial folder and return its trace.
 
-        Raises EngineError when the agent could not run. An agent that ran out of `trial.task.timeout_s` is ended
-        and returned with status `timeout` and what there is.
+        Raises EngineError when the agent could not run. An agent that exceeds `trial.task.timeout_s` is ended; its
+        trace has the status `timeout` and what was recorded so far.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot run a trial")
 
-    async def go_on(self, trial: Trial, before: Trace, left: TrialFolder, trial_folder: TrialFolder) -> Trace:
-        """Put a trial's prompt to the session that `before` tells of and `left` holds, and return what came of it.
+    async def continue_session(
+        self, trial: Trial, before: Trace, original: TrialFolder, trial_folder: TrialFolder
+    ) -> Trace:
+        """Send a trial's prompt to the session that `before` is the trace of, and return the trace of the reply.
 
-        The agent works in `room`, where it may only read and has no servers but that room's; `left` stays as it is.
-        Raises EngineError when the session cannot be gone on with.
+        The agent works in `trial_folder`, where it may only read and has only that folder's MCP servers. `original`,
+        the folder the session was recorded in, is not changed. Raises EngineError when it cannot be continued.
         """
-        raise NotImplementedError(f"{type(self).__name__} cannot go on in a session")
+        raise NotImplementedError(f"{type(self).__name__} cannot continue a session")
 
     def may_recover(self, trial: Trial) -> bool:
-        """Say whether a trial that could not run may do so at the next attempt."""
+        """Return whether a trial that could not run may succeed at the next attempt."""
         return True
 
     def needs_trial_folder(self, trial: Trial) -> bool:
-        """Say whether the agent may use a folder of its own; if not, none is made for a task without files."""
+        """Return whether the agent may use a folder; if not, none is made for a task without files."""
         return True
 
     def leaves_files(self, trial: Trial) -> bool:
-        """Say whether the workspace now holds what the agent left; if not, no check on files can be decided."""
+        """Return whether the workspace holds the agent's files after the run; if not, checks on files are undecided."""
         return True
 
     async def stop(self) -> None:
-        """Give back what `start` got; called once, also after a failure."""
+        """Release what `start` set up; called once, also after a failure."""

@@ -30,7 +30,7 @@ class ClaudeAgentSdkEngine(ClaudeCodeEngine):
       model: sonnet
     ```
 
-    The program is the `claude` on PATH, else the one that the package brings.
+    The program is the `claude` on PATH, else the one bundled with the package.
     """
 
     install = "pip install claude-agent-sdk"
@@ -38,30 +38,30 @@ class ClaudeAgentSdkEngine(ClaudeCodeEngine):
 
     @classmethod
     def library(cls) -> Path | None:
-        """Return the folder that the package stands in; None when it is not installed."""
-        found = find_spec("claude_agent_sdk")
-        return Path(found.origin).parent.parent if found and found.origin else None
+        """Return the folder that the package is in; None when it is not installed."""
+        package = find_spec("claude_agent_sdk")
+        return Path(package.origin).parent.parent if package and package.origin else None
 
     @classmethod
     def locate(cls) -> str | None:
-        """Return the program, where the package is installed too."""
+        """Return the program, if the package is installed too."""
         return super().locate() if cls.library() else None
 
-    def found(self) -> str:
+    def program_path(self) -> str:
         """Return the path of the program; raise EngineError that says how to install the package."""
         if path := self.locate():
             return path
         raise EngineError(f"the package claude-agent-sdk is not installed; {self.install}")
 
     def executable(self) -> str:
-        """Return what is started: Python with the SDK."""
+        """Return Python, which runs the SDK."""
         return sys.executable
 
     def launch(self, turn: AgentTurn) -> Launch:
-        """Return how the SDK's session is started, its order on standard input."""
+        """Return how the SDK's session is started, its request on standard input."""
         servers = self.servers()
         options: dict[str, Any] = {
-            "cli_path": self.found(),
+            "cli_path": self.program_path(),
             "cwd": str(turn.trial_folder.workdir),
             "model": turn.model or None,
             "permission_mode": _MODES[self.permission_mode],
@@ -73,22 +73,22 @@ class ClaudeAgentSdkEngine(ClaudeCodeEngine):
         }
         if turn.is_judging:
             options |= {"setting_sources": ["user"], "allowed_tools": [f"mcp__{name}" for name in servers]}
-        order = {"library": str(self.library()), "prompt": turn.prompt, "options": options}
-        return Launch(["-P", str(_CHILD)], super().launch(turn).environment, json.dumps(order))
+        request = {"library": str(self.library()), "prompt": turn.prompt, "options": options}
+        return Launch(["-P", str(_CHILD)], super().launch(turn).environment, json.dumps(request))
 
-    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
-        """Return the trace with the way it came."""
+    def adjusted(self, trace: Trace, turn: AgentTurn) -> Trace:
+        """Return the trace with how the agent was driven."""
         return replace(trace, extra=trace.extra | {"through": "claude-agent-sdk"})
 
 
 def _by_flag(words: list[str]) -> dict[str, str | None]:
-    """Return words of a command line as the SDK takes them: flags, each with its value if it has one."""
-    found: dict[str, str | None] = {}
+    """Return command-line arguments as the SDK takes them: each flag with its value, if it has one."""
+    flags: dict[str, str | None] = {}
     flag = ""
     for word in words:
         if word.startswith("--"):
             flag, _, value = word.removeprefix("--").partition("=")
-            found[flag] = value or None
+            flags[flag] = value or None
         elif flag:
-            found[flag] = word
-    return found
+            flags[flag] = word
+    return flags

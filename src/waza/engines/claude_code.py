@@ -21,7 +21,7 @@ _SERVERS = ".claude/waza-mcp.json"
 
 
 class ClaudeCodeEngine(AgentEngine):
-    """Run Claude Code (`claude -p`), from PATH or as the package claude-agent-sdk brings it.
+    """Run Claude Code (`claude -p`), from PATH or bundled with the package claude-agent-sdk.
 
     ```yaml
     config:
@@ -29,8 +29,8 @@ class ClaudeCodeEngine(AgentEngine):
       model: sonnet
     ```
 
-    Credentials are `ANTHROPIC_API_KEY`, or `CLAUDE_CODE_OAUTH_TOKEN` as `claude setup-token` prints it: the login of
-    your own home is not there.
+    Credentials are `ANTHROPIC_API_KEY`, or `CLAUDE_CODE_OAUTH_TOKEN` as `claude setup-token` prints it: your own
+    login is not used.
     """
 
     name = "claude-code"
@@ -60,7 +60,7 @@ class ClaudeCodeEngine(AgentEngine):
 
     @classmethod
     def locate(cls) -> str | None:
-        """Return the program on PATH, else the one that claude-agent-sdk brings."""
+        """Return the program on PATH, else the one bundled with claude-agent-sdk."""
         package = find_spec("claude_agent_sdk")
         bundled = Path(package.origin).parent / "_bundled" / "claude" if package and package.origin else None
         return super().locate() or (str(bundled) if bundled and bundled.is_file() else None)
@@ -70,7 +70,7 @@ class ClaudeCodeEngine(AgentEngine):
         servers = {name: typed_form(server) for name, server in self.servers().items()}
         write(trial_folder.home / _SERVERS, json.dumps({"mcpServers": servers}))
 
-    def settle(self, turn: AgentTurn) -> None:
+    def adapt_session(self, turn: AgentTurn) -> None:
         """Put a copied session where Claude Code looks for it: in a folder named after the one it works in."""
         projects = turn.trial_folder.home / self.sessions_at
         here = projects / re.sub(r"[^A-Za-z0-9]", "-", str(turn.trial_folder.workdir))
@@ -80,24 +80,24 @@ class ClaudeCodeEngine(AgentEngine):
 
     def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
-        words = ["-p", "--output-format", "stream-json", "--verbose", *self.modes[self.permission_mode]]
-        words += ["--strict-mcp-config", "--mcp-config", str(turn.trial_folder.home / _SERVERS)]
-        words += ["--model", turn.model] if turn.model else []
-        words += ["--effort", self.reasoning_effort] if self.reasoning_effort else []
-        words += ["--resume", turn.session] if turn.session else []
-        words += ["--setting-sources", "user", *_allowed(self.mcp_servers)] if turn.is_judging else []
+        arguments = ["-p", "--output-format", "stream-json", "--verbose", *self.modes[self.permission_mode]]
+        arguments += ["--strict-mcp-config", "--mcp-config", str(turn.trial_folder.home / _SERVERS)]
+        arguments += ["--model", turn.model] if turn.model else []
+        arguments += ["--effort", self.reasoning_effort] if self.reasoning_effort else []
+        arguments += ["--resume", turn.session] if turn.session else []
+        arguments += ["--setting-sources", "user", *_allowed(self.mcp_servers)] if turn.is_judging else []
         variables = {
             "CLAUDE_CONFIG_DIR": str(turn.trial_folder.home / ".claude"),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "CLAUDE_CODE_MAX_RETRIES": "3",
         }
         if os.geteuid() == 0:
-            variables["IS_SANDBOX"] = "1"  # as root it refuses to run unasked without
+            variables["IS_SANDBOX"] = "1"  # required to skip permission prompts as root
         if server := self.server():
             variables |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": server.key}
-        return Launch(words, variables, turn.prompt)
+        return Launch(arguments, variables, turn.prompt)
 
 
 def _allowed(servers: Iterable[str]) -> list[str]:
-    """Return the words that let a judge call its servers, where nothing else is allowed."""
+    """Return the arguments that allow a judge its MCP servers and nothing else."""
     return ["--allowedTools", ",".join(f"mcp__{name}" for name in servers)]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from waza.engines._agent import AgentEngine
 from waza.engines._mcp import codex_form
-from waza.engines._start import AgentTurn, Launch, without_past, write
+from waza.engines._start import AgentTurn, Launch, without_earlier_turns, write
 from waza.engines.base import TrialFolder
 from waza.model import Trace
 from waza.traces.codex import CodexReader
@@ -25,8 +25,8 @@ class CodexEngine(AgentEngine):
       model: gpt-5-codex
     ```
 
-    The credential is `CODEX_API_KEY` or `OPENAI_API_KEY`: the login of your own home is not there. `base_url` is a
-    server that speaks OpenAI's Responses.
+    The credential is `CODEX_API_KEY` or `OPENAI_API_KEY`: your own login is not used. `base_url` is a server
+    with OpenAI's Responses API.
     """
 
     name = "codex"
@@ -50,8 +50,8 @@ class CodexEngine(AgentEngine):
         if self.reasoning_effort:
             settings["model_reasoning_effort"] = self.reasoning_effort
         if server := self.server():
-            spoken = {"name": "server", "base_url": server.url, "wire_api": "responses", "env_key": _KEY}
-            settings |= {"model_provider": "server", "model_providers": {"server": spoken}}
+            provider = {"name": "server", "base_url": server.url, "wire_api": "responses", "env_key": _KEY}
+            settings |= {"model_provider": "server", "model_providers": {"server": provider}}
         elif url := os.environ.get("OPENAI_BASE_URL"):
             settings["openai_base_url"] = url
         servers = {name: codex_form(server) for name, server in self.servers().items()}
@@ -60,22 +60,22 @@ class CodexEngine(AgentEngine):
 
     def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
-        words = ["exec", *(["resume"] if turn.session else []), "--json", "--skip-git-repo-check"]
-        words += ["-m", turn.model] if turn.model else []
+        arguments = ["exec", *(["resume"] if turn.session else []), "--json", "--skip-git-repo-check"]
+        arguments += ["-m", turn.model] if turn.model else []
         if turn.is_judging:
-            words.append("-cproject_doc_max_bytes=0")
-            words += [f'-cmcp_servers.{name}.default_tools_approval_mode="approve"' for name in self.mcp_servers]
-        words += [turn.session, "-"] if turn.session else ["-"]
+            arguments.append("-cproject_doc_max_bytes=0")
+            arguments += [f'-cmcp_servers.{name}.default_tools_approval_mode="approve"' for name in self.mcp_servers]
+        arguments += [turn.session, "-"] if turn.session else ["-"]
         variables = {"CODEX_HOME": str(turn.trial_folder.home / ".codex")}
         if server := self.server():
             variables[_KEY] = server.key
         elif "OPENAI_API_KEY" in os.environ:
             variables["CODEX_API_KEY"] = os.environ["OPENAI_API_KEY"]
-        return Launch(words, variables, turn.prompt)
+        return Launch(arguments, variables, turn.prompt)
 
-    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
-        """Return the turn with its own tokens: what is told counts the whole session."""
-        return without_past(trace, turn)
+    def adjusted(self, trace: Trace, turn: AgentTurn) -> Trace:
+        """Return the turn with its own tokens: the program reports those of the whole session."""
+        return without_earlier_turns(trace, turn)
 
 
 def _toml(value: Any) -> str:

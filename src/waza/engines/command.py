@@ -1,4 +1,4 @@
-"""The `command` engine: any program as an agent."""
+"""The `command` engine: any program as an agent, and how its standard output becomes a trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
-from waza.engines._start import crash_of, crash_reason, told
+from waza.engines._start import crash_of, crash_reason, stderr_tail
 from waza.engines.base import Engine, TrialFolder
 from waza.errors import EngineError, Problem, SpecError, TraceError, nearest
 from waza.model import JSON, Task, Trace, Trial, decoded
@@ -29,6 +29,8 @@ _BRACES = re.compile(r"\{([a-z_]+)\}")
 _MIB = 1024 * 1024
 
 _Megabytes = Annotated[int, Field(ge=1)]
+OutputFormat = Literal["text", "json", "jsonl"]
+"""How standard output is read. It is never guessed: text that looks like events stays text."""
 
 
 class CommandEngine(Engine):
@@ -54,21 +56,21 @@ class CommandEngine(Engine):
 
     command: Annotated[list[str], Field(min_length=1)]
     """The program and its arguments. `{prompt}`, `{model}`, `{workspace}` and `{eval_dir}` (the eval file's folder)
-    are filled in; without `{prompt}` the prompt comes on standard input. A program with a slash is looked up beside
+    are filled in; without `{prompt}` the prompt comes on standard input. A program with a slash is looked up next to
     the eval file, then at the project's root; one without on PATH."""
     environment: dict[str, str] = {}
     """Variables for the agent; a task's own `environment` is added."""
     pass_environment: list[str] = []
-    """Names of variables handed on from waza's own environment, such as an API key. They must be set."""
+    """Names of variables passed on from waza's own environment, such as an API key. They must be set."""
     output_format: OutputFormat = "text"
-    """What standard output holds. `text`: the answer; tools are not observed. `json`: one trace, `input` may be left
+    """What is on standard output. `text`: the answer; tools are not observed. `json`: one trace, `input` may be left
     out. `jsonl`: one JSON object a line: transcript events (with `type`; `tool_call` and `tool_result` are tool calls),
     tool calls (with `tool_name`), and at the end one with `output` and any other key of a trace."""
     isolation: Literal["none", "landlock", "bwrap"] = "none"
-    """What holds the agent. `landlock` and `bwrap` show it the system's folders, the workspace, its home and
+    """How the agent is confined. `landlock` and `bwrap` show it the system's folders, the workspace, its home and
     `readable`, let it write only to the workspace and its home, and close the network."""
     isolation_gaps: list[Promise] = []
-    """What `isolation` may leave open where this machine cannot hold it: `network`, `unix_sockets`, `write`,
+    """What `isolation` may leave open where this machine cannot enforce it: `network`, `unix_sockets`, `write`,
     `attributes`, `read`, `processes`. A gap that is not named here is refused before the run; `waza list isolation`
     shows them."""
     network: bool = False
@@ -82,7 +84,7 @@ class CommandEngine(Engine):
     max_file_mb: _Megabytes = 4096
     """Size of each file the agent writes."""
     max_output_mb: _Megabytes = 4
-    """How much of each output stream is kept; the middle of a longer one is left out."""
+    """How much of each output stream is stored; the middle of a longer one is omitted."""
 
     @field_validator("command")
     @classmethod
@@ -95,21 +97,21 @@ class CommandEngine(Engine):
         return command
 
     def costs_unreported(self) -> str:
-        """Return a sentence where standard output is the answer and nothing else."""
+        """Return a message where standard output is the answer and nothing else."""
         if self.output_format != "text":
             return ""
-        return "`output_format: text` has no place for a cost; with `json` or `jsonl` the agent gives `usage.cost_usd`"
+        return "`output_format: text` cannot report a cost; with `json` or `jsonl` the agent gives `usage.cost_usd`"
 
     def missing(self) -> str:
-        """Return what is wrong with the program; empty if it can be started."""
+        """Return why the program cannot be started; empty if it can."""
         try:
-            found = shutil.which(self._program(), path=base_environment(self.environment, home=None)["PATH"])
+            path = shutil.which(self._program(), path=base_environment(self.environment, home=None)["PATH"])
         except ValueError as error:
             return str(error)
-        return "" if found else f"'{self.command[0]}' was not found on PATH"
+        return "" if path else f"'{self.command[0]}' was not found on PATH"
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
-        """Refuse a program, a variable or an isolation that is not there."""
+        """Raise SpecError for a program, a variable or an isolation that is missing."""
         problems = []
         if fact := self.missing():
             problems.append(Problem(fact, path="config.command", severity="warning"))
@@ -127,7 +129,7 @@ class CommandEngine(Engine):
             raise SpecError(problems)
 
     async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
-        """Start the command for the prompt and for each follow-up prompt, and return what it printed."""
+        """Start the command for the prompt and for each follow-up prompt, and return the trace of all turns."""
 
         if self.skill_folder is not None:
             copy_skills({self.skill: self.skill_folder}, trial_folder.home / _SKILLS, self.folder.base)
@@ -166,7 +168,7 @@ class CommandEngine(Engine):
             ) from None
 
     def _program(self) -> str:
-        """Return the program to start; raise ValueError when it is not there or not a program."""
+        """Return the program to start; raise ValueError when it is missing or not executable."""
         word = self.command[0]
         if "/" not in word:
             return word
@@ -187,53 +189,47 @@ class CommandEngine(Engine):
 
 
 def _filled(word: str, values: dict[str, str]) -> str:
-    """Return an argument with its placeholders filled in; what they bring is not looked at again."""
-    return _BRACES.sub(lambda found: values.get(found[1], found[0]), word)
-
-
-# What a `command` agent printed, as a trace. Text is never more than text: only an author's word makes it events.
-
-OutputFormat = Literal["text", "json", "jsonl"]
-_ERROR_CHARS = 2_000
+    """Return an argument with its placeholders filled in; placeholders in the values themselves are not."""
+    return _BRACES.sub(lambda match: values.get(match[1], match[0]), word)
 
 
 def read_turn(finished: Finished, prompt: str, how: OutputFormat, program: str) -> Trace:
-    """Return the trace of one start of a program; raise EngineError when it did not run, or not as it promised.
+    """Return the trace of one start of a program; raise EngineError when it did not run, or broke its output format.
 
-    What it printed before is kept with the error, its output and its costs: they were paid for.
+    What it printed before is attached to the error with its costs, which were incurred.
     """
-    crash, said = crash_of(finished), told(finished)
-    said = f"; {said}" if said else ""
+    crash, stderr = crash_of(finished), stderr_tail(finished)
+    stderr = f"; {stderr}" if stderr else ""
     if finished.error or (finished.exit_code in (126, 127) and not finished.stdout.total_bytes):
-        raise EngineError(f"the agent '{program}' could not run: {finished.trouble}{said}", is_started=False)
+        raise EngineError(f"the agent '{program}' could not run: {finished.trouble}{stderr}", is_started=False)
     is_short = bool(finished.stdout.omitted_bytes) or bool(finished.trouble)
     trace, fault = _printed(finished, prompt, how, is_whole=crash is None and not finished.timed_out and not is_short)
     trace = replace(trace, duration_ms=finished.duration_ms, leftovers=finished.leftovers)
     if finished.timed_out:
-        trace = replace(trace, status="timeout", error=finished.trouble + said, crash=None)
+        trace = replace(trace, status="timeout", error=finished.trouble + stderr, crash=None)
     elif crash is not None:
         trace = replace(trace, status="failure", error=crash_reason(crash), crash=crash)
-    elif error := _why_not(finished, trace, how, fault):
-        raise EngineError(f"the agent '{program}' {error}" + (said if finished.trouble else ""), recorded=trace)
+    elif error := _why_undecided(finished, trace, how, fault):
+        raise EngineError(f"the agent '{program}' {error}" + (stderr if finished.trouble else ""), recorded=trace)
     if finished.isolation != "none":
         trace = replace(trace, extra=trace.extra | {"isolation": finished.isolation})
     return trace
 
 
-def _why_not(finished: Finished, trace: Trace, how: OutputFormat, fault: str) -> str:
-    """Return why a start of a program cannot be graded; empty if it can. `fault` is what is wrong with its output."""
+def _why_undecided(finished: Finished, trace: Trace, how: OutputFormat, fault: str) -> str:
+    """Return why a turn cannot be graded; empty if it can. `fault` is what is wrong with its output."""
     if finished.trouble:
         return f"could not run: {finished.trouble}"
     if finished.stdout.omitted_bytes:
-        printed = f"{finished.stdout.total_bytes:,} bytes, more than are kept; what was cut out cannot be graded"
+        printed = f"{finished.stdout.total_bytes:,} bytes, more than are stored; the omitted part cannot be graded"
         return f"printed {printed}: raise max_output_mb"
     if fault:
-        return f"did not keep to `output_format: {how}`: {fault}"
-    return f"says that it could not run: {trace.error or 'it gives no reason'}" if trace.status == "error" else ""
+        return f"did not follow `output_format: {how}`: {fault}"
+    return f"reports that it could not run: {trace.error or 'it gives no reason'}" if trace.status == "error" else ""
 
 
 def _printed(finished: Finished, prompt: str, how: OutputFormat, *, is_whole: bool) -> tuple[Trace, str]:
-    """Return standard output as promised, and what is wrong with it; as much as can be read where it is not whole."""
+    """Return standard output as a trace and what is wrong with it; incomplete output is read as far as possible."""
     fault = ""
     for is_strict in (True, False) if is_whole else (False,):
         try:
@@ -244,10 +240,10 @@ def _printed(finished: Finished, prompt: str, how: OutputFormat, *, is_whole: bo
 
 
 def read_stdout(text: str, prompt: str, how: OutputFormat, *, is_whole: bool = True) -> Trace:
-    """Return the trace that standard output is; raise TraceError when it is not in the promised format.
+    """Return standard output as a trace; raise TraceError when it is not in the declared format.
 
-    With `is_whole` false the agent ended early: lines that are no events, such as one that was cut off or a crash
-    report, are left out, unless no line is an event.
+    With `is_whole` false the agent ended early: lines that are not events, such as a truncated one or a crash report,
+    are skipped, unless no line is an event.
     """
     if how == "json":
         return _trace(_object(text, "standard output"), prompt)
@@ -264,7 +260,7 @@ def _read_lines(text: str, prompt: str, is_whole: bool) -> Trace:
     for number, line in lines:
         try:
             if last is not None:
-                raise TraceError(f"line {number} stands after the line with `output`, which is the last one")
+                raise TraceError(f"line {number} comes after the line with `output`, which must be the last one")
             item = _object(line, f"line {number}")
             if "type" in item:
                 _follow(item, calls)
@@ -285,16 +281,18 @@ def _read_lines(text: str, prompt: str, is_whole: bool) -> Trace:
 
 
 def _follow(event: dict[str, JSON], calls: list[dict[str, JSON]]) -> None:
-    """Make a tool call of a `tool_call` event, and give it what its `tool_result` says."""
-    told = {key: value for key, value in event.items() if key != "type"}
+    """Add a `tool_call` event to the calls, or a `tool_result` event to its call."""
+    fields = {key: value for key, value in event.items() if key != "type"}
     if event["type"] == "tool_call":
-        calls.append(told)
+        calls.append(fields)
     elif event["type"] == "tool_result":
         identity = event.get("tool_call_id")
         open_calls = [call for call in calls if identity is not None and call.get("tool_call_id") == identity]
         if not open_calls:
-            raise TraceError(f"the result of a tool call that was not made: {identity!r}")
-        open_calls[-1].update({key: told[key] for key in ("result", "success", "duration_ms", "error") if key in told})
+            raise TraceError(f"there is no tool call for the result: {identity!r}")
+        open_calls[-1].update(
+            {key: fields[key] for key in ("result", "success", "duration_ms", "error") if key in fields}
+        )
 
 
 def _object(text: str, where: str) -> dict[str, JSON]:

@@ -1,7 +1,7 @@
-"""A judge that is the agent itself: the question is one more prompt to a copy of its session.
+"""The agent as its own judge: the question is one more prompt to a copy of its session.
 
-The agent that is asked works in a room of its own: copies of the files and of the session, read only, and one MCP
-server, whose tools are the verdict. What it was before stays as it is.
+The judging agent gets a trial folder with copies of the files and of the session, read-only permissions, and one MCP
+server, whose tools are the verdict. The original trial folder and session are not changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from waza.engines.base import Engine
 from waza.engines.mocks.responder import MockResponder
+from waza.engines.mocks.serve import serve_mocks
 from waza.engines.mocks.shapes import McpAnswer, McpMock, Mocks, MockTool
-from waza.engines.mocks.socket import mocked
 from waza.errors import EngineError, JudgeError
 from waza.files.trial_folder import TrialFolder, copy_workspace, make_trial_folder
 from waza.files.workspace import Workspace
@@ -26,23 +26,23 @@ from waza.runs.costs import agent_spending
 from waza.spending import NOTHING
 
 SERVER = "waza_verdict"
-_NOW = f"""\
+_JUDGE_PROMPT = f"""\
 The work of this session is over. From here on you are its judge, as if somebody else had done it: change nothing, look
 at files where you need to, and give your verdict with the tools of the MCP server {SERVER}."""
 
 
 class StoredSession(NamedTuple):
-    """What an agent leaves when its trial is over."""
+    """The session of an agent whose trial has ended."""
 
     engine: Engine
     trial: Trial
     trace: Trace
     trial_folder: TrialFolder
-    """Where it worked; nothing in it is changed."""
+    """The folder it worked in; it is not changed."""
 
 
 class AgentSession:
-    """Asks the agent that did the work, in a copy of its session."""
+    """A judge that asks the agent under test, in a copy of its session."""
 
     continues: ClassVar[bool] = True
     is_remembered: ClassVar[bool] = False
@@ -53,29 +53,29 @@ class AgentSession:
         self,
         session: StoredSession,
         begin: Callable[[], Awaitable[None]] | None = None,
-        heard: Callable[[Trace], None] = lambda trace: None,
+        on_trace: Callable[[Trace], None] = lambda trace: None,
     ) -> None:
-        """`begin` returns when an agent may start; `heard` is told how it ended, since all share a vendor's limits."""
+        """`begin` returns when an agent may start; `on_trace` gets its trace, to respect a vendor's rate limits."""
         self._session = session
         self._begin = begin
-        self._heard = heard
+        self._on_trace = on_trace
         self.model = session.trial.model
         self._loop = asyncio.get_running_loop()
 
     def about(self) -> dict[str, Any]:
-        """Return which session was gone on with."""
+        """Return which session is continued."""
         trace = self._session.trace
         return {"engine": trace.engine, "session_id": trace.session_id}
 
     async def ask(self, request: Request) -> Reply:
-        """Return the agent's reply; raise JudgeError when there is none. The agent runs where its trial did."""
+        """Return the agent's reply; raise JudgeError when there is none. It runs in the event loop of its trial."""
         asking = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
         return await asyncio.wrap_future(asking)
 
     async def _ask(self, request: Request) -> Reply:
         if self._begin is not None:
             await self._begin()
-        text = "\n\n".join([_NOW, *(message.content for message in request.messages)])
+        text = "\n\n".join([_JUDGE_PROMPT, *(message.content for message in request.messages)])
         own = self._session.trial.task
         task = replace(own, prompt=text, follow_up_prompts=[], files=[], mocks=_verdict(request), until_skill="")
         try:
@@ -85,11 +85,11 @@ class AgentSession:
                 trace, responder = await self._work(task, trial_folder, request.model)
                 await asyncio.to_thread(stack.close)
         except (EngineError, OSError) as error:
-            self._heard(Trace(input=task.prompt, output="", status="error", error=str(error)))
+            self._on_trace(Trace(input=task.prompt, output="", status="error", error=str(error)))
             recorded = getattr(error, "recorded", None)
             spending = agent_spending(recorded) if recorded is not None else NOTHING
-            raise JudgeError(f"the agent's session cannot be gone on with: {error}", spending=spending) from None
-        self._heard(trace)
+            raise JudgeError(f"the agent's session cannot be continued: {error}", spending=spending) from None
+        self._on_trace(trace)
         used = trace.usage
         if trace.status in ("error", "timeout") or trace.crash is not None:
             why = f"the agent's session gave no verdict: {trace.error or trace.status}"
@@ -105,18 +105,18 @@ class AgentSession:
         )
 
     async def _work(self, task: Task, trial_folder: TrialFolder, model: str) -> tuple[Trace, MockResponder]:
-        """Let the agent answer in a copy of what it left."""
-        engine, trial, before, left = self._session
-        await asyncio.to_thread(copy_workspace, Workspace(left.workspace), trial_folder.workspace)
-        workdir = trial_folder.workspace / left.workdir.relative_to(left.workspace)
+        """Return the trace of the agent answering in a copy of its files, and the mocks that took its verdict."""
+        engine, trial, before, original = self._session
+        await asyncio.to_thread(copy_workspace, Workspace(original.workspace), trial_folder.workspace)
+        workdir = trial_folder.workspace / original.workdir.relative_to(original.workspace)
         workdir.mkdir(parents=True, exist_ok=True)
-        async with mocked(task, trial_folder._replace(workdir=workdir)) as (prepared, responder):
-            asked = replace(trial, task=task, model=model or trial.model)
-            return await engine.go_on(asked, before, left, prepared), responder
+        async with serve_mocks(task, trial_folder._replace(workdir=workdir)) as (prepared, responder):
+            judging = replace(trial, task=task, model=model or trial.model)
+            return await engine.continue_session(judging, before, original, prepared), responder
 
 
 def _verdict(request: Request) -> dict[str, Any]:
-    """Return the server whose tools are the verdict, as a task carries it."""
+    """Return the mocked MCP server whose tools are the verdict, in the form of a task's `mocks`."""
     noted = McpAnswer.model_validate({"return": "noted"})
     tools = {
         tool.name: MockTool(description=tool.description, input_schema=tool.parameters, responses=[noted])

@@ -1,4 +1,4 @@
-"""The `copilot-sdk` engine: GitHub Copilot, under the name that suites written for the original use."""
+"""The `copilot-sdk` engine: GitHub Copilot, under the name used by suites written for the original waza."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ class CopilotSdkEngine(CopilotEngine):
       model: claude-sonnet-4.5
     ```
 
-    Which way it was is in the trace, as `through`. Both need the program `copilot`.
+    Which one ran is in the trace, as `through`. Both need the program `copilot`.
     """
 
     @classmethod
     def library(cls) -> Path | None:
-        """Return the folder that the package stands in; None when it is not installed."""
-        found = find_spec("copilot")
-        place = Path(found.origin).parent if found and found.origin else None
+        """Return the folder that the package is in; None when it is not installed."""
+        package = find_spec("copilot")
+        place = Path(package.origin).parent if package and package.origin else None
         return place.parent if place and (place / "session_events.py").is_file() else None
 
     @classmethod
     def remark(cls) -> str:
-        """Say which way it goes."""
+        """Return a note where the SDK is not installed."""
         if cls.library():
             return ""
         return "github-copilot-sdk is not installed, so Copilot runs through its CLI; `pip install github-copilot-sdk`"
 
     def executable(self) -> str:
-        """Return what is started: Python with the SDK, or the CLI."""
-        return sys.executable if self.library() else self.found()
+        """Return Python, which runs the SDK, or the CLI."""
+        return sys.executable if self.library() else self.program_path()
 
     def launch(self, turn: AgentTurn) -> Launch:
-        """Return how the SDK's session is started, its order on standard input; without the SDK, the CLI."""
+        """Return how the SDK's session is started, its request on standard input; without the SDK, the CLI."""
         library = self.library()
         if library is None:
             return super().launch(turn)
@@ -65,23 +65,23 @@ class CopilotSdkEngine(CopilotEngine):
             session["provider"] = {"type": "openai", "base_url": server.url, "api_key": server.key}
         if turn.is_judging:
             session |= {"skip_custom_instructions": True, "enable_file_hooks": False}
-        order = {
+        request = {
             "library": str(library),
-            "program": self.found(),
+            "program": self.program_path(),
             "arguments": ["--no-auto-update", "--disable-builtin-mcps", *self.extra_arguments],
             "permission_mode": "judge" if turn.is_judging else self.permission_mode,
             "resume": turn.session,
             "prompt": turn.prompt,
             "session": {key: value for key, value in session.items() if value is not None},
         }
-        return Launch(["-P", str(_CHILD)], variables, json.dumps(order))
+        return Launch(["-P", str(_CHILD)], variables, json.dumps(request))
 
     def after(self, live: Live, turn: AgentTurn, state: object) -> None:
-        """Read the session's own log, unless the SDK told all that is in it."""
+        """Read the session's own log, unless the SDK reported all of it."""
         if self.library() is None:
             super().after(live, turn, state)
 
-    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
-        """Return the trace with the way it came."""
+    def adjusted(self, trace: Trace, turn: AgentTurn) -> Trace:
+        """Return the trace with how the agent was driven."""
         through = "github-copilot-sdk" if self.library() else "the copilot CLI"
         return replace(trace, extra=trace.extra | {"through": through})

@@ -22,7 +22,7 @@ class GeminiEngine(AgentEngine):
       model: gemini-2.5-pro
     ```
 
-    The credential is `GEMINI_API_KEY`, or Vertex AI's variables: the login of your own home is not there.
+    The credential is `GEMINI_API_KEY`, or Vertex AI's variables: your own login is not used.
     """
 
     name = "gemini"
@@ -60,11 +60,11 @@ class GeminiEngine(AgentEngine):
 
     def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
-        words = ["--output-format", "stream-json", "--skip-trust", *self.modes[self.permission_mode]]
-        words += ["-m", turn.model] if turn.model else []
-        words += ["--resume", "latest"] if turn.session else []
-        nowhere = str(turn.trial_folder.home / "none.json")
-        variables = {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": nowhere, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH": nowhere}
+        arguments = ["--output-format", "stream-json", "--skip-trust", *self.modes[self.permission_mode]]
+        arguments += ["-m", turn.model] if turn.model else []
+        arguments += ["--resume", "latest"] if turn.session else []
+        no_file = str(turn.trial_folder.home / "none.json")
+        variables = {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": no_file, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH": no_file}
         if server := self.server():
             variables |= {"GOOGLE_GEMINI_BASE_URL": server.url, "GEMINI_API_KEY": server.key}
-        return Launch(words, variables, turn.prompt)
+        return Launch(arguments, variables, turn.prompt)

@@ -1,4 +1,4 @@
-"""The `mock` engine: an agent that does what a script says, offline and free. And the shapes of such scripts."""
+"""The `mock` engine: a scripted agent, offline and free; and the shapes of its scripts and of `mock.yaml`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from waza.traces.conversation import converse
 from waza.untrusted.patterns import Pattern
 
 ECHO = "Mock response for: {prompt}"
-"""What the original's mock answers, on request; without a request no check could be trusted that looks for a word of
-the prompt, or for the absence of one."""
+"""What the original waza's mock answers. It is opt-in here, because a check that looks for a word of the prompt would
+pass on every echo."""
 _NEXT_STEP = "choose an agent with --engine, or echo prompts with `default: {echo: true}` in mock.yaml"
-_NEXT_TRIGGER_STEP = "mock.yaml has no rule (`triggers`) and no script that says which skills are used"
+_NEXT_TRIGGER_STEP = "mock.yaml has no rule (`triggers`) and no script for the skills that are used"
 
 _InnerPath = Annotated[str, AfterValidator(inner_path)]
 _Count = Annotated[int, Field(ge=0)]
@@ -31,14 +31,14 @@ _Name = Annotated[str, Field(min_length=1)]
 
 
 class MockToolEvent(Options):
-    """One tool call with what came of it, as in a trace."""
+    """One tool call with its result, as in a trace."""
 
     tool_name: _Name
     """The tool."""
     args: Any = {}
     """What it was called with."""
     result: Any = None
-    """What it gave back."""
+    """What it returned."""
     success: bool = True
     """Whether it worked."""
     turn: Annotated[int, Field(ge=1)] = 1
@@ -56,7 +56,7 @@ class MockToolEvent(Options):
 
 
 class MockUsage(Options):
-    """What the agent is said to have consumed; what is left out was not recorded."""
+    """What the agent consumed; a number that is left out was not recorded."""
 
     input_tokens: _Count | None = None
     """Tokens read."""
@@ -87,10 +87,10 @@ class MockTurn(Options):
     """What the agent does on one prompt."""
 
     output: str = ""
-    """What the agent says at the end."""
+    """The agent's answer."""
     echo: bool = False
-    """Answer `Mock response for:` and the prompt, as the original's mock does. Tool calls and skills are then not
-    recorded, unless the script names them."""
+    """Answer `Mock response for:` and the prompt, as the original waza's mock does. Tool calls and skills are
+    then not recorded, unless the script names them."""
     tool_events: list[MockToolEvent] = []
     """The tools it calls, in order."""
     skill_invocations: list[_Name | MockSkill] = []
@@ -110,31 +110,31 @@ class MockTurn(Options):
     status: Literal["success", "failure", "timeout"] = "success"
     """How it ends. For an agent that could not run at all use `error`."""
     error: str = ""
-    """Why the agent could not run; the trial is then an error, and nothing else of the script happens."""
+    """Why the agent could not run; the trial is then an error, and the rest of the script is ignored."""
     delay_s: _Amount = 0
-    """How long it takes to answer. Past the task's time limit it never does: the files and tool calls are there, the
-    output is not, and the status is `timeout`."""
+    """How long it takes to answer. Beyond the task's time limit the status is `timeout`: files and tool calls are
+    recorded, the output is not."""
     duration_ms: _Amount | None = None
-    """How long it is said to have taken; measured if left out."""
+    """The recorded duration; measured if left out."""
 
 
 class MockTrial(MockTurn):
     """What the agent does in one trial."""
 
     turns: Annotated[list[MockTurn], Field(min_length=1)] | None = None
-    """What differs from prompt to prompt in a task with `follow_up_prompts`, one entry each; the other keys hold for
+    """What differs from prompt to prompt in a task with `follow_up_prompts`, one entry each; the other keys apply to
     all. If left out, the script is what happens in the whole conversation, and turns are not recorded."""
 
 
-_SAYS_NOTHING = {"delay_s", "duration_ms", "usage", "steps", "available_skills"}
-"""Keys of a script that leave open what the agent did: with these alone every negative check would pass."""
+_NOT_BEHAVIOUR = {"delay_s", "duration_ms", "usage", "steps", "available_skills"}
+"""Keys of a script that do not describe what the agent did: with these alone negative checks would pass."""
 
 
 class MockVariant(MockTrial):
     """What differs from another script."""
 
     trials: Annotated[list[MockTrial], Field(min_length=1)] | None = None
-    """What differs from trial to trial; the other keys hold for all. After the last entry the first comes again."""
+    """What differs from trial to trial; the other keys apply to all. After the last entry the first comes again."""
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
@@ -155,11 +155,11 @@ class MockScript(MockVariant):
     """What the agent does on one task."""
 
     without_skill: MockVariant | None = None
-    """What differs where the suite's skill is not there, as in the control arm of `--baseline`."""
+    """What differs without the suite's skill, as in the control arm of `--baseline`."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.model_fields_set - _SAYS_NOTHING - (set() if self.echo else {"echo"}):
+    def _describes_behaviour(self) -> Self:
+        if not self.model_fields_set - _NOT_BEHAVIOUR - (set() if self.echo else {"echo"}):
             raise ValueError("the script does not say what the agent does; give at least `output`, or `echo: true`")
         return self
 
@@ -187,33 +187,33 @@ class MockTrigger(Options):
 
 
 class MockFile(Options):
-    """The scripts of a suite, in `mock.yaml` beside the eval file."""
+    """The scripts of a suite, in `mock.yaml` next to the eval file."""
 
     default: MockScript | None = None
     """The script of every task that has no other."""
     tasks: dict[_Name, MockScript] = {}
     """Scripts by task id; a key may be a pattern such as `greet-*`."""
     triggers: list[MockTrigger] | None = None
-    """The skills the agent uses for prompts of `trigger_tests.yaml` that have no script: every rule that fits, in
-    order. If left out, nothing is known about such a prompt, and its trigger test is undecided."""
+    """The skills the agent uses for prompts of `trigger_tests.yaml` that have no script: every rule that matches, in
+    order. If left out, the trigger test of such a prompt is undecided."""
 
 
 def unused_patterns(file: MockFile, task_ids: Sequence[str]) -> list[str]:
-    """Return the keys of `tasks:` that fit none of the tasks."""
+    """Return the keys of `tasks:` that match none of the tasks."""
     known = set(task_ids)
     return [key for key in file.tasks if key not in known and not any(fnmatchcase(one, key) for one in task_ids)]
 
 
 def script_for(file: MockFile, task_id: str) -> MockScript | None:
-    """Return a task's script: the one under its id, else under the first pattern that fits, else the default."""
+    """Return a task's script: the one under its id, else under the first pattern that matches, else the default."""
     if task_id in file.tasks:
         return file.tasks[task_id]
-    fitting = (script for pattern, script in file.tasks.items() if fnmatchcase(task_id, pattern))
-    return next(fitting, file.default)
+    matching = (script for pattern, script in file.tasks.items() if fnmatchcase(task_id, pattern))
+    return next(matching, file.default)
 
 
 def trigger_script(file: MockFile, task_id: str, prompt: str) -> MockScript | None:
-    """Return the script of a trigger test: the one under its id, else what the rules say about its prompt."""
+    """Return the script of a trigger test: the one under its id, else one made from the rules that match its prompt."""
     if script := script_for(file.model_copy(update={"default": None}), task_id):
         return script
     if file.triggers is None:
@@ -225,7 +225,7 @@ def trigger_script(file: MockFile, task_id: str, prompt: str) -> MockScript | No
 
 
 class MockEngine(Engine):
-    """Do what the task's `mock:` script says, or its entry in `mock.yaml` beside the eval file. Costs nothing.
+    """Follow the task's `mock:` script, or its entry in `mock.yaml` next to the eval file. Costs nothing.
 
     ```yaml
     config:
@@ -239,7 +239,7 @@ class MockEngine(Engine):
     ```
 
     A task without a script is an error; `default: {echo: true}` in `mock.yaml` lets every other task answer as the
-    original's mock does. For trigger tests `mock.yaml` may hold rules instead:
+    original waza's mock does. For trigger tests `mock.yaml` may have rules instead:
     `triggers: [{skill: csv-report, when: "report|csv"}]`.
     """
 
@@ -247,7 +247,7 @@ class MockEngine(Engine):
     takes_skill = True
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
-        """Refuse a script whose turns are not as many as the task's prompts."""
+        """Raise SpecError for a script whose number of turns differs from the task's number of prompts."""
         problems = []
         for task in tasks:
             prompts = 1 + len(task.follow_up_prompts)
@@ -259,22 +259,22 @@ class MockEngine(Engine):
             raise SpecError(problems)
 
     def needs_trial_folder(self, trial: Trial) -> bool:
-        """Say whether the script writes files."""
+        """Return whether the script writes files."""
         return _writes_files(trial.task.mock or {})
 
     def undecided(self, tasks: Sequence[Task]) -> str:
-        """Return how many tasks have no script."""
+        """Return a message with the number of tasks that have no script."""
         missing = [task.id for task in tasks if task.mock is None]
         if not missing:
             return ""
         return f"{len(missing)} of {len(tasks)} tasks have no mock script (the first: '{missing[0]}'); {_NEXT_STEP}"
 
     def may_recover(self, trial: Trial) -> bool:
-        """Say whether there is a script at all."""
+        """Return whether there is a script at all."""
         return trial.task.mock is not None
 
     async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
-        """Return what the script says about this trial, with its files in the workspace."""
+        """Return the script's trace for this trial, and write its files into the workspace."""
         if trial.task.mock is None:
             step = _NEXT_TRIGGER_STEP if trial.task.until_skill else _NEXT_STEP
             raise EngineError(f"no mock script for task '{trial.task.id}'; {step}")
@@ -284,8 +284,8 @@ class MockEngine(Engine):
             script = _with(script, whole.without_skill.of_trial(trial.number))
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            said = _with(script, script.turns[len(before)]) if script.turns else script
-            return await _turn(prompt, said, left_s, trial, trial_folder)
+            scripted = _with(script, script.turns[len(before)]) if script.turns else script
+            return await _turn(prompt, scripted, left_s, trial, trial_folder)
 
         if script.turns is None and not (script.echo and trial.task.follow_up_prompts):
             return await _turn(trial.task.prompt, script, trial.task.timeout_s, trial, trial_folder)
@@ -299,13 +299,13 @@ def _writes_files(script: dict[str, Any]) -> bool:
 
 
 async def _turn(prompt: str, script: MockTurn, left_s: float, trial: Trial, trial_folder: TrialFolder) -> Trace:
-    """Do what the script says about one prompt, or about a whole conversation."""
+    """Return the script's trace for one prompt, or for a whole conversation, and write its files."""
     started = time.perf_counter()
     if script.error:
         raise EngineError(script.error, recorded=_trace(prompt, trial, script, 0.0) if script.usage else None)
     _write_files(script.files, trial_folder)
     if script.delay_s:
-        import asyncio  # checking a spec loads this file, and has no need of an event loop
+        import asyncio  # checking a suite loads this file, and needs no event loop
 
         await asyncio.sleep(min(script.delay_s, max(left_s, 0)))
     if script.delay_s > left_s:
@@ -361,7 +361,7 @@ def _tool_event(event: MockToolEvent, number: int) -> ToolEvent:
 
 
 def _skills(script: MockTurn, until: str) -> list[SkillInvocation] | None:
-    """Return the skills a script uses, up to the one a trigger test ends at; None where it says nothing of them."""
+    """Return the skills a script uses, up to the one a trigger test ends at; None where it names none."""
     used = [_skill(skill) for skill in script.skill_invocations]
     if (until or script.echo) and "skill_invocations" not in script.model_fields_set:
         return None

@@ -1,4 +1,4 @@
-"""The `openai` engine: a plain loop of model and tools, at OpenAI or any server that speaks the same."""
+"""The `openai` engine: a loop of model and tools, at OpenAI or any server with the same API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from waza.traces.openai_messages import OpenaiMessagesReader
 
 _SHOWN_CHARS = 500
 _CONVERSATION = "conversation.json"
-"""Where a judge finds the conversation, beside the agent's home."""
+"""The conversation for a judge, in a file next to the agent's home."""
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -34,13 +34,13 @@ class TokenPrices(Options):
     """What a million tokens cost, in US dollars."""
 
     input: _Price
-    """Tokens sent."""
+    """Input tokens."""
     output: _Price
-    """Tokens made."""
+    """Output tokens."""
 
 
-class _Having(NamedTuple):
-    """What the model works with in one trial."""
+class _TrialTools(NamedTuple):
+    """A trial, its folder and the tools its model may call."""
 
     trial: Trial
     trial_folder: TrialFolder
@@ -48,7 +48,7 @@ class _Having(NamedTuple):
 
 
 class OpenaiEngine(Engine):
-    """Let a model call tools that the suite declares, until it answers: the smallest agent there is.
+    """Let a model call tools that the suite declares, until it answers: a minimal agent.
 
     ```yaml
     config:
@@ -61,8 +61,8 @@ class OpenaiEngine(Engine):
           answer: "Sunny, 21 degrees"
     ```
 
-    `OPENAI_API_KEY` is sent to OpenAI alone; for another server name the variable in `api_key_env`, or none where it
-    needs no key.
+    `OPENAI_API_KEY` is sent to OpenAI only; for another server name its variable in `api_key_env`, or leave it out
+    where no key is needed.
     """
 
     needs_key = True
@@ -70,23 +70,23 @@ class OpenaiEngine(Engine):
     continues = True
 
     base_url: str | None = None
-    """A server that speaks OpenAI's chat completions; OpenAI's own, or `OPENAI_BASE_URL`, if left out."""
+    """A server with OpenAI's chat completions API; OpenAI's own, or `OPENAI_BASE_URL`, if left out."""
     api_key_env: str | None = None
     """The variable that holds the key for `base_url`."""
     system: str = ""
-    """What the model is told before the prompt."""
+    """The system message."""
     inject_skill_body: bool = False
-    """Tell the model the text of the suite's SKILL.md too. There is no other way: this agent loads no skills."""
+    """Add the text of the suite's SKILL.md to the system message: this agent cannot load skills."""
     tools: list[DeclaredTool] = []
-    """What the model may call."""
+    """Tools that the model may call."""
     environment: dict[str, str] = {}
     """Variables for tools that are commands; a task's own `environment` is added."""
     max_turns: Annotated[int, Field(ge=1)] = 50
-    """How often the model is asked for one prompt; then the trial is out of time."""
+    """Model calls per prompt; a trial that needs more has timed out."""
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
-    """How much chance there is in answers; the model's default if left out."""
+    """Sampling temperature; the model's default if left out."""
     prices: TokenPrices | None = None
-    """What a million tokens cost; without it the cost is not known."""
+    """What a million tokens cost; without it the cost is not recorded."""
 
     @field_validator("tools")
     @classmethod
@@ -97,11 +97,11 @@ class OpenaiEngine(Engine):
         return tools
 
     def costs_unreported(self) -> str:
-        """Return a sentence where nobody said what tokens cost."""
-        return "" if self.prices else "give the engine `prices`, or nobody knows what its tokens cost"
+        """Return a message where the suite gives no prices."""
+        return "" if self.prices else "give the engine `prices`; without them the cost of its tokens is unknown"
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
-        """Refuse a key that is not set and a command that is not there."""
+        """Raise SpecError for a key that is not set and a command that is missing."""
         problems = []
         named = self.api_key_env or ("" if self.base_url else "OPENAI_API_KEY")
         if named and not os.environ.get(named):
@@ -119,21 +119,21 @@ class OpenaiEngine(Engine):
             raise SpecError(problems)
 
     async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
-        """Ask the model, call its tools, and so on, for each prompt in one conversation."""
+        """Call the model and its tools in a loop, for each prompt in one conversation."""
         if not trial.model:
             raise EngineError("no model is named; set config.model or --model", is_started=False)
         body = self._skill_body() if not trial.task.until_skill else ""
-        told = "\n\n".join(text for text in (self.system, body) if text)
-        messages: list[dict[str, Any]] = [{"role": "system", "content": told}] if told else []
+        system = "\n\n".join(text for text in (self.system, body) if text)
+        messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         session = str(uuid.uuid4())
         tools: list[DeclaredTool | ServedTool] = [*self.tools, *await served_tools(trial_folder)]
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
-            trace = await self._turn(prompt, messages, _Having(trial, trial_folder, tools), left_s)
+            trace = await self._turn(prompt, messages, _TrialTools(trial, trial_folder, tools), left_s)
             return replace(trace, input=prompt, session_id=session)
 
         trace = await converse(trial, trial_folder, play)
-        _keep(trial_folder, [session, messages])
+        _store_conversation(trial_folder, [session, messages])
         skills = [self.skill] if body else []
         return replace(trace, engine="openai", model=trace.model or trial.model, available_skills=skills)
 
@@ -145,29 +145,34 @@ class OpenaiEngine(Engine):
         except ValueError as error:
             raise EngineError(f"the skill cannot be read: {error}", is_started=False) from None
 
-    async def go_on(self, trial: Trial, before: Trace, left: TrialFolder, trial_folder: TrialFolder) -> Trace:
-        """Put one more prompt to a conversation, with the tools of the room alone."""
+    async def continue_session(
+        self, trial: Trial, before: Trace, original: TrialFolder, trial_folder: TrialFolder
+    ) -> Trace:
+        """Send one more prompt to a conversation, with only the tools of the trial folder."""
         try:
-            with open_regular(left.home.parent / _CONVERSATION) as file:
+            with open_regular(original.home.parent / _CONVERSATION) as file:
                 session, messages = json.load(file)
         except (OSError, ValueError, TypeError) as error:
-            raise EngineError(f"the conversation cannot be taken over: {error}") from None
+            raise EngineError(f"the conversation cannot be read: {error}") from None
         if session != before.session_id:
-            raise EngineError("the conversation is another one than the trace tells of")
-        having = _Having(trial, trial_folder, await served_tools(trial_folder))
-        trace = await self._turn(trial.task.prompt, messages, having, trial.task.timeout_s)
+            raise EngineError("the stored conversation is not the one in the trace")
+        context = _TrialTools(trial, trial_folder, await served_tools(trial_folder))
+        trace = await self._turn(trial.task.prompt, messages, context, trial.task.timeout_s)
         return replace(trace, session_id=session)
 
-    async def _turn(self, prompt: str, messages: list[dict[str, Any]], having: _Having, left_s: float) -> Trace:
+    async def _turn(self, prompt: str, messages: list[dict[str, Any]], context: _TrialTools, left_s: float) -> Trace:
         live = Live(OpenaiMessagesReader(), 0, left_s)
         recording(lambda: replace(trace := live.trace(), usage=self._priced(trace)))
         started = time.monotonic()
         status, error = "success", None
-        _say(messages, live, {"role": "user", "content": prompt})
+        _add_message(messages, live, {"role": "user", "content": prompt})
         try:
             async with asyncio.timeout(max(left_s, 0.001)):
-                if not await self._loop(messages, live, having):
-                    status, error = "timeout", f"the model was asked {self.max_turns} times without an end (max_turns)"
+                if not await self._loop(messages, live, context):
+                    status, error = (
+                        "timeout",
+                        f"the model called tools {self.max_turns} times without an answer (max_turns)",
+                    )
         except TimeoutError:
             status, error = "timeout", "it was ended at its time limit"
         except EngineError as fault:
@@ -176,48 +181,50 @@ class OpenaiEngine(Engine):
         took = (time.monotonic() - started) * 1000
         return replace(trace, status=status, error=error, usage=self._priced(trace), duration_ms=took)
 
-    async def _loop(self, messages: list[dict[str, Any]], live: Live, having: _Having) -> bool:
-        """Ask until the model calls no tool; say whether it came to that."""
+    async def _loop(self, messages: list[dict[str, Any]], live: Live, context: _TrialTools) -> bool:
+        """Call the model until it calls no tool; return whether it did within `max_turns`."""
         async with self._client() as client:
             for _ in range(self.max_turns):
-                reply = await self._ask(client, messages, having)
+                reply = await self._ask(client, messages, context)
                 live.feed({"usage": reply.get("usage"), "model": reply.get("model")})
                 message = _message(reply)
-                _say(messages, live, message)
+                _add_message(messages, live, message)
                 calls = message.get("tool_calls") or []
                 if not calls:
                     return True
                 for call in calls:
-                    answer = await self._call(call["function"], having)
-                    told = {"role": "tool", "tool_call_id": call["id"], "content": answer.text}
-                    _say(messages, live, told, is_error=answer.is_error)
+                    answer = await self._call(call["function"], context)
+                    result = {"role": "tool", "tool_call_id": call["id"], "content": answer.text}
+                    _add_message(messages, live, result, is_error=answer.is_error)
         return False
 
-    async def _ask(self, client: Any, messages: list[dict[str, Any]], having: _Having) -> dict[str, Any]:
-        import openai  # half a second: only a run with this engine pays for it
+    async def _ask(self, client: Any, messages: list[dict[str, Any]], context: _TrialTools) -> dict[str, Any]:
+        import openai  # takes half a second to load; only a run with this engine needs it
 
-        extra: dict[str, Any] = {"tools": [tool.declared() for tool in having.tools]} if having.tools else {}
+        extra: dict[str, Any] = {"tools": [tool.declared() for tool in context.tools]} if context.tools else {}
         extra |= {} if self.temperature is None else {"temperature": self.temperature}
         try:
-            reply = await client.chat.completions.create(model=having.trial.model, messages=messages, **extra)
-            told: dict[str, Any] = reply.model_dump()
+            reply = await client.chat.completions.create(model=context.trial.model, messages=messages, **extra)
+            answer: dict[str, Any] = reply.model_dump()
         except openai.APIStatusError as error:
             fact = f"the model's server answered {error.status_code}: {str(error)[:_SHOWN_CHARS]}"
             raise EngineError(fact) from None
-        except Exception as error:  # noqa: BLE001  whatever the SDK or a hostile server does, the agent could not run
-            raise EngineError(f"the model could not be asked: {type(error).__name__}: {error}"[:_SHOWN_CHARS]) from None
-        return told
+        except Exception as error:  # noqa: BLE001  any error of the SDK or of a hostile server means that the agent could not run
+            raise EngineError(
+                f"the model could not be called: {type(error).__name__}: {error}"[:_SHOWN_CHARS]
+            ) from None
+        return answer
 
-    async def _call(self, function: dict[str, Any], having: _Having) -> ToolReply:
-        tool = next((tool for tool in having.tools if tool.name == function["name"]), None)
+    async def _call(self, function: dict[str, Any], context: _TrialTools) -> ToolReply:
+        tool = next((tool for tool in context.tools if tool.name == function["name"]), None)
         if tool is None:
             return ToolReply(f"there is no tool '{function['name']}'", is_error=True)
-        variables = self.environment | having.trial.task.environment
-        variables["WAZA_WORKSPACE_DIR"] = str(having.trial_folder.workspace)
-        return await tool.call(function["arguments"], having.trial_folder, self.folder, variables)
+        variables = self.environment | context.trial.task.environment
+        variables["WAZA_WORKSPACE_DIR"] = str(context.trial_folder.workspace)
+        return await tool.call(function["arguments"], context.trial_folder, self.folder, variables)
 
     def _client(self) -> Any:
-        import openai
+        import openai  # slow to load, as above
 
         named = self.api_key_env or ("" if self.base_url else "OPENAI_API_KEY")
         return openai.AsyncOpenAI(api_key=os.environ.get(named) or "no-key-needed", base_url=self.base_url)
@@ -230,29 +237,31 @@ class OpenaiEngine(Engine):
         return replace(usage, cost_usd=cost)
 
 
-def _keep(trial_folder: TrialFolder, conversation: list[Any]) -> None:
-    """Keep a conversation for a judge; what a tool of the agent put in its place stays, and no judge can go on."""
+def _store_conversation(trial_folder: TrialFolder, conversation: list[Any]) -> None:
+    """Store a conversation for a judge; a file that a tool of the agent put there first is not overwritten."""
     with suppress(OSError), (trial_folder.home.parent / _CONVERSATION).open("x", encoding="utf-8") as file:
         json.dump(conversation, file)
 
 
-def _say(messages: list[dict[str, Any]], live: Live, message: dict[str, Any], *, is_error: bool = False) -> None:
+def _add_message(
+    messages: list[dict[str, Any]], live: Live, message: dict[str, Any], *, is_error: bool = False
+) -> None:
     """Add a message to the conversation and to the trace."""
     messages.append(message)
     live.feed(message | ({"is_error": True} if is_error else {}))
 
 
 def _message(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return the model's message as it is sent back; raise EngineError when the answer holds none."""
+    """Return the model's message as it is sent back; raise EngineError when the reply has none."""
     try:
-        told = reply["choices"][0]["message"]
-        message: dict[str, Any] = {"role": "assistant", "content": told.get("content")}
+        received = reply["choices"][0]["message"]
+        message: dict[str, Any] = {"role": "assistant", "content": received.get("content")}
         calls = [
             {"id": str(call["id"]), "type": "function", "function": {key: str(call["function"][key]) for key in _CALL}}
-            for call in told.get("tool_calls") or []
+            for call in received.get("tool_calls") or []
         ]
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise EngineError("the model's answer cannot be read: it holds no message") from None
+        raise EngineError("the model's reply cannot be read: it has no message") from None
     return message | ({"tool_calls": calls} if calls else {})
 
 

@@ -19,7 +19,7 @@ from waza.traces.opencode import OpencodeReader
 
 _MAX_STEPS = 20_000_000
 _MAX_PART_BYTES = 16 << 20
-_REFUSED = {"edits": ("bash", "webfetch", "external_directory"), "read": ("bash", "webfetch", "edit")}
+_DENIED = {"edits": ("bash", "webfetch", "external_directory"), "read": ("bash", "webfetch", "edit")}
 
 
 class OpencodeEngine(AgentEngine):
@@ -31,8 +31,8 @@ class OpencodeEngine(AgentEngine):
       model: anthropic/claude-sonnet-4-5
     ```
 
-    Credentials are the keys of the vendors; the model is `vendor/model`. With `base_url`, a server that speaks OpenAI's
-    chat completions, it is the model alone. Its skill tool needs ripgrep (`rg`) on PATH.
+    Credentials are the keys of the vendors; the model is `vendor/model`. With `base_url`, a server with OpenAI's chat
+    completions API, it is the model alone. Its skill tool needs ripgrep (`rg`) on PATH.
     """
 
     name = "opencode"
@@ -57,7 +57,7 @@ class OpencodeEngine(AgentEngine):
         settings: dict[str, Any] = {
             "autoupdate": False,
             "share": "disabled",
-            "permission": dict.fromkeys(_REFUSED.get(self.permission_mode, ()), "deny"),
+            "permission": dict.fromkeys(_DENIED.get(self.permission_mode, ()), "deny"),
             "mcp": {name: opencode_form(server) for name, server in self.servers().items()},
         }
         write(trial_folder.home / ".config/opencode/opencode.json", json.dumps(settings))
@@ -65,19 +65,19 @@ class OpencodeEngine(AgentEngine):
     def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
         server = self.server()
-        words = ["run", "--format", "json", *self.modes[self.permission_mode]]
-        words += ["-m", f"server/{turn.model}" if server else turn.model] if turn.model else []
-        words += ["--session", turn.session] if turn.session else []
+        arguments = ["run", "--format", "json", *self.modes[self.permission_mode]]
+        arguments += ["-m", f"server/{turn.model}" if server else turn.model] if turn.model else []
+        arguments += ["--session", turn.session] if turn.session else []
         variables = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"}
         if server:
-            spoken = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": server.url, "apiKey": server.key}}
-            spoken |= {"models": {turn.model: {"name": turn.model}}}
-            variables["OPENCODE_CONFIG_CONTENT"] = json.dumps({"provider": {"server": spoken}})
+            provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": server.url, "apiKey": server.key}}
+            provider |= {"models": {turn.model: {"name": turn.model}}}
+            variables["OPENCODE_CONFIG_CONTENT"] = json.dumps({"provider": {"server": provider}})
             variables["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
-        return Launch(words, variables, turn.prompt)
+        return Launch(arguments, variables, turn.prompt)
 
     def after(self, live: Live, turn: AgentTurn, state: object) -> None:
-        """Read the call that was open when the agent was ended: standard output tells of calls that are over."""
+        """Read the call that was open when the agent was ended: standard output has only completed calls."""
         if live.reader.ended:
             return
         for part in _open_calls(turn.trial_folder.home / ".local/share/opencode/opencode.db"):
@@ -85,9 +85,9 @@ class OpencodeEngine(AgentEngine):
 
 
 def _open_calls(store: Path) -> list[dict[str, Any]]:
-    """Return the tool calls in OpenCode's own store that have not come back; none when it cannot be read.
+    """Return the unfinished tool calls in OpenCode's own store; none when it cannot be read.
 
-    The agent may have written anything there: what a query may cost and return is limited.
+    The agent may have written anything there, so the steps and the size of a query are limited.
     """
     try:
         open_regular(store).close()

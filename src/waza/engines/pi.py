@@ -10,7 +10,7 @@ from waza.engines._start import AgentTurn, Launch, write
 from waza.engines.base import TrialFolder
 from waza.traces.pi import PiReader
 
-_LOOKS = "read,grep,find,ls"
+_READ_ONLY_TOOLS = "read,grep,find,ls"
 
 
 class PiEngine(AgentEngine):
@@ -22,8 +22,8 @@ class PiEngine(AgentEngine):
       model: anthropic/claude-sonnet-4-5
     ```
 
-    Credentials are the keys of the vendors; the model is `vendor/model`. With `base_url`, a server that speaks OpenAI's
-    chat completions, it is the model alone. pi has no MCP.
+    Credentials are the keys of the vendors; the model is `vendor/model`. With `base_url`, a server with OpenAI's chat
+    completions API, it is the model alone. pi does not support MCP.
     """
 
     name = "pi"
@@ -42,7 +42,7 @@ class PiEngine(AgentEngine):
     )
     skills_at = ".pi/agent/skills"
     instructions_at = ".pi/agent/AGENTS.md"
-    modes = {"all": (), "edits": ("--tools", f"{_LOOKS},edit,write"), "read": ("--tools", _LOOKS)}
+    modes = {"all": (), "edits": ("--tools", f"{_READ_ONLY_TOOLS},edit,write"), "read": ("--tools", _READ_ONLY_TOOLS)}
     has_mcp = False
     mocks = ("command_mocks",)
 
@@ -50,24 +50,24 @@ class PiEngine(AgentEngine):
     """How hard the model thinks."""
 
     def prepare(self, trial_folder: TrialFolder, model: str) -> None:
-        """Write down the model server that the suite names."""
+        """Write the model server that the suite names."""
         if server := self.server():
-            spoken: dict[str, Any] = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "WAZA_MODEL_KEY"}
-            spoken["models"] = [{"id": model}]
-            write(trial_folder.home / ".pi/agent/models.json", json.dumps({"providers": {"server": spoken}}))
+            provider: dict[str, Any] = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "WAZA_MODEL_KEY"}
+            provider["models"] = [{"id": model}]
+            write(trial_folder.home / ".pi/agent/models.json", json.dumps({"providers": {"server": provider}}))
 
     def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
-        words = ["-p", "--mode", "json", *self.modes[self.permission_mode]]
-        words += ["--model", turn.model] if turn.model else []
-        words += ["--thinking", self.reasoning_effort] if self.reasoning_effort else []
-        words += ["--session", turn.session] if turn.session else []
+        arguments = ["-p", "--mode", "json", *self.modes[self.permission_mode]]
+        arguments += ["--model", turn.model] if turn.model else []
+        arguments += ["--thinking", self.reasoning_effort] if self.reasoning_effort else []
+        arguments += ["--session", turn.session] if turn.session else []
         variables = {
             "PI_CODING_AGENT_DIR": str(turn.trial_folder.home / ".pi/agent"),
             "PI_OFFLINE": "1",
             "PI_TELEMETRY": "0",
         }
         if server := self.server():
-            words += ["--provider", "server"]
+            arguments += ["--provider", "server"]
             variables["WAZA_MODEL_KEY"] = server.key
-        return Launch(words, variables, turn.prompt)
+        return Launch(arguments, variables, turn.prompt)

@@ -1,4 +1,4 @@
-"""The `python` engine: a Python function as an agent, in waza's own process."""
+"""The `python` engine: a Python function as an agent, called in waza's own process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pydantic import field_validator
 from waza.engines._start import crash_reason
 from waza.engines.base import Engine, TrialFolder
 from waza.engines.function_calls import (
-    Called,
+    CallAgent,
     absent_function,
+    describe_error,
     find_function,
     is_async,
     own_traceback,
-    told,
     with_context,
     with_history,
 )
@@ -36,7 +36,7 @@ _AGENT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class Context(NamedTuple):
-    """What an agent function may want to know beside its prompt."""
+    """The second argument of an agent function: facts about its trial."""
 
     task_id: str
     trial: int
@@ -57,7 +57,7 @@ class Context(NamedTuple):
 class Agent(NamedTuple):
     """A function and how it wants to be called."""
 
-    call: Called
+    call: CallAgent
     takes_context: bool
     is_async: bool
 
@@ -74,9 +74,9 @@ class PythonEngine(Engine):
     It returns the answer as a text, or a `waza.Trace` (or a mapping in its shape) with the tools it called, its usage
     and so on. A function that raises, or returns anything else, has crashed (see `on_agent_crash`), unless it raises a
     transport or vendor error of a known library or a `waza.errors.EngineError`: then it could not run. What
-    `waza.record` saw before counts. Follow-up prompts are further calls, with the conversation so far in
-    `context.history`. The task's time limit is for all calls together; a plain function that runs out of it cannot be
-    ended, and goes on in its thread.
+    `waza.record` recorded before still counts. Follow-up prompts are further calls, with the conversation so far in
+    `context.history`. The task's time limit is for all calls together; a plain function that exceeds it cannot be
+    ended, and continues in its thread.
     """
 
     takes_skill = True
@@ -85,7 +85,7 @@ class PythonEngine(Engine):
     """The function, as `module:function`. The eval file's folder and the project's root can be imported from."""
 
     takes: Literal["context", "history"] = "context"
-    """What a second argument is: all about the trial, or only the conversation so far, as evaldeck's agents have it."""
+    """What the second argument is: facts about the trial, or only the conversation so far, as for evaldeck's agents."""
 
     @field_validator("agent")
     @classmethod
@@ -99,22 +99,22 @@ class PythonEngine(Engine):
         return self.agent
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
-        """Import the agent; refuse one that is not there or takes other arguments."""
+        """Import the agent; raise SpecError if it is missing or takes other arguments."""
         self.loaded  # noqa: B018  importing it is the point
 
     def refusals(self, tasks: Sequence[Task] = (), *, imports: bool = True) -> list[Problem]:
-        """Return why the agent cannot be called; without `imports`, what its source shows without being run."""
+        """Return why the agent cannot be called; without `imports`, what its source shows without running it."""
         if imports:
             return [problem._replace(path=problem.path or "config.agent") for problem in super().refusals(tasks)]
         fact = absent_function(self.agent, self.folder)
         return [Problem(fact, path="config.agent")] if fact else []
 
     def needs_trial_folder(self, trial: Trial) -> bool:
-        """Say whether the function is told of its workspace; if not, it cannot leave anything there."""
+        """Return whether the function receives its workspace; if not, it cannot write there."""
         return self.loaded.takes_context
 
     async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
-        """Call the function for the prompt and for each follow-up prompt, and return what it gave back."""
+        """Call the function for the prompt and for each follow-up prompt, and return the trace."""
 
         async def play(prompt: str, before: Sequence[Trace], left_s: float) -> Trace:
             return await self._turn(prompt, lambda: _context(trial, trial_folder, before, self.skill_folder), left_s)
@@ -123,15 +123,15 @@ class PythonEngine(Engine):
         return replace(trace, engine="python", model=trace.model or trial.model or None)
 
     async def _turn(self, prompt: str, context: Callable[[], Context], left_s: float) -> Trace:
-        from waza.engines.function_calls import call  # loads asyncio, which checking a spec does without
+        from waza.engines.function_calls import call  # loads asyncio, which checking a suite does not need
 
         started = time.monotonic()
         agent = self.loaded
         outcome = await call(lambda: agent.call(prompt, context), left_s, is_async=agent.is_async)
         duration_ms = (time.monotonic() - started) * 1000
         if outcome is None:
-            error = f"'{self.agent}' was given up on after {duration_ms / 1000:.1f} s, its time limit"
-            error += "" if agent.is_async else "; it goes on in its thread, which cannot be ended"
+            error = f"'{self.agent}' exceeded its time limit and was abandoned after {duration_ms / 1000:.1f} s"
+            error += "" if agent.is_async else "; it continues in its thread, which cannot be ended"
             return Trace(input=prompt, output="", status="timeout", error=error, duration_ms=duration_ms)
         if outcome.error is not None:
             return replace(self._raised(outcome.error, prompt), duration_ms=duration_ms)
@@ -139,12 +139,12 @@ class PythonEngine(Engine):
         return trace if trace.duration_ms is not None else replace(trace, duration_ms=duration_ms)
 
     def _raised(self, error: BaseException, prompt: str) -> Trace:
-        """Return the trace of an agent that raised: it could not run, or it crashed; with what was recorded before."""
-        said = without_controls(told(error, self.folder))
+        """Return the trace of an agent that raised: it could not run, or it crashed; with what it recorded."""
+        message = without_controls(describe_error(error, self.folder))
         recorded = replace(recorded_before(error) or Trace(input=prompt, output=""), input=prompt)
         if is_infrastructure(error):
-            return replace(recorded, status="error", error=f"the agent '{self.agent}' raised {said}", crash=None)
-        crash = Crash(exception=said, stderr=last_lines(own_traceback(error)))
+            return replace(recorded, status="error", error=f"the agent '{self.agent}' raised {message}", crash=None)
+        crash = Crash(exception=message, stderr=last_lines(own_traceback(error)))
         return replace(recorded, status="failure", error=crash_reason(crash), crash=crash)
 
     @cached_property
@@ -155,7 +155,7 @@ class PythonEngine(Engine):
         return Agent(*wanted, is_async(function))
 
     def _trace(self, value: Any, prompt: str) -> Trace:
-        """Return what the function gave back as a trace of our own, which later changes of the value cannot reach."""
+        """Return the function's result as a copied trace, which later changes of the value cannot affect."""
         if isinstance(value, str):
             return Trace(input=prompt, output=well_formed(value))
         tree = value.to_dict() if hasattr(value, "to_dict") else value
@@ -168,20 +168,20 @@ class PythonEngine(Engine):
             return _no_answer(f"'{self.agent}' returned something that is not a trace: {error}", prompt)
         if trace.status == "error":
             reason = trace.error or "it gives no reason"
-            raise EngineError(f"the agent '{self.agent}' says that it could not run: {reason}", recorded=trace)
+            raise EngineError(f"the agent '{self.agent}' reports that it could not run: {reason}", recorded=trace)
         return trace
 
 
 def _no_answer(fact: str, prompt: str) -> Trace:
-    """Return the trace of an agent that came to its end without an answer, which is a mistake in its code: a crash."""
+    """Return the trace of an agent that returned no usable answer, which is a mistake in its code: a crash."""
     crash = Crash(exception=f"TypeError: {without_controls(fact)}")
     return Trace(input=prompt, output="", status="failure", error=crash_reason(crash), crash=crash)
 
 
 def _context(trial: Trial, trial_folder: TrialFolder, before: Sequence[Trace], skill_folder: Path | None) -> Context:
     task = trial.task
-    asked = zip([task.prompt, *task.follow_up_prompts], before, strict=False)
-    said = [pair for prompt, turn in asked for pair in (("user", prompt), ("assistant", turn.output))]
+    turns = zip([task.prompt, *task.follow_up_prompts], before, strict=False)
+    history = [pair for prompt, turn in turns for pair in (("user", prompt), ("assistant", turn.output))]
     return Context(
         task_id=task.id,
         trial=trial.number,
@@ -189,6 +189,6 @@ def _context(trial: Trial, trial_folder: TrialFolder, before: Sequence[Trace], s
         workspace=trial_folder.workspace,
         workdir=trial_folder.workdir,
         environment=dict(task.environment),
-        history=[{"role": role, "content": content} for role, content in said],
+        history=[{"role": role, "content": content} for role, content in history],
         skill_folder=skill_folder,
     )

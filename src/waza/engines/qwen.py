@@ -6,7 +6,7 @@ import json
 
 from waza.engines._agent import AgentEngine
 from waza.engines._mcp import untyped_form
-from waza.engines._start import AgentTurn, Launch, without_past, write
+from waza.engines._start import AgentTurn, Launch, without_earlier_turns, write
 from waza.engines.base import TrialFolder
 from waza.model import Trace
 from waza.traces.qwen import QwenReader
@@ -21,7 +21,7 @@ class QwenEngine(AgentEngine):
       model: qwen3-coder-plus
     ```
 
-    Credentials are `OPENAI_API_KEY` and `OPENAI_BASE_URL`, of any server that speaks OpenAI's chat completions.
+    Credentials are `OPENAI_API_KEY` and `OPENAI_BASE_URL`, of any server with OpenAI's chat completions API.
     """
 
     name = "qwen"
@@ -49,17 +49,17 @@ class QwenEngine(AgentEngine):
 
     def launch(self, turn: AgentTurn) -> Launch:
         """Return the command line; the prompt comes on standard input."""
-        words = ["--output-format", "stream-json", "--auth-type", "openai", *self.modes[self.permission_mode]]
-        words += ["-m", turn.model] if turn.model else []
-        words += ["--resume", turn.session] if turn.session else []
-        nowhere = str(turn.trial_folder.home / "none.json")
-        variables = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": nowhere, "QWEN_CODE_SYSTEM_DEFAULTS_PATH": nowhere}
+        arguments = ["--output-format", "stream-json", "--auth-type", "openai", *self.modes[self.permission_mode]]
+        arguments += ["-m", turn.model] if turn.model else []
+        arguments += ["--resume", turn.session] if turn.session else []
+        no_file = str(turn.trial_folder.home / "none.json")
+        variables = {"QWEN_CODE_SYSTEM_SETTINGS_PATH": no_file, "QWEN_CODE_SYSTEM_DEFAULTS_PATH": no_file}
         if turn.model:
             variables["OPENAI_MODEL"] = turn.model
         if server := self.server():
             variables |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": server.key}
-        return Launch(words, variables, turn.prompt)
+        return Launch(arguments, variables, turn.prompt)
 
-    def amended(self, trace: Trace, turn: AgentTurn) -> Trace:
-        """Return the turn with its own tokens: what is told counts the whole session."""
-        return without_past(trace, turn)
+    def adjusted(self, trace: Trace, turn: AgentTurn) -> Trace:
+        """Return the turn with its own tokens: the program reports those of the whole session."""
+        return without_earlier_turns(trace, turn)

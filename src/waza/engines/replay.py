@@ -1,4 +1,4 @@
-"""The `replay` engine: an agent that did its work before; what was recorded is graded again."""
+"""The `replay` engine: recorded traces are graded again, no agent runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from waza.model import Task, Trace, Trial
 
 
 class ReplayEngine(Engine):
-    """Take recorded traces in place of an agent. Costs nothing.
+    """Use recorded traces instead of running an agent. Costs nothing.
 
     ```yaml
     config:
@@ -26,31 +26,31 @@ class ReplayEngine(Engine):
       replay: runs/20260301-120000-1a2b
     ```
 
-    The workspace of a stored run is laid out again; a trace in a file has none, and checks on files are undecided.
+    The workspace of a stored run is restored; a trace in a file has none, so checks on files are undecided.
     """
 
     mocks = None
 
     replay: str
-    """What was recorded, looked up beside the eval file, then at the project's root. A run folder. Or a folder with
-    `<task-id>.json` or `<task-id>.<trial>.json`. Or a `.jsonl` file with a trace a line: the first line with a task's
+    """What was recorded, looked up next to the eval file, then at the project's root. A run folder. Or a folder with
+    `<task-id>.json` or `<task-id>.<trial>.json`. Or a `.jsonl` file with a trace per line: the first line with a task's
     `task_id` (or with its prompt as `input`) is its first trial, and so on. Or, for a suite with one task, a trace."""
 
     _read: Recordings | None = PrivateAttr(default=None)
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
-        """Read the traces; refuse what cannot be read, and one trace for several tasks."""
+        """Read the traces; raise SpecError if they cannot be read, or if one trace is given for several tasks."""
         try:
             is_one = isinstance(self._recordings(), OneTrace)
         except (ValueError, TraceError, StoreError) as error:
             raise SpecError(Problem(str(error), path="config.replay")) from None
         if is_one and len(tasks) > 1:
-            fact = f"'{self.replay}' holds one trace, and there are {len(tasks)} tasks"
+            fact = f"'{self.replay}' is one trace, and there are {len(tasks)} tasks"
             hint = "give a .jsonl file with a `task_id` in each trace, or a folder with <task-id>.json"
             raise SpecError(Problem(f"{fact}; {hint}", path="config.replay"))
 
     async def run(self, trial: Trial, trial_folder: TrialFolder) -> Trace:
-        """Return the recorded trace, with the recorded workspace in the room if there is one."""
+        """Return the recorded trace, and restore the recorded workspace if there is one."""
         recording = self._recordings().find(trial.task, trial.number)
         if recording is None:
             raise EngineError(f"'{self.replay}' has no trace for task '{trial.task.id}', trial {trial.number}")
@@ -66,21 +66,19 @@ class ReplayEngine(Engine):
         return replace(recording.trace, engine=recording.trace.engine or "replay")
 
     def leaves_files(self, trial: Trial) -> bool:
-        """Say whether a workspace was recorded with the trial."""
+        """Return whether a workspace was recorded with the trial."""
         recording = self._recordings().find(trial.task, trial.number)
         return recording is not None and recording.snapshot != ""
 
     def _recordings(self) -> Recordings:
-        """Return the traces, which are read once."""
+        """Return the traces; they are read once."""
         if self._read is None:
             self._read = read_recordings(self.folder.find(self.replay))
         return self._read
 
 
-# Traces that were recorded before, found again by task and trial.
-
 LINES = (".jsonl", ".ndjson")
-"""How the names of files with one trace a line end."""
+"""Suffixes of files with one trace per line."""
 
 
 class RecordedTrial(NamedTuple):
@@ -88,19 +86,19 @@ class RecordedTrial(NamedTuple):
 
     trace: Trace
     snapshot: str = ""
-    """The workspace as the agent left it, if it was kept: its name in `store`."""
+    """The workspace as the agent left it, if it was stored: its name in `store`."""
     store: Path = Path()
 
 
 class Recordings(Protocol):
-    """Some recorded trials."""
+    """Recorded trials, found by task and trial number."""
 
     def find(self, task: Task, number: int) -> RecordedTrial | None:
-        """Return what was recorded for a trial of a task, if anything was."""
+        """Return the recording of a trial of a task; None if there is none."""
 
 
 def read_recordings(path: Path) -> Recordings:
-    """Return the traces at `path`: a run folder, a folder of traces, a file with one, or one with a trace a line.
+    """Return the traces at `path`: a run folder, a folder of traces, a file with one trace, or with one per line.
 
     Raises TraceError or StoreError when they cannot be read.
     """
@@ -114,7 +112,7 @@ class RecordedRun:
     """The trials of a stored run, with their workspaces."""
 
     def __init__(self, folder: Path) -> None:
-        from waza.runs.store import read_run  # checking a spec loads this file, and reads no runs
+        from waza.runs.store import read_run  # slow to load; checking a suite loads this file, but reads no runs
 
         self._results = {(result.task_id, result.trial): result for result in read_run(folder).results}
         self._store = folder / "artifacts"
@@ -126,7 +124,7 @@ class RecordedRun:
 
 
 class TraceFolder:
-    """One trace a file: `<task-id>.<trial>.json`, or `<task-id>.json` for every trial that has none of its own."""
+    """One trace per file: `<task-id>.<trial>.json`, or `<task-id>.json` for every trial that has none of its own."""
 
     def __init__(self, folder: Path) -> None:
         files = sorted(file for file in folder.iterdir() if file.suffix in (".json", *LINES) and file.is_file())
@@ -141,7 +139,7 @@ class TraceFolder:
 
 
 class TraceLines:
-    """One trace a line, with `task_id` or `id` naming its task; without, it belongs to the task with that input."""
+    """One trace per line, with `task_id` or `id` naming its task; without, it belongs to the task with that input."""
 
     def __init__(self, traces: list[Trace]) -> None:
         self._by_task: dict[str, list[Trace]] = defaultdict(list)
@@ -171,12 +169,12 @@ class OneTrace:
 
 
 def _read(file: Path) -> list[Trace]:
-    """Return the traces in a file of any format we know, by content."""
-    from waza.traces.reading import read_traces  # checking a spec loads this file, and reads no traces
+    """Return the traces in a file of any known format, recognised by content."""
+    from waza.traces.reading import read_traces  # slow to load; checking a suite loads this file, but reads no traces
 
     return list(read_traces(file))
 
 
 def _is_foreign(traces: list[Trace]) -> bool:
-    """Say whether this is one agent's own stream, which names no task: the only trace there is."""
+    """Return whether this is a single recording of an agent, which names no task."""
     return len(traces) == 1 and not {"task_id", "id"} & set(traces[0].extra) and not traces[0].input

@@ -210,9 +210,9 @@ async def _with_mocks(trial: Trial, trial_folder: TrialFolder, setting: RunConte
     """Return what the agent did, with the calls that the task's mocks answered; those without an answer are told of."""
     if not trial.task.mocks or not setting.engine.mocks:
         return await _work(trial, trial_folder, setting, meter)
-    from waza.engines.mocks.socket import mocked  # only runs with mocks pay for it
+    from waza.engines.mocks.serve import serve_mocks  # only runs with mocks pay for it
 
-    async with mocked(trial.task, trial_folder) as (prepared, responder):
+    async with serve_mocks(trial.task, trial_folder) as (prepared, responder):
         trace = await _work(trial, prepared, setting, meter)
     for sentence in responder.remarks():
         setting.on_remark(f"task '{trial.task.id}': {sentence}")

@@ -21,7 +21,7 @@ from waza.stats.scores import Interval, wilson
 
 WEIGHTS = {"high": 1.0, "": 1.0, "medium": 0.5}
 """What an answer counts, by the confidence of its prompt."""
-_NOT_SCRIPTED = "mock.yaml has no rule (`triggers`) and no script that says which skills are used"
+_NOT_SCRIPTED = "mock.yaml has no rule (`triggers`) and no script for the skills that are used"
 
 
 class TriggerPrompt(Struct, frozen=True, kw_only=True, omit_defaults=True):

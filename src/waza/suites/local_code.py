@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from waza.engines.function_calls import not_imported, told
+from waza.engines.function_calls import describe_error, not_imported
 from waza.errors import Problem, Undecidable, did_you_mean
 from waza.files.paths import SpecFolder
 from waza.files.trust import changes_in, command_for
@@ -176,7 +176,7 @@ def _module(path: Path, digest: str, folder: SpecFolder) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001  whatever an author's file does when it is imported
         del sys.modules[name]
-        raise ValueError(f"'{path.name}' cannot be imported: {told(error, folder)}") from None
+        raise ValueError(f"'{path.name}' cannot be imported: {describe_error(error, folder)}") from None
     return module
 
 

@@ -1,4 +1,4 @@
-"""A mocked MCP server: the official SDK's, at the other end of a relay that the agent starts as its server."""
+"""A mocked MCP server, on the official SDK; `relay.py`, which the agent starts as its server, connects to it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class _Writer:
         self._writer.write(text.encode())
 
     async def flush(self) -> None:
-        """Wait until it is on its way."""
+        """Wait until it is sent."""
         await self._writer.drain()
 
 
 async def serve(name: str, ask: Ask, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer an agent until it hangs up; `ask` knows the answers."""
+    """Serve an agent until it disconnects; `ask` returns the answers."""
 
-    async def on_list_tools(context: Any, asked: Any) -> types.ListToolsResult:
-        told = await ask({"server": name})
-        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in told["tools"]])
+    async def on_list_tools(context: Any, request: Any) -> types.ListToolsResult:
+        reply = await ask({"server": name})
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in reply["tools"]])
 
-    async def on_call_tool(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        told = await ask({"server": name, "tool": asked.name, "args": asked.arguments or {}})
-        said = types.TextContent(type="text", text=told["text"])
-        return types.CallToolResult(content=[said], is_error=told["is_error"])
+    async def on_call_tool(context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
+        reply = await ask({"server": name, "tool": request.name, "args": request.arguments or {}})
+        content = types.TextContent(type="text", text=reply["text"])
+        return types.CallToolResult(content=[content], is_error=reply["is_error"])
 
     server = Server(name, version="1", on_list_tools=on_list_tools, on_call_tool=on_call_tool)
     async with stdio_server(cast(Any, reader), cast(Any, _Writer(writer))) as (reading, writing):

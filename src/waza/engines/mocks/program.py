@@ -1,6 +1,6 @@
-"""A stand-in for a program: asks waza what to say.
+"""A mocked program: asks waza for its output and exit code.
 
-Started as `python -I -S program.py SOCKET NAME ARGUMENTS…`, from a copy in the trial's room: only the standard library.
+Started as `python -I -S program.py SOCKET NAME ARGUMENTS…`, from a copy in the trial folder: only the standard library.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import sys
 
 
 def main(address: str, name: str, *args: str) -> int:
-    """Say what waza says, and return the exit code."""
+    """Print what waza replies, and return the exit code."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    asked = {"command": name, "args": args, "cwd": os.getcwd(), "env": dict(os.environ)}  # noqa: PTH109  starts faster
+    request = {"command": name, "args": args, "cwd": os.getcwd(), "env": dict(os.environ)}  # noqa: PTH109  starts faster
     try:
-        with socket.socket(socket.AF_UNIX) as line:
-            line.connect(address)
-            line.sendall(json.dumps(asked).encode() + b"\n")
-            with line.makefile("rb") as replies:
-                told = json.loads(replies.read())
-        out, err, code = told["stdout"], told["stderr"], told["exit_code"]
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(address)
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as replies:
+                reply = json.loads(replies.read())
+        out, err, code = reply["stdout"], reply["stderr"], reply["exit_code"]
     except (OSError, ValueError, KeyError):
         out, err, code = "", f"{name}: waza does not answer for the mock of this program\n", 127
     sys.stdout.buffer.write(out.encode())

@@ -1,6 +1,6 @@
-"""What an agent starts as its MCP server: hands standard input and output on to waza.
+"""The program an agent starts as a mocked MCP server: forwards standard input and output to waza.
 
-Started as `python -I -S relay.py SOCKET NAME`, from a copy in the trial's room: only the standard library.
+Started as `python -I -S relay.py SOCKET NAME`, from a copy in the trial folder: only the standard library.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ _BYTES = 1 << 16
 
 
 def main(address: str, name: str) -> int:
-    """Pass everything on until waza hangs up."""
-    line = socket.socket(socket.AF_UNIX)
+    """Forward everything until waza closes the connection."""
+    connection = socket.socket(socket.AF_UNIX)
     try:
-        line.connect(address)
-        line.sendall(json.dumps({"server": name}).encode() + b"\n")
+        connection.connect(address)
+        connection.sendall(json.dumps({"server": name}).encode() + b"\n")
     except OSError:
         sys.stderr.write(f"{name}: waza does not answer for the mock of this server\n")
         return 1
-    threading.Thread(target=_upwards, args=(line,), daemon=True).start()
-    while piece := line.recv(_BYTES):
-        sys.stdout.buffer.write(piece)
+    threading.Thread(target=_forward_input, args=(connection,), daemon=True).start()
+    while chunk := connection.recv(_BYTES):
+        sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
     return 0
 
 
-def _upwards(line: socket.socket) -> None:
-    while piece := os.read(0, _BYTES):
-        line.sendall(piece)
-    line.shutdown(socket.SHUT_WR)
+def _forward_input(connection: socket.socket) -> None:
+    while chunk := os.read(0, _BYTES):
+        connection.sendall(chunk)
+    connection.shutdown(socket.SHUT_WR)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who answers for the mocks of one trial: finds the answer that fits, keeps the state, writes down every call."""
+"""Answers for the mocks of one trial: finds the answer that matches, keeps the state, records every call."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from waza.model import JSON
 from waza.untrusted.text import well_formed_data
 
 MAX_LOG_BYTES = 16 << 20
-"""What is written down of all calls of a trial; then mocks answer no more."""
-_TOLD = 3
+"""The size of all recorded calls of a trial; beyond it mocks do not answer."""
+_MAX_REMARKS = 3
 NOT_FOUND = 127
-"""How a program ends that has no answer: as if it were not there. An agent that dies of it could not be tried."""
+"""The exit code of a mocked program without a matching answer, as if it were not installed."""
 
 
 class MockResponder:
-    """The mocks of one trial at work."""
+    """Answers requests of one trial's mocks."""
 
     def __init__(self, mocks: Mocks, workspace: Path, files: Path | None = None) -> None:
         self._servers = {server.name: server for server in mocks.servers}
@@ -31,13 +31,13 @@ class MockResponder:
         self.calls: list[dict[str, JSON]] = []
         self._left_bytes = MAX_LOG_BYTES
 
-    def reply(self, asked: Mapping[str, Any]) -> dict[str, JSON]:
-        """Return what a stand-in is to say; raise KeyError, TypeError or ValueError for what no stand-in asks."""
-        if "command" in asked:
-            return self._run(asked)
-        server = self._servers[asked["server"]]
-        if "tool" in asked:
-            return self._call(asked)
+    def reply(self, request: Mapping[str, Any]) -> dict[str, JSON]:
+        """Return the reply to a mock program; raise KeyError, TypeError or ValueError for an invalid request."""
+        if "command" in request:
+            return self._run(request)
+        server = self._servers[request["server"]]
+        if "tool" in request:
+            return self._call(request)
         return {
             "tools": [
                 {"name": name, "description": tool.description, "inputSchema": tool.input_schema}
@@ -46,17 +46,18 @@ class MockResponder:
         }
 
     def outcome(self) -> dict[str, JSON]:
-        """Return what the mocks saw and the state they are in, for the trace."""
+        """Return the calls and the state of the mocks, for the trace."""
         return {"calls": list(self.calls), "state": dict(self.state)}
 
     def remarks(self) -> list[str]:
-        """Return a sentence for each of the first calls that no answer fitted, and one for the rest."""
+        """Return a message for each of the first calls without a matching answer, and one for the rest."""
         lines = list(dict.fromkeys(_line(call) for call in self.calls if call["answer"] is None))
-        told = [f"no answer of a mock fits {excerpt(line)}" for line in lines[:_TOLD]]
-        return told + ([f"and {len(lines) - _TOLD} more calls that no answer fits"] if len(lines) > _TOLD else [])
+        remarks = [f"no answer of a mock fits {excerpt(line)}" for line in lines[:_MAX_REMARKS]]
+        more = len(lines) - _MAX_REMARKS
+        return remarks + ([f"and {more} more calls that no answer fits"] if more > 0 else [])
 
-    def _call(self, asked: Mapping[str, Any]) -> dict[str, JSON]:
-        server, name, args = str(asked["server"]), str(asked["tool"]), dict(asked["args"])
+    def _call(self, request: Mapping[str, Any]) -> dict[str, JSON]:
+        server, name, args = str(request["server"]), str(request["tool"]), dict(request["args"])
         call: dict[str, JSON] = {"server": server, "tool": name, "args": args}
         tool = self._servers[server].tools.get(name)
         if tool is None:
@@ -65,33 +66,33 @@ class MockResponder:
             return self._failed(call, "the arguments do not fit: " + "; ".join(problems))
         for number, answer in enumerate(tool.responses, 1):
             if answer.fits(args, self.state):
-                self._note(call | {"answer": number}, answer)
+                self._record(call | {"answer": number}, answer)
                 text = _text(answer.returns) if answer.error is None else answer.error
                 return {"text": text, "is_error": answer.error is not None}
         return self._failed(call, f"the mock of '{name}' has no answer to these arguments")
 
     def _failed(self, call: dict[str, JSON], why: str) -> dict[str, JSON]:
-        self._note(call | {"answer": None, "error": why})
+        self._record(call | {"answer": None, "error": why})
         return {"text": why, "is_error": True}
 
-    def _run(self, asked: Mapping[str, Any]) -> dict[str, JSON]:
-        name, args = str(asked["command"]), [str(word) for word in asked["args"]]
-        place, variables = self._seen_from_workspace(str(asked["cwd"])), dict(asked["env"])
+    def _run(self, request: Mapping[str, Any]) -> dict[str, JSON]:
+        name, args = str(request["command"]), [str(word) for word in request["args"]]
+        place, variables = self._relative_to_workspace(str(request["cwd"])), dict(request["env"])
         call: dict[str, JSON] = {"command": name, "args": args}
         for number, answer in enumerate(self._commands[name].responses, 1):
             if answer.fits(args, place, variables, self.state):
-                self._note(call | {"answer": number, "exit_code": answer.exit_code}, answer)
+                self._record(call | {"answer": number, "exit_code": answer.exit_code}, answer)
                 return {"stdout": _text(answer.stdout), "stderr": answer.stderr, "exit_code": answer.exit_code}
         why = f"{name}: the mock of this program has no answer to these arguments"
-        self._note(call | {"answer": None, "exit_code": NOT_FOUND, "error": why})
+        self._record(call | {"answer": None, "exit_code": NOT_FOUND, "error": why})
         return {"stdout": "", "stderr": f"{why}\n", "exit_code": NOT_FOUND}
 
-    def _seen_from_workspace(self, folder: str) -> Path:
+    def _relative_to_workspace(self, folder: str) -> Path:
         path = Path(folder).resolve()
         return path.relative_to(self._workspace) if path.is_relative_to(self._workspace) else path
 
-    def _note(self, call: dict[str, JSON], answer: MockAnswer | None = None) -> None:
-        """Write a call down and change the state as its answer says."""
+    def _record(self, call: dict[str, JSON], answer: MockAnswer | None = None) -> None:
+        """Record a call and change the state as its answer declares."""
         call = well_formed_data(call)
         line = json.dumps(call) + "\n"
         self._left_bytes -= len(line)
@@ -108,7 +109,7 @@ class MockResponder:
 
 
 def _text(value: JSON) -> str:
-    """Return what a stand-in prints for a value."""
+    """Return a value as a mock program prints it."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 

@@ -1,4 +1,4 @@
-"""The shapes of `mcp_mocks` and `command_mocks`, and when an answer fits a call."""
+"""The shapes of `mcp_mocks` and `command_mocks`, and when an answer matches a call."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from waza.untrusted.patterns import Pattern, PatternTimeout
 
 _ServerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
 _ProgramName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
-_HOW = ("args", "args_regex", "args_prefix")
+_ARGUMENT_KEYS = ("args", "args_regex", "args_prefix")
 
 
 class MockAnswer(Options):
-    """What every answer may depend on and change: the state of a trial's mocks, which all of them share."""
+    """Keys of every answer: the state it depends on and the state it sets, which all mocks of a trial share."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     when: dict[Text, ArgMatcher] = {}
-    """What must have been `set` for this answer to fit: matchers by key, as for arguments of tool calls."""
+    """State that must have been `set` for this answer to match: matchers by key, as for arguments of tool calls."""
     set: dict[Text, Any] = {}
-    """What this answer leaves in the state, by key."""
+    """State that this answer sets, by key."""
 
 
 class McpAnswer(MockAnswer):
-    """One answer of a mocked tool; every condition that is given must hold, and one without any fits every call."""
+    """One answer of a mocked tool; all its conditions must be met, and an answer without any matches every call."""
 
     match: dict[str, Any] | None = None
     """The arguments, all of them and no others."""
     match_schema: Annotated[dict[str, Any], Field(min_length=1)] | None = None
-    """A JSON Schema that the arguments fit."""
+    """A JSON Schema for the arguments."""
     match_regex: Annotated[dict[Text, PatternField], Field(min_length=1)] | None = None
     """By argument: a pattern that matches somewhere in it."""
     args: Annotated[dict[Text, ArgMatcher], Field(min_length=1)] | None = None
     """By argument, or path into one: matchers, as in `tool_calls`."""
     returns: Any = Field(default=None, alias="return")
-    """What the tool gives back: a text as it is, anything else as JSON."""
+    """What the tool returns: a text as it is, anything else as JSON."""
     error: Text | None = None
-    """How the tool fails, instead of `return`."""
+    """The error the tool fails with, instead of `return`."""
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
@@ -61,20 +61,20 @@ class McpAnswer(MockAnswer):
 
     @cached_property
     def _whole(self) -> list[ArgMatcher]:
-        found = [] if self.match is None else [ArgMatcher(equals=self.match)]
-        return found + ([] if self.match_schema is None else [ArgMatcher(json_schema=self.match_schema)])
+        matchers = [] if self.match is None else [ArgMatcher(equals=self.match)]
+        return matchers + ([] if self.match_schema is None else [ArgMatcher(json_schema=self.match_schema)])
 
     @cached_property
     def _parts(self) -> dict[str, ArgMatcher]:
         return {key: ArgMatcher(regex=pattern) for key, pattern in (self.match_regex or {}).items()}
 
     def fits(self, args: dict[str, JSON], state: Mapping[str, JSON]) -> bool:
-        """Say whether this is the answer to a call."""
+        """Return whether this is the answer to a call."""
         return (
             all(matcher.failing(args) == [] for matcher in self._whole)
-            and hold(self._parts, args)
-            and hold(self.args or {}, args)
-            and hold(self.when, state)
+            and all_match(self._parts, args)
+            and all_match(self.args or {}, args)
+            and all_match(self.when, state)
         )
 
 
@@ -82,11 +82,11 @@ class MockTool(Options):
     """A tool of a mocked MCP server."""
 
     description: str = ""
-    """What the agent is told about it."""
+    """Its description for the agent."""
     input_schema: dict[str, Any] = {"type": "object"}
-    """JSON Schema of its arguments; a call that does not fit fails with what is wrong."""
+    """JSON Schema of its arguments; a call that does not match it fails with the reason."""
     responses: Annotated[list[McpAnswer], Field(min_length=1)]
-    """Its answers; the first one that fits is given."""
+    """Its answers; the first that matches is given."""
     expect_calls: Bound | None = None
     """How often it must be called in a trial, exactly; checked when the trial is graded."""
 
@@ -109,7 +109,7 @@ class McpMock(Options):
     name: _ServerName
     """The server's name."""
     fixtures: Text | None = None
-    """A folder of JSON files beside the eval file: each is one tool, named after the file, or a mapping of `tools`."""
+    """A folder of JSON files next to the eval file: each is one tool, named after the file, or a mapping of `tools`."""
     tools: dict[Text, MockTool] = {}
     """Its tools by name; they win over those of `fixtures`."""
 
@@ -120,7 +120,7 @@ class CommandAnswer(MockAnswer):
     args: list[str] | None = None
     """The arguments, all of them and no others."""
     args_regex: list[PatternField] | None = None
-    """A pattern for each argument, which matches the whole of it."""
+    """A pattern for each argument, which must match all of it."""
     args_prefix: Annotated[list[str], Field(min_length=1)] | None = None
     """The first arguments; any may follow."""
     environment: dict[str, str] = {}
@@ -130,16 +130,16 @@ class CommandAnswer(MockAnswer):
     stdout: Any = None
     """What it prints: a text as it is, anything else as JSON."""
     fixture: Text | None = None
-    """A file beside the eval file that holds what it prints, instead of `stdout`."""
+    """A file next to the eval file with what it prints, instead of `stdout`."""
     stderr: str = ""
     """What it prints on standard error."""
     exit_code: Annotated[int, Field(ge=0, le=255)] = 0
-    """How it ends."""
+    """Its exit code."""
 
     @model_validator(mode="after")
     def _is_clear(self) -> Self:
-        if sum(getattr(self, key) is not None for key in _HOW) != 1:
-            raise ValueError(f"an answer has exactly one of: {', '.join(_HOW)}")
+        if sum(getattr(self, key) is not None for key in _ARGUMENT_KEYS) != 1:
+            raise ValueError(f"an answer has exactly one of: {', '.join(_ARGUMENT_KEYS)}")
         if self.fixture is not None and self.stdout is not None:
             raise ValueError("an answer has either `stdout` or `fixture`")
         return self
@@ -151,12 +151,12 @@ class CommandAnswer(MockAnswer):
     def fits(
         self, args: Sequence[str], started_in: Path, variables: Mapping[str, str], state: Mapping[str, JSON]
     ) -> bool:
-        """Say whether this is the answer to a call; `started_in` is seen from the workspace."""
+        """Return whether this is the answer to a call; `started_in` is relative to the workspace."""
         return (
             self._fits_args(list(args))
             and all(variables.get(name) == value for name, value in self.environment.items())
             and (self.workdir is None or started_in == Path(self.workdir))
-            and hold(self.when, state)
+            and all_match(self.when, state)
         )
 
     def _fits_args(self, args: list[str]) -> bool:
@@ -180,11 +180,11 @@ class CommandMock(Options):
     expect_calls: Bound | None = None
     """How often it must be called in a trial, exactly; checked when the trial is graded."""
     responses: Annotated[list[CommandAnswer], Field(min_length=1)]
-    """Its answers; the first one that fits is given."""
+    """Its answers; the first that matches is given."""
 
 
 class Mocks(Options):
-    """The mocks of one task, with all that their files hold."""
+    """The mocks of one task, with the content of their files."""
 
     servers: list[McpMock] = []
     """Mocked MCP servers."""
@@ -192,8 +192,8 @@ class Mocks(Options):
     """Mocked programs."""
 
 
-def hold(matchers: Mapping[str, ArgMatcher], values: Mapping[str, JSON]) -> bool:
-    """Say whether every matcher holds for what stands at its key or path; where nobody can tell, it does not."""
+def all_match(matchers: Mapping[str, ArgMatcher], values: Mapping[str, JSON]) -> bool:
+    """Return whether every matcher accepts the value at its key or path; one that cannot decide does not."""
     given = dict(values)
     return all(
         matcher.difference(key, values_at(given, key, parse_path(key))) is None for key, matcher in matchers.items()
