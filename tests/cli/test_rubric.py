@@ -207,7 +207,7 @@ def test_check_fails_when_a_text_changed_and_its_version_did_not(waza, tmp_path)
     before = (tmp_path / "rubrics/rubrics.lock").read_bytes()
     done = waza("check")
     assert done.returncode == 2
-    assert "rubrics/style.md: rubric 'style' says something else than the 0.1.0 in rubrics.lock" in done.stdout
+    assert "rubrics/style.md: the text of rubric 'style' differs from that of 0.1.0 in rubrics.lock" in done.stdout
     assert "raise the version, then run `waza rubric lock rubrics`" in done.stdout
     assert (tmp_path / "rubrics/rubrics.lock").read_bytes() == before
     refused = waza("rubric", "lock")
@@ -230,7 +230,7 @@ def test_check_finds_rubrics_in_the_checkpoints_of_a_conversation(waza, tmp_path
     task = {"id": "talk", "inputs": {"prompt": "hi", "follow_up_prompts": ["and?"]}, "checkpoints": [talk]}
     (tmp_path / "eval.yaml").write_text(json.dumps({"config": {"executor": "mock"}, "tasks": [task]}))
     done = waza("check")
-    assert "says something else than the 0.1.0" in done.stdout, done.stdout
+    assert "differs from that of 0.1.0" in done.stdout, done.stdout
 
 
 def test_check_warns_of_a_rubric_without_a_lock_and_of_a_body_without_a_verdict(waza, tmp_path):

@@ -16,7 +16,7 @@ from waza.graders.prompt import PromptGrader
 from waza.judges import Message, Request, ScriptedJudge
 from waza.judges.base import is_same_model
 from waza.judges.openai import OpenaiJudge
-from waza.judges.rate_limits import Pace, asked_wait, persist, wait_before
+from waza.judges.rate_limits import Pace, retry, retry_after, wait_before
 
 GOOD = http(200, OpenAI().whole(Said(PASS)))
 BAD = http(200, OpenAI().whole(Said(FAIL)))
@@ -222,7 +222,7 @@ def tried(*outcomes, retries=4, max_wait_s=60.0):
 
     async def main():
         pace = Pace(0, 5, clock=time.clock, sleep=time.sleep)
-        return (await persist(attempt, pace, retries=retries, max_wait_s=max_wait_s, chance=lambda: 1.0))[0]
+        return (await retry(attempt, pace, retries=retries, max_wait_s=max_wait_s, chance=lambda: 1.0))[0]
 
     try:
         return asyncio.run(main()), time.slept
@@ -262,12 +262,12 @@ def test_no_wait_is_negative_or_too_long(number, asked, longest, chance):
 @given(st.text(max_size=30), st.none() | st.text(max_size=10))
 def test_any_header_gives_a_number_or_none(text, milliseconds):
     headers = {"retry-after": text} | ({"retry-after-ms": milliseconds} if milliseconds is not None else {})
-    found = asked_wait(headers, now=lambda: 0.0)
+    found = retry_after(headers, now=lambda: 0.0)
     assert found is None or found == found
 
 
 def test_dates_are_understood():
-    assert asked_wait({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, now=lambda: 40.0) == 60.0
+    assert retry_after({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, now=lambda: 40.0) == 60.0
 
 
 @pytest.mark.parametrize(
@@ -402,11 +402,11 @@ def test_a_missing_key_is_told_before_anything_is_asked(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"api_key": "sk-1234567890"}, "a key never stands in a file"),
+        ({"api_key": "sk-1234567890"}, "a key is never in a file"),
         ({"api_key_env": "sk-1234567890"}, "not the name of an environment variable"),
         ({"base_url": "https://me:secret@host/v1"}, "without a user or password"),
         ({"base_url": "host/v1"}, "an address such as"),
-        ({"query": {"api-key": "sk-123456789"}}, "a key never stands in a file"),
+        ({"query": {"api-key": "sk-123456789"}}, "a key is never in a file"),
         ({"temprature": 1}, "Extra inputs"),
         ({"retries": -1}, "greater than or equal"),
     ],

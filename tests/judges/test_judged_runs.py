@@ -245,7 +245,7 @@ def test_a_key_that_is_not_set_is_told_before_any_agent_runs(waza, suite):
     [
         ("{type: opnai}", "unknown judge 'opnai'; did you mean 'openai'?"),
         ("{type: openai, modle: m}", "unknown key 'modle'; did you mean 'model'?"),
-        ("{type: openai, api_key: sk-123456789}", "a key never stands in a file"),
+        ("{type: openai, api_key: sk-123456789}", "a key is never in a file"),
         ("{type: openai, retries: many}", "config.judge.retries: a whole number is needed"),
         ("{type: scripted, replies_file: nowhere.yaml}", "'nowhere.yaml' is not there"),
     ],

@@ -12,7 +12,7 @@ from model_server import FAIL, PASS, OpenAI, Said, http, serving
 import waza
 from waza import SpecError, Trace
 from waza.judges import ScriptedJudge
-from waza.judges.jury import EQUAL, Vote, how_many_next, settled, worth
+from waza.judges.jury import EQUAL, Vote, how_many_next, jury_verdict, vote_weight
 from waza.runs.calibrations import Calibration, write_calibration
 from waza.stats.agreement import Confusion
 from waza.suites.load import load_spec, read_spec
@@ -74,27 +74,27 @@ def test_a_jury_asks_until_its_verdict_is_settled(vote, verdicts, status, who):
 @given(st.sampled_from(RULES), st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=6), st.data())
 def test_what_is_settled_holds_whatever_the_open_votes_are(rule, said, data):
     shares = st.floats(0, 1)
-    worths = [worth(data.draw(shares), data.draw(shares)) if data.draw(st.booleans()) else EQUAL for _ in said]
-    verdict = settled(rule, [Vote(one) for one in said], worths)
+    worths = [vote_weight(data.draw(shares), data.draw(shares)) if data.draw(st.booleans()) else EQUAL for _ in said]
+    verdict = jury_verdict(rule, [Vote(one) for one in said], worths)
     for filled in itertools.product((True, False), repeat=said.count(None)):
         rest = iter(filled)
         whole = [Vote(next(rest) if one is None else one) for one in said]
         if verdict is not None:
-            assert settled(rule, whole, worths) is verdict
+            assert jury_verdict(rule, whole, worths) is verdict
 
 
 @given(st.sampled_from(RULES), st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=7))
 def test_to_stop_early_never_changes_the_verdict(rule, answers):
     votes, asked_ones = [Vote()] * len(answers), set()
     worths = [EQUAL] * len(answers)
-    while settled(rule, votes, worths) is None:
+    while jury_verdict(rule, votes, worths) is None:
         waiting = [place for place in range(len(answers)) if place not in asked_ones]
         if not (count := how_many_next(rule, votes, worths, waiting)):
             break
         for place in waiting[:count]:
             asked_ones.add(place)
             votes[place] = Vote(answers[place])
-    assert settled(rule, votes, worths) is settled(rule, [Vote(one) for one in answers], worths)
+    assert jury_verdict(rule, votes, worths) is jury_verdict(rule, [Vote(one) for one in answers], worths)
 
 
 def test_everyone_can_be_asked_though_it_is_settled():
@@ -169,7 +169,7 @@ def test_the_models_of_one_judge_can_be_a_jury():
 @pytest.mark.parametrize(
     ("config", "fact"),
     [
-        ({"judges": ["a"]}, "one judge is no jury"),
+        ({"judges": ["a"]}, "one judge is not a jury"),
         ({"judges": ["a", "a"]}, "it would vote twice"),
         ({"judges": ["a", " "]}, "judges[1] is blank"),
         ({"judges": ["a", "b"], "model": "c"}, "'model' and 'judges' both stand here"),
@@ -191,9 +191,9 @@ def test_a_jury_that_makes_no_sense_is_refused(config, fact):
 
 
 def test_a_vote_counts_for_how_much_likelier_it_is_when_it_is_right():
-    assert worth(0.9, 0.8) == pytest.approx((math.log(0.9 / 0.2), math.log(0.8 / 0.1)))
-    assert worth(0.5, 0.5) == worth(0.2, 0.3) == (0.0, 0.0)
-    assert all(math.isfinite(number) for number in worth(1.0, 1.0))
+    assert vote_weight(0.9, 0.8) == pytest.approx((math.log(0.9 / 0.2), math.log(0.8 / 0.1)))
+    assert vote_weight(0.5, 0.5) == vote_weight(0.2, 0.3) == (0.0, 0.0)
+    assert all(math.isfinite(number) for number in vote_weight(1.0, 1.0))
 
 
 def accuracy(shares, worths):
@@ -201,21 +201,21 @@ def accuracy(shares, worths):
     right = 0.0
     for votes in itertools.product((True, False), repeat=len(shares)):
         chance = math.prod(share if vote else 1 - share for share, vote in zip(shares, votes, strict=True))
-        verdict = settled("majority", [Vote(vote) for vote in votes], worths)
+        verdict = jury_verdict("majority", [Vote(vote) for vote in votes], worths)
         right += chance * (0.5 if verdict is None else verdict)
     return right
 
 
 @given(st.lists(st.floats(0.05, 0.98), min_size=2, max_size=6))
 def test_votes_by_measured_error_are_right_as_often_as_the_best_juror_and_as_a_plain_majority(shares):
-    weighted = accuracy(shares, [worth(share, share) for share in shares])
+    weighted = accuracy(shares, [vote_weight(share, share) for share in shares])
     assert weighted >= max(0.5, *shares, accuracy(shares, [EQUAL] * len(shares))) - 1e-6
 
 
 def test_a_plain_majority_may_be_worse_than_its_best_member():
     shares = [0.95, 0.6, 0.6]
     assert accuracy(shares, [EQUAL] * 3) == pytest.approx(0.816)
-    assert accuracy(shares, [worth(share, share) for share in shares]) == pytest.approx(0.95)
+    assert accuracy(shares, [vote_weight(share, share) for share in shares]) == pytest.approx(0.95)
 
 
 def calibrated(root, model, *, right, wrong, address=""):

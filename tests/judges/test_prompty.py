@@ -146,7 +146,7 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing():
         ("---\nname: x\n---\n\n", "no prompt"),
         ("---\nname: x\n---\nsystem:\n{% for a in b %}{{a}}{% endfor %}", "template logic"),
         ("---\nname: x\n---\nsystem:\n{{#each b}}{{a}}{{/each}}", "template logic"),
-        ("---\nname: '!!'\n---\nsystem:\nhello", "no name can be made of it"),
+        ("---\nname: '!!'\n---\nsystem:\nhello", "no name can be derived from it"),
         ("---\n- a\n---\nsystem:\nhello", "must be keys with values"),
         ("---\na: [\n---\nsystem:\nhello", "x.prompty:"),
     ],

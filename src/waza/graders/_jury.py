@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from waza.errors import StoreError
 from waza.graders.base import Finding
-from waza.judges.jury import EQUAL, OPEN, Juror, Rule, Vote, Worth, how_many_next, settled, worth
+from waza.judges.jury import EQUAL, OPEN, Juror, Rule, Vote, VoteWeight, how_many_next, jury_verdict, vote_weight
 from waza.model import JSON, Check, GradeStatus
 from waza.runs.calibrations import Calibration, read_calibration
 from waza.runs.costs import ASKINGS
@@ -31,13 +31,13 @@ class Jury(NamedTuple):
     """The lowest mean that passes."""
     asks_everyone: bool = False
     """Whether jurors are asked though the verdict is settled."""
-    worths: Sequence[Worth] = ()
+    worths: Sequence[VoteWeight] = ()
     """What the votes count for by measured error; empty: all the same."""
     criteria: Sequence[str] = ()
     """What is voted on one by one; empty: on the output as a whole."""
 
 
-def measured(jurors: Sequence[Juror], root: Path, rubric: str, question: str) -> list[Worth]:
+def measured(jurors: Sequence[Juror], root: Path, rubric: str, question: str) -> list[VoteWeight]:
     """Return what each juror's votes count for; none where its error by this rubric or question was never measured.
 
     Raises ValueError when a calibration cannot be read.
@@ -53,13 +53,13 @@ def measured(jurors: Sequence[Juror], root: Path, rubric: str, question: str) ->
     return [one for one in found if one is not None] if len(found) == len(jurors) and None not in found else []
 
 
-def _worth(calibration: Calibration) -> Worth | None:
+def _worth(calibration: Calibration) -> VoteWeight | None:
     """Return what a juror's votes count for; a mistake and a success are added, since few items prove little."""
     counts = calibration.counts
     if calibration.sensitivity is None or calibration.specificity is None:
         return None
     good, bad = counts.true_pass + counts.false_fail, counts.false_pass + counts.true_fail
-    return worth((counts.true_pass + 1) / (good + 2), (counts.true_fail + 1) / (bad + 2))
+    return vote_weight((counts.true_pass + 1) / (good + 2), (counts.true_fail + 1) / (bad + 2))
 
 
 async def decided(jury: Jury, ask: Callable[[Juror], Awaitable[Finding]]) -> Finding:
@@ -70,7 +70,7 @@ async def decided(jury: Jury, ask: Callable[[Juror], Awaitable[Finding]]) -> Fin
     worths = jury.worths or [EQUAL] * len(jury.jurors)
     polls, said = [[OPEN] * len(jury.jurors) for _ in jury.criteria or [""]], dict[int, Finding]()
     while waiting := [place for place in range(len(jury.jurors)) if place not in said]:
-        still_open = [votes for votes in polls if settled(jury.rule, votes, worths, jury.pass_at) is None]
+        still_open = [votes for votes in polls if jury_verdict(jury.rule, votes, worths, jury.pass_at) is None]
         if not jury.asks_everyone and not still_open:
             break
         counts = [how_many_next(jury.rule, votes, worths, waiting) for votes in still_open]
@@ -82,7 +82,7 @@ async def decided(jury: Jury, ask: Callable[[Juror], Awaitable[Finding]]) -> Fin
             said[place] = finding
             for votes, vote in zip(polls, _votes(finding, len(polls)), strict=True):
                 votes[place] = vote
-    verdicts = [settled(jury.rule, votes, worths, jury.pass_at) for votes in polls]
+    verdicts = [jury_verdict(jury.rule, votes, worths, jury.pass_at) for votes in polls]
     if jury.criteria:
         return _finding_by_criteria(jury, polls, said, verdicts)
     return _finding(jury, polls[0], said, verdicts[0])

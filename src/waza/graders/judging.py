@@ -161,7 +161,7 @@ class JudgedGrader(Grader):
 
         async def ask(juror: Juror) -> Finding:
             seat = self.model_copy(update={"model": juror.model})
-            return await seat._heard(trace, juror.asked(judge))
+            return await seat._heard(trace, juror.judge_or(judge))
 
         return await decided(self._jury, ask)
 

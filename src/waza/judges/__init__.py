@@ -1,4 +1,4 @@
-"""How a model gives a verdict: one file per kind of judge; the file's name is the `type:` of `judge:` settings.
+"""Judges: models that give verdicts, one file per provider; the file's name is the `type:` of `judge:` settings.
 
 Files that start with `_` are helpers; `rubrics` is the rubric library. The names here are loaded when first used.
 """

@@ -1,4 +1,4 @@
-"""The `anthropic` judge: a model behind Anthropic's messages, at Anthropic or any server that speaks the same."""
+"""The `anthropic` judge: a model with Anthropic's messages API, at Anthropic or any compatible server."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from waza.errors import JudgeError, SpecError
 from waza.judges._sdk import (
     ReplyDraft,
     charged,
+    chunks,
+    data_in,
     fault_of,
     finished,
     key_for,
     part_of,
-    pieces,
-    reported_with,
     shaped,
     short,
     take,
@@ -34,9 +34,9 @@ _WHAT = "message"
 
 
 class AnthropicJudge(Judge):
-    """Ask a model at Anthropic, or at any server that speaks Anthropic's messages.
+    """Ask a model at Anthropic, or at any server with Anthropic's messages API.
 
-    `ANTHROPIC_API_KEY` is sent to Anthropic alone; for another server name the variable in `api_key_env`.
+    `ANTHROPIC_API_KEY` is sent to Anthropic only; for another server name its variable in `api_key_env`.
 
     ```yaml
     judge:
@@ -47,7 +47,7 @@ class AnthropicJudge(Judge):
     """
 
     stream: bool = True
-    """Take the answer in pieces; `false` for servers that cannot give it so."""
+    """Stream the answer; `false` for servers that cannot stream."""
 
     @property
     def endpoint(self) -> str:
@@ -62,7 +62,7 @@ class AnthropicJudge(Judge):
         return key_for(self.api_key_env, "ANTHROPIC_API_KEY", has_own_url=bool(self.base_url))
 
     def _client(self) -> Any:
-        import anthropic  # slow to import: only a run with a judge pays for it
+        import anthropic  # slow to load; only a run with this judge needs it
 
         return anthropic.AsyncAnthropic(
             api_key=self._key(),
@@ -72,28 +72,28 @@ class AnthropicJudge(Judge):
         )
 
     async def attempt(self, request: Request) -> Reply:
-        """Ask once."""
-        import anthropic
+        """Return the reply to one request; raise JudgeError when there is none."""
+        import anthropic  # slow to load, as above
 
         draft = ReplyDraft()
         try:
             client = per_loop(("anthropic", self.endpoint, self._key(), repr(self.timeouts)), self._client)
-            wanted = self._wanted(request)
+            arguments = self._arguments(request)
             async with within(self.timeouts.total_seconds, "did not finish its answer"):
-                await (self._in_pieces if self.stream else self._at_once)(client, wanted, draft)
+                await (self._stream if self.stream else self._complete)(client, arguments, draft)
         except SpecError as error:
             raise JudgeError(str(error)) from None
-        except Exception as error:  # noqa: BLE001  whatever the SDK or a hostile server does, it is no verdict
-            for told in reported_with(error):
-                _count_usage(draft, told)
+        except Exception as error:  # noqa: BLE001  any error of the SDK or of a hostile server means that there is no verdict
+            for reported in data_in(error):
+                _count_usage(draft, reported)
             raise charged(draft.fault or fault_of(error, anthropic), draft, self.cost) from None
         tokens = (draft.input_tokens, draft.output_tokens)
         return Reply(draft.calls(), draft.text, draft.model, *tokens, self.cost(*tokens))
 
-    def _wanted(self, request: Request) -> dict[str, Any]:
+    def _arguments(self, request: Request) -> dict[str, Any]:
         """Return the arguments of the SDK's call."""
         effort = request.reasoning_effort or self.reasoning_effort
-        wanted: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "model": request.model or self.model,
             "max_tokens": self.max_tokens or MAX_TOKENS,
             "system": "\n\n".join(message.content for message in request.messages if message.role == "system"),
@@ -107,17 +107,17 @@ class AnthropicJudge(Judge):
             "tool_choice": {"type": "any"},
         }
         body = {"temperature": self.temperature, "output_config": {"effort": effort} if effort else None}
-        return wanted | {"extra_body": {key: value for key, value in body.items() if value is not None}}
+        return arguments | {"extra_body": {key: value for key, value in body.items() if value is not None}}
 
-    async def _in_pieces(self, client: Any, wanted: dict[str, Any], draft: ReplyDraft) -> None:
-        async for event in pieces(client.messages.create(**wanted, stream=True), self.timeouts):
+    async def _stream(self, client: Any, arguments: dict[str, Any], draft: ReplyDraft) -> None:
+        async for event in chunks(client.messages.create(**arguments, stream=True), self.timeouts):
             take(draft, event, _WHAT, partial(_count_usage, draft), partial(_read_event, draft))
             if draft.is_endless:
                 break
         finished(draft, _ENDED)
 
-    async def _at_once(self, client: Any, wanted: dict[str, Any], draft: ReplyDraft) -> None:
-        answer = await client.messages.create(**wanted)
+    async def _complete(self, client: Any, arguments: dict[str, Any], draft: ReplyDraft) -> None:
+        answer = await client.messages.create(**arguments)
         take(draft, answer, _WHAT, partial(_count_usage, draft), partial(_read_whole, draft))
         finished(draft, _ENDED)
 
@@ -158,9 +158,9 @@ _INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_toke
 
 
 def _count_usage(draft: ReplyDraft, tree: Any) -> None:
-    """Take the token counts of a message, of an event of a stream, or of an error that carries them.
+    """Take the token counts of a message, of an event of a stream, or of an error.
 
-    The first event of a stream counts what was read; what was written is counted in full at its end alone.
+    The first event of a stream has the input tokens; the output tokens are complete only at its end.
     """
     started = part_of(part_of(tree, "message"), "usage")
     usage = started or part_of(tree, "usage") or part_of(part_of(tree, "error"), "usage")
@@ -169,19 +169,19 @@ def _count_usage(draft: ReplyDraft, tree: Any) -> None:
 
 
 def _read_whole(draft: ReplyDraft, tree: Any) -> None:
-    found = shaped(tree, _CompleteMessage, _WHAT)
-    draft.model = found.model or draft.model
-    for index, block in enumerate(found.content):
+    answer = shaped(tree, _CompleteMessage, _WHAT)
+    draft.model = answer.model or draft.model
+    for index, block in enumerate(answer.content):
         _block(draft, index, block)
-    draft.ended = found.stop_reason or ""
+    draft.ended = answer.stop_reason or ""
 
 
 def _block(draft: ReplyDraft, index: int, block: _Block) -> None:
     if block.type == "text":
         draft.write(block.text or "")
     elif block.type == "tool_use":
-        given = "" if block.input == {} else msgspec.json.encode(block.input).decode()
-        draft.call(index, block.name or "", given)
+        arguments = "" if block.input == {} else msgspec.json.encode(block.input).decode()
+        draft.call(index, block.name or "", arguments)
     elif block.type not in ("thinking", "redacted_thinking"):
         raise JudgeError(f"the model answered with something else: {short(block.type)}")
 

@@ -1,4 +1,11 @@
-"""One question to a judge and its verdict: from the cache, at the first asking, or after one reminder."""
+"""Ask a judge one question: the request and its reminders, the cache of verdicts, the event loop all judges share.
+
+The cache has one file per verdict, named by a hash of everything that can change the answer. Each is signed with the
+user's key for that name: an entry that somebody else wrote, moved or changed is ignored, and the judge is asked.
+
+All judges run on one event loop in a thread of its own, because connections and rate limits belong to a loop. So plain
+code, code on a loop of its own and runs with many trials share them.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +35,21 @@ from waza.runs.signing import keyed_hash, make_key, read_key
 from waza.spending import NOTHING, Spending, bill, metering
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 REMINDER = "You were asked before, and no valid verdict came. Give it now by calling {tools}; nothing else counts."
-"""Says nothing of what came instead: that may be the candidate's words."""
+"""It does not quote the invalid reply, which may contain text of the candidate."""
 REASON = "You were asked before, and a verdict came without a reason. Give it again by calling {tools}, with a reason."
+VERSION = 2
+"""Increased when requests change in form: older verdicts are then not used."""
+_PURPOSE = b"waza verdicts"
+_MAX_ENTRY_BYTES = 1 << 24
+_LOCK = threading.Lock()
+_LOOP: list[asyncio.AbstractEventLoop] = []
 
 
 class Question(NamedTuple):
-    """What a judge is asked, before it is fenced."""
+    """A question to a judge, before foreign text is fenced."""
 
     parts: Sequence[str | Data]
     model: str = ""
@@ -45,7 +59,7 @@ class Question(NamedTuple):
 
 
 class JudgeAnswer(NamedTuple, Generic[R]):
-    """A verdict and what it took to get it."""
+    """A verdict, and how it was obtained."""
 
     verdict: R
     text: str
@@ -55,7 +69,7 @@ class JudgeAnswer(NamedTuple, Generic[R]):
 
 
 class Unanswered(JudgeError):
-    """A judge that gave no verdict, with what is known about the asking."""
+    """Raised when a judge gives no verdict; `judge` is `details.judge` of the failed requests."""
 
     def __init__(self, message: str, judge: dict[str, JSON]) -> None:
         super().__init__(message)
@@ -63,45 +77,45 @@ class Unanswered(JudgeError):
 
 
 async def answer(judge: Any, question: Question, kind: Kind[R]) -> JudgeAnswer[R]:
-    """Return the judge's verdict; raise Unanswered when it gives none, once reminded."""
-    asking = _Asking(judge, question, kind)
+    """Return the judge's verdict; raise Unanswered when it gives none, also after a reminder."""
+    conversation = _JudgeConversation(judge, question, kind)
     folder = getattr(judge, "cache", None)
     if folder is None or not judge.is_remembered:
-        return asking.answered(*await asking.ask(), asking.spending)
-    key = _key(judge, question, kind, asking.model)
-    async with _alone(key):
-        kept, is_refused = recall(folder, key)
-        if kept is not None and (verdict := _read(kind, kept)) is not None:
-            return asking.answered(verdict, kept, 0, kept.spending, cached=True)
-        verdict, reply, reminders = await asking.ask()
-        remember(folder, key, reply)
-        answered = asking.answered(verdict, reply, reminders, asking.spending)
+        return conversation.answered(*await conversation.ask(), conversation.spending)
+    key = _key(judge, question, kind, conversation.model)
+    async with _question_lock(key):
+        cached, is_refused = read_cached(folder, key)
+        if cached is not None and (verdict := _read(kind, cached)) is not None:
+            return conversation.answered(verdict, cached, 0, cached.spending, cached=True)
+        verdict, reply, reminders = await conversation.ask()
+        store_reply(folder, key, reply)
+        answered = conversation.answered(verdict, reply, reminders, conversation.spending)
         if is_refused:
             answered.judge["cache_entry_refused"] = True
         return answered
 
 
-def _alone(key: str) -> asyncio.Lock:
-    """Return the lock of a question: who asks the same at the same time waits for the first one's answer."""
+def _question_lock(key: str) -> asyncio.Lock:
+    """Return the lock of a question: equal questions at the same time wait for the first one's answer."""
     locks: WeakValueDictionary[str, asyncio.Lock] = per_loop("questions", WeakValueDictionary)
     return locks.setdefault(key, asyncio.Lock())
 
 
-class _Asking(Generic[R]):
-    """One question on its way."""
+class _JudgeConversation(Generic[R]):
+    """The requests to a judge about one question."""
 
     def __init__(self, judge: Any, question: Question, kind: Kind[R]) -> None:
         self.judge, self.question, self.kind = judge, question, kind
         self.model: str = question.model or getattr(judge, "model", "")
         self.spending = NOTHING
-        """What all requests so far were billed, those that came to nothing too."""
+        """Cost of all requests so far, failed ones included."""
         self._started = time.perf_counter()
 
     async def ask(self) -> tuple[R, Reply, int]:
         """Return the verdict, the reply it was read from, and how often the judge was asked again.
 
-        A verdict without a reason is asked for once more. What comes then replaces it as a whole; where that is no
-        verdict, the first one counts.
+        A verdict without a reason is requested once more. A valid second verdict replaces the first as a whole;
+        otherwise the first one counts.
         """
         verdict, reply, reminders = await self._with_reminder()
         if not self.kind.lacks_reason(verdict):
@@ -141,7 +155,7 @@ class _Asking(Generic[R]):
             reported = error.spending
             raise
         finally:
-            # A judge with an `ask` of its own bills nothing by itself; what it reports counts then.
+            # A judge that overrides `ask` does not bill; then the cost in its reply or error counts.
             billed = meter.spending if meter.spending.count else reported
             self.spending += billed
             bill(billed)
@@ -150,7 +164,7 @@ class _Asking(Generic[R]):
     def answered(
         self, verdict: R, reply: Reply, reminders: int, spending: Spending, *, cached: bool = False
     ) -> JudgeAnswer[R]:
-        """Return a verdict with what it took to get it."""
+        """Return a verdict with `details.judge`."""
         return JudgeAnswer(verdict, reply.text, self._about(spending, reply.model, reminders, cached=cached))
 
     def _about(
@@ -179,7 +193,7 @@ class _Asking(Generic[R]):
 
 
 def _request(question: Question, kind: Kind[R], model: str, last: str = "", *, marker: str = "") -> Request:
-    """Return the request; `last` is what it ends with where the judge is asked again."""
+    """Return the request; `last` is its last sentence where the judge is asked again."""
     tools = " or ".join(tool.name for tool in kind.tools)
     if kind.criteria:
         tools += f" once for each of the {kind.criteria} criteria, with its number as `criterion`"
@@ -203,94 +217,69 @@ def _read(kind: Kind[R], reply: Reply) -> R | None:
         return None
 
 
-# Verdicts that were paid for once: a file each, named after everything that could have changed the answer.
-#
-# Each is signed with the user's key and counts only under its own name: an entry that somebody else wrote, or that was
-# moved or changed, is ignored, and the judge is asked.
-
-VERSION = 2
-"""Raised when questions are put in another way: older answers are then not used."""
-
-
-_PURPOSE = b"waza verdicts"
-_MOST_BYTES = 1 << 24
-
-
-class Recalled(NamedTuple):
-    """What the cache holds of a question."""
+class CachedReply(NamedTuple):
+    """A cached reply to a question."""
 
     reply: Reply | None = None
     is_refused: bool = False
-    """Whether an entry is there that was not signed with the user's key for this question."""
+    """Whether there is an entry that the user's key did not sign for this question."""
 
 
 def key_of(*parts: JSON) -> str:
-    """Return a name that changes with anything in the parts."""
+    """Return a hash of all parts, as the name of a cache entry."""
     return hashlib.sha256(msgspec.json.encode([VERSION, *parts], order="deterministic")).hexdigest()
 
 
-def recall(folder: Path | None, key: str) -> Recalled:
-    """Return the reply kept under that name, if there is one that the user's key signed."""
+def read_cached(folder: Path | None, key: str) -> CachedReply:
+    """Return the cached reply with that name, if the user's key signed it."""
     if folder is None:
-        return Recalled()
+        return CachedReply()
     try:
-        with open_regular(_place(folder, key)) as file:
-            signature, _, content = file.read(_MOST_BYTES).partition(b"\n")
+        with open_regular(_entry_path(folder, key)) as file:
+            signature, _, content = file.read(_MAX_ENTRY_BYTES).partition(b"\n")
     except FileNotFoundError:
-        return Recalled()
+        return CachedReply()
     except OSError:
-        return Recalled(is_refused=True)
+        return CachedReply(is_refused=True)
     signing = read_key()
     if signing is None or not compare_digest(signature, _signature(signing, key, content)):
-        return Recalled(is_refused=True)
+        return CachedReply(is_refused=True)
     try:
-        return Recalled(msgspec.json.decode(content, type=Reply))
+        return CachedReply(msgspec.json.decode(content, type=Reply))
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Recalled()
+        return CachedReply()
 
 
-def remember(folder: Path | None, key: str, reply: Reply) -> None:
-    """Keep a reply; a disk that is full or read-only costs the next run a request, nothing else."""
+def store_reply(folder: Path | None, key: str, reply: Reply) -> None:
+    """Store a reply in the cache; without space or permission the next run asks again."""
     if folder is None:
         return
     with suppress(OSError, StoreError):
         content = msgspec.json.encode(reply)
-        place = _place(folder, key)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _ignore(folder)
-        write_atomically(place, _signature(make_key(), key, content) + b"\n" + content)
+        path = _entry_path(folder, key)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_gitignore(folder)
+        write_atomically(path, _signature(make_key(), key, content) + b"\n" + content)
 
 
 def _signature(signing: bytes, key: str, content: bytes) -> bytes:
     return keyed_hash(signing, _PURPOSE, key.encode() + content).encode()
 
 
-def _place(folder: Path, key: str) -> Path:
+def _entry_path(folder: Path, key: str) -> Path:
     return folder / key[:2] / f"{key[2:]}.json"
 
 
-def _ignore(folder: Path) -> None:
-    """Keep a cache that a caller has put into a project out of version control."""
+def _write_gitignore(folder: Path) -> None:
+    """Exclude a cache inside a project from version control."""
     with suppress(FileExistsError):
         descriptor = os.open(folder / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         with os.fdopen(descriptor, "w") as file:
             file.write("*\n")
 
 
-# The one event loop all judges are asked on, in a thread of its own.
-#
-# Connections, limits and pauses belong to one loop; so a plain `grade()`, with or without a loop of the caller's, and
-# a
-# run with many trials share them, and many verdicts at once need no thread each.
-
-T = TypeVar("T")
-
-_LOCK = threading.Lock()
-_LOOP: list[asyncio.AbstractEventLoop] = []
-
-
 def wait_for_judge(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine comes to on the judges' loop, for plain code."""
+    """Return the result of a coroutine on the judges' loop, for plain code."""
     future = _start(work)
     try:
         return future.result()
@@ -300,7 +289,7 @@ def wait_for_judge(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def judged(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine comes to on the judges' loop, for code on a loop of its own; cancelling goes through."""
+    """Return the result of a coroutine on the judges' loop, for code on another loop; cancelling is passed on."""
     if _LOOP and asyncio.get_running_loop() is _LOOP[0]:
         return await work
     return await asyncio.wrap_future(_start(work))

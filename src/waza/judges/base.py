@@ -1,4 +1,4 @@
-"""What every judge is: typed settings, a request in, a reply out. What a reply means is decided in `_verdicts`."""
+"""The base class of judges: typed settings, a request in, a reply out. `verdict_tools.py` reads verdicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from waza.errors import JudgeError
 from waza.files.paths import SpecFolder
-from waza.judges.rate_limits import pace_for, persist
+from waza.judges.rate_limits import pace_for, retry
 from waza.model import JSON
 from waza.options import Options
 from waza.plugins import Folder
@@ -46,11 +46,11 @@ class Tool(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """A tool call of a judge, not yet looked at."""
+    """A tool call of a judge, not validated yet."""
 
     name: str
     arguments: JSON
-    """An object; the text itself where it was no JSON."""
+    """An object; the raw text where it was not JSON."""
 
 
 class Message(Struct, frozen=True):
@@ -61,7 +61,7 @@ class Message(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What a judge is asked."""
+    """A request to a judge."""
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
@@ -73,7 +73,7 @@ class Request(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What a judge answered."""
+    """A judge's reply."""
 
     tool_calls: tuple[Call, ...] = ()
     text: str = ""
@@ -83,11 +83,11 @@ class Reply(Struct, frozen=True):
     output_tokens: int | None = None
     cost_usd: float | None = None
     earlier: Spending = NOTHING
-    """What earlier requests for the same answer were billed: those that were repeated after a fault."""
+    """Cost of earlier requests for the same reply, which failed and were retried."""
 
     @property
     def spending(self) -> Spending:
-        """What this answer and the requests before it were billed."""
+        """Cost of this reply and of the requests before it."""
         return self.earlier + spent(self.cost_usd, self.input_tokens, self.output_tokens)
 
     def __post_init__(self) -> None:
@@ -101,11 +101,11 @@ class Timeouts(Options):
     """How long a judge may take for one request."""
 
     connect_seconds: Seconds = 10
-    """Until the connection stands."""
+    """Until the connection is established."""
     first_byte_seconds: Seconds = 120
-    """Until the first piece of the answer."""
+    """Until the first chunk of the answer."""
     idle_seconds: Seconds = 60
-    """Between two pieces of the answer."""
+    """Between two chunks of the answer."""
     total_seconds: Seconds = 300
     """For the whole answer."""
 
@@ -114,9 +114,9 @@ class JudgePrices(Options):
     """Dollars per million tokens."""
 
     input: Price
-    """For tokens the judge reads."""
+    """For input tokens."""
     output: Price
-    """For tokens the judge writes."""
+    """For output tokens."""
 
 
 class Judge(Options):
@@ -131,46 +131,45 @@ class Judge(Options):
     pacing: ClassVar[frozenset[str]] = frozenset(
         ("api_key_env", "timeouts", "retries", "max_wait_seconds", "requests_per_minute", "concurrent", "prices")
     )
-    """Settings that change when and at what price it answers, not what."""
+    """Settings that change when it answers and at what price, but not the answer."""
 
     model: str = ""
     """The model that judges, where a grader names none."""
     base_url: str = ""
     """Where the model is served; the vendor's own address if left out."""
     api_key_env: str = ""
-    """The environment variable that holds the key; the key itself never stands in a file."""
+    """The environment variable that holds the key; the key itself is never in a file."""
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
-    """How much chance there is in answers; the model's default if left out, as some models refuse any other."""
+    """Sampling temperature; the model's default if left out, as some models refuse any other."""
     max_tokens: Annotated[int, Field(ge=16)] | None = None
-    """How much the judge may write."""
+    """The longest answer, in tokens."""
     reasoning_effort: Effort | None = None
-    """How hard the judge's model thinks, where a grader does not say."""
+    """How hard the judge's model thinks, where a grader sets none."""
     accept_models: list[Annotated[str, Field(min_length=1)]] = []
-    """Globs of names by which the model may call itself, where that is not the name it is asked by (a deployment)."""
+    """Globs of model names that count as the requested one, such as the model behind a deployment's name."""
     timeouts: Timeouts = Timeouts()
     """How long one request may take."""
     retries: Annotated[int, Field(ge=0, le=20)] = 4
-    """How often a request is repeated after 408, 409, 429, 5xx, a lost connection or a time limit."""
+    """How often a request is retried after 408, 409, 429, 5xx, a lost connection or a time limit."""
     max_wait_seconds: Seconds = 60
-    """The longest wait before a request is repeated, whatever `Retry-After` says."""
+    """The longest wait before a retry, whatever `Retry-After` says."""
     requests_per_minute: Annotated[int, Field(ge=0)] = 0
     """How many requests are started in a minute; 0 means no limit."""
     concurrent: Annotated[int, Field(ge=1, le=1000)] = 8
     """How many requests run at once."""
     prices: JudgePrices | None = None
-    """What tokens cost; without it the cost of a verdict is not known."""
+    """What tokens cost; without it the cost of a verdict is not recorded."""
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of these settings start."""
     cache: SkipJsonSchema[Path | None] = Field(default=None, exclude=True)
-    """Where verdicts are kept; None means nowhere."""
+    """The folder of cached verdicts; None means no cache."""
 
     @model_validator(mode="before")
     @classmethod
     def _no_key_in_a_file(cls, data: Any) -> Any:
         if isinstance(data, dict) and (key := next((k for k in data if k in ("api_key", "key", "token")), None)):
             raise ValueError(
-                f"'{key}': a key never stands in a file; put it into an environment variable "
-                "and name that in api_key_env"
+                f"'{key}': a key is never in a file; put it into an environment variable and name that in api_key_env"
             )
         return data
 
@@ -178,7 +177,7 @@ class Judge(Options):
     @classmethod
     def _names_a_variable(cls, name: str) -> str:
         if name and not _ENVIRONMENT_NAME.fullmatch(name):
-            raise ValueError("this is not the name of an environment variable; the key itself never stands in a file")
+            raise ValueError("this is not the name of an environment variable; the key itself is never in a file")
         return name
 
     @field_validator("base_url")
@@ -190,12 +189,12 @@ class Judge(Options):
 
     @classmethod
     def type_name(cls) -> str:
-        """Return the `type:`, which is the class's name in another dress."""
+        """Return the `type:`, which is the class's name in snake case without `Judge`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Judge")).lower()
 
     @property
     def endpoint(self) -> str:
-        """Where it asks, as limits and the cache know it."""
+        """The server, as a key for rate limits and the cache."""
         return f"{self.type_name()} {self.base_url}"
 
     def identity(self) -> dict[str, JSON]:
@@ -204,10 +203,10 @@ class Judge(Options):
         return own | {"endpoint": self.endpoint}
 
     def ready(self) -> None:
-        """Raise SpecError for what can be found wrong before the first request."""
+        """Raise SpecError for problems that show before the first request."""
 
     async def ask(self, request: Request) -> Reply:
-        """Return the model's reply; raise JudgeError when there is none, after all that was worth repeating."""
+        """Return the model's reply; raise JudgeError when there is none, after all retries."""
         try:
             reply = await self._ask(request)
         except JudgeError as error:
@@ -217,27 +216,27 @@ class Judge(Options):
         return reply
 
     async def _ask(self, request: Request) -> Reply:
-        reply, earlier = await persist(
+        reply, earlier = await retry(
             lambda: self.attempt(request),
             pace_for(self.endpoint, self.requests_per_minute, self.concurrent),
             retries=self.retries,
             max_wait_s=self.max_wait_seconds,
         )
-        asked = request.model or self.model
-        if not is_same_model(asked, reply.model, self.accept_models):
+        requested = request.model or self.model
+        if not is_same_model(requested, reply.model, self.accept_models):
             raise JudgeError(
-                f"asked for model '{asked}' but '{_short(reply.model)}' answered; "
+                f"asked for model '{requested}' but '{(reply.model or '')[:80]}' answered; "
                 "if that is the same one, name it in accept_models",
                 spending=earlier + reply.spending,
             )
         return replace(reply, earlier=earlier + reply.earlier)
 
     async def attempt(self, request: Request) -> Reply:
-        """Ask once. Raises JudgeError, `is_passing` where asking again may help."""
+        """Ask once. Raises JudgeError, `is_passing` where a retry may help."""
         raise NotImplementedError(f"{type(self).__name__} cannot be asked")
 
     def cost(self, input_tokens: int | None, output_tokens: int | None) -> float | None:
-        """Return what so many tokens cost, or None where that is not known."""
+        """Return the price of these tokens; None where it is not known."""
         if self.prices is None or input_tokens is None or output_tokens is None:
             return None
         if not is_amount(input_tokens) or not is_amount(output_tokens):
@@ -245,28 +244,22 @@ class Judge(Options):
         return (input_tokens * self.prices.input + output_tokens * self.prices.output) / 1e6
 
 
-def _short(text: str | None) -> str:
-    return (text or "")[:80]
-
-
-# Whether the model that answered is the one that was asked.
-
 _RELEASE = re.compile(
     r"(?:[-@:_](?:\d{4}-\d{2}-\d{2}|\d{2}-\d{2}|\d{3,8}|v\d+(?::\d+)?|latest|preview|exp|default))*", re.ASCII
 )
-"""What vendors put behind a model's name to say which release of it answered; `-mini` is another model."""
+"""Suffixes that vendors add to a model's name for a release of it; `-mini` is another model."""
 
 
-def is_same_model(asked: str, answered: str | None, accepted: Sequence[str] = ()) -> bool:
-    """Say whether `answered` is `asked` or a release of it; a server that does not say who answered is believed."""
-    if not answered or not asked:
+def is_same_model(requested: str, answered: str | None, accepted: Sequence[str] = ()) -> bool:
+    """Return whether `answered` is `requested` or a release of it; True where the server names no model."""
+    if not answered or not requested:
         return True
     if any(fnmatchcase(answered, glob) for glob in accepted):
         return True
-    want, got = _plain(asked), _plain(answered)
+    want, got = _base_name(requested), _base_name(answered)
     return got.startswith(want) and _RELEASE.fullmatch(got[len(want) :]) is not None
 
 
-def _plain(name: str) -> str:
-    """Return a model's name without its vendor and without the word for "the newest release"."""
+def _base_name(name: str) -> str:
+    """Return a model's name without its vendor and without `latest`."""
     return name.strip().lower().rsplit("/", 1)[-1].removesuffix("-latest").removesuffix(":latest")

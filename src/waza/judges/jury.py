@@ -1,4 +1,7 @@
-"""The members of a jury, from what `judges:` of a grader says: models of the suite's judge, or judges of their own."""
+"""Juries: the members that `judges:` of a grader names, and how their votes become one verdict.
+
+A juror without a verdict has not voted: a jury decides only where the missing votes could not change the result.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ from waza.errors import did_you_mean, validation_fact
 from waza.files.paths import SpecFolder
 from waza.judges.base import JUDGES, WRAPPER, Judge, judge_type_of
 
+Rule = Literal["majority", "all", "any", "mean"]
+FLOOR = 0.01
+"""The lowest error rate of a juror: a sample without a mistake does not prove that there are none."""
+
 
 class Juror(NamedTuple):
     """One member of a jury."""
@@ -21,33 +28,33 @@ class Juror(NamedTuple):
     model: str = ""
     """The model to ask; the judge's own if empty."""
     judge: Judge | None = None
-    """Whom to ask; the suite's judge if None."""
+    """Its own judge; the suite's judge if None."""
 
     @property
     def address(self) -> str:
-        """Where its model is served, if that is said here; empty for the vendor's own and for the suite's judge."""
+        """The `base_url` of its own judge; empty for the vendor's address and for the suite's judge."""
         return self.judge.base_url if self.judge else ""
 
-    def asked(self, judge: Any) -> Any:
-        """Return whom to ask, where `judge` is the suite's; a judge of one's own keeps its verdicts where that does."""
+    def judge_or(self, judge: Any) -> Any:
+        """Return its own judge, with the cache of the suite's `judge`; without one, the suite's."""
         if self.judge is None:
             return judge
         return self.judge.model_copy(update={"cache": getattr(judge, "cache", None)})
 
 
 def jurors_from(entries: Sequence[str | Mapping[str, Any]], folder: SpecFolder) -> list[Juror]:
-    """Return the jurors meant by `judges:`; raise ValueError with what is wrong with them."""
+    """Return the jurors in `judges:`; raise ValueError with the first problem."""
     if len(entries) == 1:
-        raise ValueError("one judge is no jury; name several in 'judges', or the one in 'model'")
+        raise ValueError("one judge is not a jury; name several in 'judges', or the one in 'model'")
     for place, entry in enumerate(entries):
         if entry in entries[:place]:
-            raise ValueError(f"judges[{place}] stands there before; it would vote twice")
-    made = [_juror(entry, place, folder) for place, entry in enumerate(entries)]
-    seen: Counter[str] = Counter()
+            raise ValueError(f"judges[{place}] is a duplicate; it would vote twice")
+    jurors = [_juror(entry, place, folder) for place, entry in enumerate(entries)]
+    counts: Counter[str] = Counter()
     named = []
-    for juror in made:
-        seen[juror.name] += 1
-        named.append(juror if seen[juror.name] == 1 else juror._replace(name=f"{juror.name}#{seen[juror.name]}"))
+    for juror in jurors:
+        counts[juror.name] += 1
+        named.append(juror if counts[juror.name] == 1 else juror._replace(name=f"{juror.name}#{counts[juror.name]}"))
     return named
 
 
@@ -76,69 +83,60 @@ def _juror(entry: str | Mapping[str, Any], place: int, folder: SpecFolder) -> Ju
     return Juror(judge.model or kind, judge.model, judge)
 
 
-# How the votes of several judges become one verdict, and when there is no need to ask another.
-#
-# A juror that gave no verdict has not voted: the jury decides only what holds whatever the open votes were.
-
-Rule = Literal["majority", "all", "any", "mean"]
-FLOOR = 0.01
-"""No juror is taken to be surer than this: a sample without a mistake does not prove that there are none."""
-
-
 class Vote(NamedTuple):
-    """What a juror says: `passes` is None while it has not been asked, or when it gave no verdict."""
+    """A juror's vote: `passes` is None while it has not been asked, or when it gave no verdict."""
 
     passes: bool | None = None
     score: float = 0.0
 
 
-class Worth(NamedTuple):
-    """How much a juror's vote counts in a majority, by what it says."""
+class VoteWeight(NamedTuple):
+    """The weights of a juror's votes in a majority."""
 
     passing: float = 1.0
     failing: float = 1.0
 
 
 OPEN = Vote()
-EQUAL = Worth()
+EQUAL = VoteWeight()
 
 
-def worth(sensitivity: float, specificity: float) -> Worth:
-    """Return what votes of a juror count for that passes such a share of the good and fails such a share of the bad.
+def vote_weight(sensitivity: float, specificity: float) -> VoteWeight:
+    """Return the weights of a juror with this sensitivity and specificity.
 
-    The logarithm of how much likelier its vote is when it is right; nothing where it is no better than chance.
+    They are log likelihood ratios, as in naive Bayes (Nitzan and Paroush 1982); 0 where it is no better than chance.
     """
     passes_good, fails_bad = (min(max(share, FLOOR), 1 - FLOOR) for share in (sensitivity, specificity))
     if passes_good + fails_bad <= 1:
-        return Worth(0.0, 0.0)
-    return Worth(log(passes_good / (1 - fails_bad)), log(fails_bad / (1 - passes_good)))
+        return VoteWeight(0.0, 0.0)
+    return VoteWeight(log(passes_good / (1 - fails_bad)), log(fails_bad / (1 - passes_good)))
 
 
-def settled(rule: Rule, votes: Sequence[Vote], worths: Sequence[Worth], pass_at: float = 0.5) -> bool | None:
-    """Return the jury's verdict if it is the same whatever the open votes are; else None. `pass_at` is for means."""
-    said = [vote.passes for vote in votes]
+def jury_verdict(rule: Rule, votes: Sequence[Vote], weights: Sequence[VoteWeight], pass_at: float = 0.5) -> bool | None:
+    """Return the jury's verdict if no missing vote can change it; else None. `pass_at` applies to the rule `mean`."""
+    passes_of = [vote.passes for vote in votes]
     if rule == "all":
-        return False if False in said else True if None not in said else None
+        return False if False in passes_of else True if None not in passes_of else None
     if rule == "any":
-        return True if True in said else False if None not in said else None
+        return True if True in passes_of else False if None not in passes_of else None
     if rule == "mean":
         given = sum(vote.score for vote in votes if vote.passes is not None)
-        low, high = given / len(votes), (given + said.count(None)) / len(votes)
+        low, high = given / len(votes), (given + passes_of.count(None)) / len(votes)
         return True if low >= pass_at - 1e-9 else False if high < pass_at - 1e-9 else None
     low = high = 0.0
-    for passes, weight in zip(said, worths, strict=True):
+    for passes, weight in zip(passes_of, weights, strict=True):
         low += weight.passing if passes else -weight.failing
         high += -weight.failing if passes is False else weight.passing
     return True if low > 1e-9 else False if high < -1e-9 else None
 
 
-def how_many_next(rule: Rule, votes: Sequence[Vote], worths: Sequence[Worth], waiting: Sequence[int]) -> int:
-    """Return how many of the waiting jurors to ask at once: the fewest that could settle it; 0 where none could."""
+def how_many_next(rule: Rule, votes: Sequence[Vote], weights: Sequence[VoteWeight], waiting: Sequence[int]) -> int:
+    """Return how many of the waiting jurors to ask at once: the fewest that could decide it; 0 where none could."""
     for count in range(1, len(waiting) + 1):
         for passes in (True, False):
             then = list(votes)
             for place in waiting[:count]:
                 then[place] = Vote(passes)
-            if settled(rule, then, worths) is not None:
+            if jury_verdict(rule, then, weights) is not None:
                 return count
     return 0

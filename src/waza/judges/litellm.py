@@ -1,4 +1,4 @@
-"""The `litellm` judge: models of vendors with an interface of their own, through the litellm package (an extra)."""
+"""The `litellm` judge: models of vendors with their own APIs, through the litellm package (an extra)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from waza.errors import JudgeError, SpecError
-from waza.judges._sdk import ReplyDraft, charged, fault_of, read_arguments, reported_with, short, within
+from waza.judges._sdk import ReplyDraft, charged, data_in, fault_of, read_arguments, short, within
 from waza.judges.base import Call, Judge, Reply, Request
 from waza.judges.openai import count_usage
 
-_ABSENT = "judge: type litellm needs the litellm package; install it with: pip install 'waza[litellm]'"
+_NOT_INSTALLED = "judge: type litellm needs the litellm package; install it with: pip install 'waza[litellm]'"
 
 
 class LitellmJudge(Judge):
@@ -30,36 +30,38 @@ class LitellmJudge(Judge):
     """
 
     def ready(self) -> None:
-        """Raise SpecError where the package or the key is not there."""
+        """Raise SpecError where the package or the key is missing."""
         if find_spec("litellm") is None:
-            raise SpecError(_ABSENT)
+            raise SpecError(_NOT_INSTALLED)
         if self.api_key_env and not os.environ.get(self.api_key_env):
             raise SpecError(f"judge: the environment variable {self.api_key_env} is not set")
 
     async def attempt(self, request: Request) -> Reply:
-        """Ask once; litellm gives the answer as a whole."""
+        """Return the reply to one request, which litellm does not stream; raise JudgeError when there is none."""
         if find_spec("litellm") is None:
-            raise JudgeError(_ABSENT)
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or importing it fetches prices from the network
-        import litellm  # type: ignore[import-not-found,unused-ignore]  # seconds: only a run with this judge pays
-        import openai  # litellm's errors are openai's
+            raise JudgeError(_NOT_INSTALLED)
+        os.environ.setdefault(
+            "LITELLM_LOCAL_MODEL_COST_MAP", "True"
+        )  # otherwise its import fetches prices from the network
+        import litellm  # type: ignore[import-not-found,unused-ignore]  # takes seconds, so only where needed
+        import openai  # slow to load; litellm's errors are openai's
 
         litellm.suppress_debug_info = True  # it prints advice to standard output
         draft = ReplyDraft()
         try:
             async with within(self.timeouts.total_seconds, "did not answer"):
-                answer = await litellm.acompletion(**self._wanted(request))
-            told = answer.model_dump()
-            count_usage(draft, told)
-            return self._reply(told, draft)
-        except Exception as error:  # noqa: BLE001  whatever the package or a hostile server does, it is no verdict
-            for reported in reported_with(error):
+                answer = await litellm.acompletion(**self._arguments(request))
+            received = answer.model_dump()
+            count_usage(draft, received)
+            return self._reply(received, draft)
+        except Exception as error:  # noqa: BLE001  any error of the package or of a hostile server means that there is no verdict
+            for reported in data_in(error):
                 count_usage(draft, reported)
             raise charged(fault_of(error, openai), draft, self.cost) from None
 
-    def _wanted(self, request: Request) -> dict[str, Any]:
+    def _arguments(self, request: Request) -> dict[str, Any]:
         tools = [msgspec.to_builtins(tool) for tool in request.tools]
-        wanted = {
+        arguments = {
             "model": request.model or self.model,
             "messages": [{"role": message.role, "content": message.content} for message in request.messages],
             "tools": [{"type": "function", "function": tool} for tool in tools],
@@ -72,7 +74,7 @@ class LitellmJudge(Judge):
             "max_tokens": self.max_tokens,
             "reasoning_effort": request.reasoning_effort or self.reasoning_effort,
         }
-        return {key: value for key, value in wanted.items() if value is not None}
+        return {key: value for key, value in arguments.items() if value is not None}
 
     def _reply(self, answer: dict[str, Any], draft: ReplyDraft) -> Reply:
         """Return the reply in litellm's answer, which has the shape of a chat completion."""

@@ -1,4 +1,8 @@
-"""The `openai` judge: a model behind OpenAI's chat completions, at OpenAI or any server that speaks the same."""
+"""The `openai` judge: a model with OpenAI's chat completions API, at OpenAI or any compatible server.
+
+Servers that do not force tool calls can give the verdict as JSON of a schema (`verdict_by: json_schema`). The schema
+has a ticket that occurs nowhere else, so JSON that the judge merely repeats from the text it judges is not a verdict.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,12 @@ from waza.errors import JudgeError, SpecError
 from waza.judges._sdk import (
     ReplyDraft,
     charged,
+    chunks,
+    data_in,
     fault_of,
     finished,
     key_for,
     part_of,
-    pieces,
-    reported_with,
     shaped,
     short,
     take,
@@ -35,13 +39,15 @@ from waza.untrusted.json import parse_json
 
 HOME = "https://api.openai.com/v1"
 _WHAT = "chat completion"
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+_CRITERION = "criterion"
 
 
 class OpenaiJudge(Judge):
-    """Ask a model at OpenAI, or at any server that speaks OpenAI's chat completions.
+    """Ask a model at OpenAI, or at any server with OpenAI's chat completions API.
 
     Azure, OpenRouter, Ollama, vLLM and llama.cpp are such servers: name theirs in `base_url`. `OPENAI_API_KEY` is sent
-    to OpenAI alone; for another server name the variable in `api_key_env`, or none where it needs no key.
+    to OpenAI only; for another server name its variable in `api_key_env`, or leave it out if it needs no key.
 
     ```yaml
     judge:
@@ -52,17 +58,17 @@ class OpenaiJudge(Judge):
     """
 
     verdict_by: Literal["tool", "json_schema"] = "tool"
-    """How the verdict is forced: as a tool call, or as JSON of its schema for servers that ignore `tool_choice`."""
+    """How the verdict is forced: as a tool call, or as JSON for servers that ignore `tool_choice`."""
     stream: bool = True
-    """Take the answer in pieces; `false` for servers that cannot give it so."""
+    """Stream the answer; `false` for servers that cannot stream."""
     query: dict[str, str] = {}
-    """What is added to every address, such as an `api-version`."""
+    """Query parameters of every request, such as an `api-version`."""
 
     @field_validator("query")
     @classmethod
-    def _holds_no_key(cls, query: dict[str, str]) -> dict[str, str]:
+    def _has_no_key(cls, query: dict[str, str]) -> dict[str, str]:
         if secret := next((name for name in query if re.search(r"key|token|secret|password|sig", name, re.I)), None):
-            raise ValueError(f"'{secret}': a key never stands in a file; name its variable in api_key_env")
+            raise ValueError(f"'{secret}': a key is never in a file; name its variable in api_key_env")
         return query
 
     @property
@@ -78,7 +84,7 @@ class OpenaiJudge(Judge):
         return key_for(self.api_key_env, "OPENAI_API_KEY", has_own_url=bool(self.base_url))
 
     def _client(self) -> Any:
-        import openai  # half a second: only a run with a judge pays for it
+        import openai  # takes half a second to load; only a run with this judge needs it
 
         return openai.AsyncOpenAI(
             api_key=self._key(),
@@ -89,8 +95,8 @@ class OpenaiJudge(Judge):
         )
 
     async def attempt(self, request: Request) -> Reply:
-        """Ask once."""
-        import openai
+        """Return the reply to one request; raise JudgeError when there is none."""
+        import openai  # slow to load, as above
 
         draft = ReplyDraft()
         try:
@@ -98,50 +104,53 @@ class OpenaiJudge(Judge):
                 ("openai", self.endpoint, self.api_key_env, repr(self.timeouts), repr(self.query)), self._client
             )
             ticket = ticket_of(request) if self.verdict_by == "json_schema" else ""
-            wanted = self._wanted(request, ticket)
+            arguments = self._arguments(request, ticket)
             async with within(self.timeouts.total_seconds, "did not finish its answer"):
-                await (self._in_pieces if self.stream else self._at_once)(client, wanted, draft)
+                await (self._stream if self.stream else self._complete)(client, arguments, draft)
         except SpecError as error:
             raise JudgeError(str(error)) from None
-        except Exception as error:  # noqa: BLE001  whatever the SDK or a hostile server does, it is no verdict
-            for told in reported_with(error):
-                count_usage(draft, told)
+        except Exception as error:  # noqa: BLE001  any error of the SDK or of a hostile server means that there is no verdict
+            for reported in data_in(error):
+                count_usage(draft, reported)
             raise charged(draft.fault or fault_of(error, openai), draft, self.cost) from None
         calls = read_forced(draft.text, request, ticket) if ticket else draft.calls()
         tokens = (draft.input_tokens, draft.output_tokens)
         return Reply(calls, draft.text, draft.model, *tokens, self.cost(*tokens))
 
-    def _wanted(self, request: Request, ticket: str) -> dict[str, Any]:
+    def _arguments(self, request: Request, ticket: str) -> dict[str, Any]:
         """Return the arguments of the SDK's call."""
         effort = request.reasoning_effort or self.reasoning_effort
-        wanted: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "model": request.model or self.model,
             "messages": [{"role": message.role, "content": message.content} for message in request.messages],
         }
         if ticket:
             schema = {"name": "verdict", "strict": True, "schema": forced_schema(request, ticket)}
-            wanted["response_format"] = {"type": "json_schema", "json_schema": schema}
+            arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
         else:
             tools = [msgspec.to_builtins(tool) for tool in request.tools]
-            wanted |= {"tools": [{"type": "function", "function": tool} for tool in tools], "tool_choice": "required"}
+            arguments |= {
+                "tools": [{"type": "function", "function": tool} for tool in tools],
+                "tool_choice": "required",
+            }
         if self.temperature is not None:
-            wanted["temperature"] = self.temperature
+            arguments["temperature"] = self.temperature
         if self.max_tokens is not None:
-            wanted["max_completion_tokens" if not self.base_url else "max_tokens"] = self.max_tokens
+            arguments["max_completion_tokens" if not self.base_url else "max_tokens"] = self.max_tokens
         if effort is not None:
-            wanted["reasoning_effort"] = effort
-        return wanted
+            arguments["reasoning_effort"] = effort
+        return arguments
 
-    async def _in_pieces(self, client: Any, wanted: dict[str, Any], draft: ReplyDraft) -> None:
-        opening = client.chat.completions.create(**wanted, stream=True, stream_options={"include_usage": True})
-        async for chunk in pieces(opening, self.timeouts):
+    async def _stream(self, client: Any, arguments: dict[str, Any], draft: ReplyDraft) -> None:
+        opening = client.chat.completions.create(**arguments, stream=True, stream_options={"include_usage": True})
+        async for chunk in chunks(opening, self.timeouts):
             take(draft, chunk, _WHAT, partial(count_usage, draft), partial(_read_chunk, draft))
             if draft.is_endless:
                 break
         finished(draft, _ENDED)
 
-    async def _at_once(self, client: Any, wanted: dict[str, Any], draft: ReplyDraft) -> None:
-        answer = await client.chat.completions.create(**wanted)
+    async def _complete(self, client: Any, arguments: dict[str, Any], draft: ReplyDraft) -> None:
+        answer = await client.chat.completions.create(**arguments)
         take(draft, answer, _WHAT, partial(count_usage, draft), partial(_read_whole, draft))
         finished(draft, _ENDED)
 
@@ -186,7 +195,7 @@ class _CompleteReply(Struct):
 
 
 def count_usage(draft: ReplyDraft, tree: Any) -> None:
-    """Take the token counts of a chat completion, of a piece of one, or of an error that carries them."""
+    """Take the token counts of a chat completion, of a chunk of one, or of an error."""
     usage = part_of(tree, "usage") or part_of(part_of(tree, "error"), "usage")
     choices = tree.get("choices") if isinstance(tree, dict) else None
     is_open = isinstance(choices, list) and any(isinstance(one, dict) and "delta" in one for one in choices)
@@ -195,30 +204,30 @@ def count_usage(draft: ReplyDraft, tree: Any) -> None:
 
 
 def _read_chunk(draft: ReplyDraft, tree: Any) -> None:
-    found = shaped(tree, _Chunk, _WHAT)
-    draft.model = found.model or draft.model
-    for choice in found.choices:
+    answer = shaped(tree, _Chunk, _WHAT)
+    draft.model = answer.model or draft.model
+    for choice in answer.choices:
         _add(draft, choice.index, choice.delta or _Reply(), choice.finish_reason)
 
 
 def _read_whole(draft: ReplyDraft, tree: Any) -> None:
-    found = shaped(tree, _CompleteReply, _WHAT)
-    draft.model = found.model or draft.model
-    for choice in found.choices:
+    answer = shaped(tree, _CompleteReply, _WHAT)
+    draft.model = answer.model or draft.model
+    for choice in answer.choices:
         _add(draft, choice.index, choice.message, choice.finish_reason)
 
 
-def _add(draft: ReplyDraft, index: int, said: _Reply, finish_reason: str | None) -> None:
+def _add(draft: ReplyDraft, index: int, message: _Reply, finish_reason: str | None) -> None:
     if index != 0:
         raise JudgeError("the model gave several answers to one question")
-    if said.refusal:
-        raise JudgeError(f"the model refused to judge: {short(said.refusal)}")
-    draft.write(said.content or "")
-    for position, call in enumerate(said.tool_calls or ()):
+    if message.refusal:
+        raise JudgeError(f"the model refused to judge: {short(message.refusal)}")
+    draft.write(message.content or "")
+    for position, call in enumerate(message.tool_calls or ()):
         function = call.function or _Function()
         arguments = function.arguments
         text = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments or ""
-        draft.call(draft.known(position if call.index is None else call.index, call.id), function.name or "", text)
+        draft.call(draft.call_key(position if call.index is None else call.index, call.id), function.name or "", text)
     draft.ended = finish_reason or draft.ended
 
 
@@ -226,15 +235,6 @@ _ENDED = {
     "length": "ran out of tokens before its verdict; raise max_tokens",
     "content_filter": "was stopped by a filter",
 }
-
-
-# A verdict as JSON that follows a schema, for servers that do not force tool calls.
-#
-# The schema holds a ticket that is nowhere else: JSON that the judge only repeats from the text it judges cannot have
-# it, so it is no verdict. A code fence or a `<think>` part around the JSON is accepted.
-
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
-_CRITERION = "criterion"
 
 
 def ticket_of(request: Request) -> str:
@@ -261,31 +261,31 @@ def _call_schema(tools: Sequence[Tool]) -> dict[str, JSON]:
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, JSON]:
-    """Return an object's schema with every property required, as strict modes want it."""
+    """Return an object's schema with every property required, as strict modes need it."""
     properties = {key: value for key, value in schema["properties"].items() if key != _CRITERION}
     return schema | {"properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 def read_forced(text: str, request: Request, ticket: str) -> tuple[Call, ...]:
-    """Return the calls a text holds, if all of it is JSON with the ticket; otherwise none."""
+    """Return the calls in a text, if all of it is JSON with the ticket; otherwise none."""
     try:
-        found = parse_json(_inside(text))
+        verdict = parse_json(_inside(text))
     except ValueError:
         return ()
-    if not isinstance(found, dict) or found.pop("ticket", None) != ticket:
+    if not isinstance(verdict, dict) or verdict.pop("ticket", None) != ticket:
         return ()
     if not request.criteria:
-        call = _call(found)
+        call = _call(verdict)
         return (call,) if call else ()
     numbers = {f"{_CRITERION}_{number}": number for number in range(1, request.criteria + 1)}
-    if not set(found) <= set(numbers):
+    if not set(verdict) <= set(numbers):
         return ()
-    calls = [_call(value, numbers[key]) for key, value in found.items()]
+    calls = [_call(value, numbers[key]) for key, value in verdict.items()]
     return tuple(call for call in calls if call) if all(calls) else ()
 
 
 def _inside(text: str) -> str:
-    """Return what is left of a reply without a `<think>` part before the JSON and a code fence around it."""
+    """Return a reply without a `<think>` part before the JSON and a code fence around it."""
     text = text.strip()
     if not text.startswith(("{", "```")) and "</think>" in text:
         text = text.split("</think>", 1)[1].strip()
@@ -293,10 +293,10 @@ def _inside(text: str) -> str:
     return fenced[1].strip() if fenced else text
 
 
-def _call(found: Any, criterion: int = 0) -> Call | None:
-    if not isinstance(found, dict) or set(found) != {"arguments", "tool"} or not isinstance(found["tool"], str):
+def _call(item: Any, criterion: int = 0) -> Call | None:
+    if not isinstance(item, dict) or set(item) != {"arguments", "tool"} or not isinstance(item["tool"], str):
         return None
-    arguments = found["arguments"]
+    arguments = item["arguments"]
     if criterion and isinstance(arguments, dict):
         arguments = arguments | {_CRITERION: criterion}
-    return Call(found["tool"], arguments)
+    return Call(item["tool"], arguments)

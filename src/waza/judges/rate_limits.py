@@ -1,4 +1,7 @@
-"""How fast one endpoint may be asked: so many requests a minute, so many at once, a pause for all if it says so."""
+"""Rate limits and retries: requests per minute, requests at once, pauses that an endpoint asks for, retry with backoff.
+
+Judges share one `Pace` per endpoint; `runner/pace.py` paces agents with the same class.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -15,28 +18,33 @@ from weakref import WeakKeyDictionary
 from waza.errors import JudgeError
 from waza.spending import NOTHING, Spending
 
-Thing = TypeVar("Thing")
+Shared = TypeVar("Shared")
+Answer = TypeVar("Answer")
 Sleep = Callable[[float], Awaitable[Any]]
 
-_THINGS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, Any]] = WeakKeyDictionary()
+FIRST_WAIT_S = 0.5
+RETRIED = frozenset((408, 409, 425, 429))
+"""Statuses below 500 after which a retry may succeed."""
+
+_SHARED: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
-def per_loop(key: Hashable, make: Callable[[], Thing]) -> Thing:
-    """Return the one thing of that name that belongs to the running event loop, made when first asked for."""
-    things = _THINGS.setdefault(asyncio.get_running_loop(), {})
-    if key not in things:
-        things[key] = make()
-    thing: Thing = things[key]
-    return thing
+def per_loop(key: Hashable, make: Callable[[], Shared]) -> Shared:
+    """Return the object with this key that belongs to the running event loop; it is made when first needed."""
+    objects = _SHARED.setdefault(asyncio.get_running_loop(), {})
+    if key not in objects:
+        objects[key] = make()
+    shared: Shared = objects[key]
+    return shared
 
 
 class Pace:
-    """Lets requests begin in turn; `clock` and `sleep` are the time they go by."""
+    """Spaces the starts of requests, limits how many run at once, and pauses all of them."""
 
     def __init__(
         self,
-        per_minute: int,
-        at_once: int,
+        per_minute: int = 0,
+        at_once: int | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
@@ -44,40 +52,40 @@ class Pace:
         self.clock = clock
         self.sleep = sleep
         self._gap_s = 60 / per_minute if per_minute else 0.0
-        self._free = asyncio.Semaphore(at_once)
-        self._next = 0.0
+        self._slots = asyncio.Semaphore(at_once) if at_once else nullcontext()
+        self._next = self.paused_until = 0.0
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and hold one of the places until the request is over."""
-        async with self._free:
-            now = self.clock()
-            start = max(now, self._next)
-            self._next = start + self._gap_s
-            if start > now:
-                await self.sleep(start - now)
+        """Wait until a request may start, and count it as running until the block ends."""
+        async with self._slots:
+            await self.begin()
             yield
 
+    async def begin(self) -> None:
+        """Return when the next request may start; at once where there is neither a limit nor a pause."""
+        start = max(self.clock(), self._next)
+        self._next = start + self._gap_s
+        await self._until(start)
+        while self.paused_until > self.clock():  # a pause may begin while others wait for their start
+            await self._until(self.paused_until)
+
     def pause(self, seconds: float) -> None:
-        """Let nobody begin for a while: the endpoint is overloaded for all."""
-        self._next = max(self._next, self.clock() + seconds)
+        """Start no request for a while: the endpoint is overloaded for all."""
+        self.paused_until = max(self.paused_until, self.clock() + seconds)
+        self._next = max(self._next, self.paused_until)
+
+    async def _until(self, moment: float) -> None:
+        if (left := moment - self.clock()) > 0:
+            await self.sleep(left)
 
 
 def pace_for(endpoint: str, per_minute: int, at_once: int) -> Pace:
-    """Return the pace that everyone who asks this endpoint shares."""
+    """Return the pace that all requests to this endpoint share."""
     return per_loop(("pace", endpoint, per_minute, at_once), lambda: Pace(per_minute, at_once))
 
 
-# Asking again after a passing fault: how often, and after how long.
-
-Answer = TypeVar("Answer")
-
-FIRST_WAIT_S = 0.5
-REPEATED = frozenset((408, 409, 425, 429))
-"""Statuses below 500 that asking again may mend."""
-
-
-async def persist(
+async def retry(
     attempt: Callable[[], Awaitable[Answer]],
     pace: Pace,
     *,
@@ -85,9 +93,9 @@ async def persist(
     max_wait_s: float,
     chance: Callable[[], float] = random.random,
 ) -> tuple[Answer, Spending]:
-    """Return what an attempt gives, repeated after faults that pass, and what the attempts before it were billed.
+    """Return the result of an attempt, retried after temporary failures, and the cost of the failed attempts.
 
-    Raises the last JudgeError when the faults do not pass, with what all attempts were billed.
+    Raises the last JudgeError with the cost of all attempts when none succeeds.
     """
     spending = NOTHING
     for number in range(retries + 1):
@@ -110,13 +118,13 @@ async def persist(
 
 
 def wait_before(number: int, asked_s: float | None, max_wait_s: float, chance: float) -> float:
-    """Return the seconds to wait after attempt `number`: as asked, else doubling, half of it by chance; clamped."""
+    """Return the seconds to wait after attempt `number`: as the server asks, else exponential with jitter; capped."""
     if asked_s is not None:
         return min(max(asked_s, 0.0) + chance * FIRST_WAIT_S, max_wait_s)
     return min(FIRST_WAIT_S * 2.0**number * (0.5 + chance / 2), max_wait_s)
 
 
-def asked_wait(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
+def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
     """Return the seconds that `retry-after-ms` or `Retry-After` (seconds or a date) asks for, or None."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -132,7 +140,7 @@ def asked_wait(headers: Mapping[str, str], now: Callable[[], float] = time.time)
 
 
 def _number(text: str | None) -> float | None:
-    """Return a header's number; None where it is none, or none that counts (nan)."""
+    """Return a header's number; None where it is not a number, or NaN."""
     try:
         number = float(text or "")
     except ValueError:

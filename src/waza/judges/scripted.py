@@ -1,4 +1,4 @@
-"""The `scripted` judge: replies written down beforehand, for tests and examples without a network."""
+"""The `scripted` judge: prepared replies, for tests and examples without a network."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class ScriptedReply(Options):
     """One reply."""
 
     when: str = ""
-    """Answer every request that holds this text; without it, a reply answers one request, in order."""
+    """Answer every request that contains this text; without it, a reply answers one request, in order."""
     tool_calls: list[ScriptedCall] = []
     """The tools the judge calls."""
     text: str = ""
-    """What the judge says."""
+    """The text of the reply."""
     error: str | None = None
     """Why the judge cannot answer."""
     model: str | None = None
     """The model that claims to have answered."""
     input_tokens: int | None = None
-    """How many tokens were read."""
+    """Input tokens."""
     output_tokens: int | None = None
-    """How many tokens were written."""
+    """Output tokens."""
 
 
 class ScriptedJudge(Judge):
-    """Give replies that were written down beforehand.
+    """Give prepared replies.
 
     ```yaml
     judge:
@@ -63,16 +63,16 @@ class ScriptedJudge(Judge):
     replies_file: str = ""
     """A YAML file with a list of replies, from the eval file's folder."""
 
-    _left: list[ScriptedReply] = PrivateAttr(default_factory=list)
+    _remaining: list[ScriptedReply] = PrivateAttr(default_factory=list)
 
     def __init__(self, replies: list[Any] | None = None, /, **settings: Any) -> None:
         super().__init__(**settings | ({} if replies is None else {"replies": replies}))
 
-    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # loading from data does not pass here
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # validation of data does not call it
 
     @model_validator(mode="after")
     def _reads_its_file(self) -> Self:
-        self._left.extend(self._all())
+        self._remaining.extend(self._all())
         return self
 
     def _all(self) -> list[ScriptedReply]:
@@ -83,14 +83,14 @@ class ScriptedJudge(Judge):
         return super().identity() | {"replies": [reply.model_dump(exclude_defaults=True) for reply in self._all()]}
 
     async def ask(self, request: Request) -> Reply:
-        """Return the next reply: the first whose text the request holds, else the next in order."""
-        asked = request.messages[-1].content
-        reply = next((one for one in self._left if one.when and one.when in asked), None)
+        """Return the next reply: the first whose `when` is in the request, else the next in order."""
+        text = request.messages[-1].content
+        reply = next((one for one in self._remaining if one.when and one.when in text), None)
         if reply is None:
-            reply = next((one for one in self._left if not one.when), None)
+            reply = next((one for one in self._remaining if not one.when), None)
             if reply is None:
                 raise JudgeError("the script has no reply left for this request")
-            self._left.remove(reply)
+            self._remaining.remove(reply)
         tokens = (reply.input_tokens, reply.output_tokens)
         if reply.error is not None:
             billed = tokens != (None, None)
@@ -99,7 +99,7 @@ class ScriptedJudge(Judge):
         return Reply(calls, reply.text, reply.model, *tokens, self.cost(*tokens))
 
     def cost(self, input_tokens: int | None, output_tokens: int | None) -> float | None:
-        """Return what the tokens would cost at `prices`; nothing without them."""
+        """Return the price of the tokens; 0 without `prices`."""
         return 0.0 if self.prices is None else super().cost(input_tokens, output_tokens)
 
 

@@ -1,8 +1,8 @@
-"""The tools a judge gives its verdict with, and what their calls mean. Text is never read.
+"""The tools a judge gives its verdict with, and how their calls are read. Text is never read.
 
-A reply counts only if every call in it is one of the offered tools with arguments that fit its schema: to leave out the
-calls that do not fit could turn a clumsy "fail" beside a "pass" into a pass. Slips that change no meaning are accepted:
-a whole number written as `4.0`, one extra argument, a `functions.` prefix.
+A reply counts only if every call in it is one of the offered tools with arguments that match its schema: skipping
+invalid calls could turn a malformed "fail" next to a "pass" into a pass. Deviations that do not change the meaning are
+accepted: a whole number written as `4.0`, one extra argument, a `functions.` prefix.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ R = TypeVar("R")
 Args = TypeVar("Args", bound=Struct)
 
 NO_REASON = "no reason given"
-"""What marks a verdict whose reason is blank, though the judge was asked for one twice."""
+"""Replaces a blank reason, though the judge was asked for one twice."""
 _PREFIX = "functions."
-"""What some servers put before a tool's name."""
+"""Added to a tool's name by some servers."""
 
 
 class NoVerdict(Exception):
-    """A reply that decides nothing, and why."""
+    """Raised for a reply without a valid verdict, with the reason."""
 
 
-class _Told(Struct, frozen=True):
+class _Reasoned(Struct, frozen=True):
     reason: str = ""
     description: str = ""
 
@@ -53,7 +53,7 @@ class Winner(Struct, frozen=True):
     reasoning: str = ""
 
 
-class _OneVerdict(_Told, frozen=True):
+class _OneVerdict(_Reasoned, frozen=True):
     criterion: int | float | str | None = None
 
 
@@ -65,7 +65,7 @@ class _ScoreOfOne(Struct, frozen=True):
 
 
 class PassFail(NamedTuple):
-    """What each call said: `description: reason`."""
+    """The calls of each kind, as `description: reason`."""
 
     passes: list[str]
     failures: list[str]
@@ -92,7 +92,7 @@ class Kind(NamedTuple, Generic[R]):
 
 
 def reason_or_mark(reason: str) -> str:
-    """Return a reason, or the mark of a verdict that has none."""
+    """Return a reason, or the text for a verdict without one."""
     return reason.strip() or NO_REASON
 
 
@@ -100,18 +100,22 @@ def _object(properties: dict[str, JSON], required: list[str]) -> dict[str, JSON]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _words(about: str, **more: JSON) -> dict[str, JSON]:
+def _text_schema(about: str, **more: JSON) -> dict[str, JSON]:
     return {"type": "string", "description": about, **more}
 
 
 # Models write arguments in the order of the schema: the reason first, so that the verdict follows from it.
-_REASON = _words("Why, in a sentence. Think about this first.", minLength=1)
-_CHECKED = _words("What was checked.")
+_REASON = _text_schema("Why, in a sentence. Think about this first.", minLength=1)
+_CHECKED = _text_schema("What was checked.")
 _ONE_TO_FIVE: dict[str, JSON] = {"type": "integer", "minimum": 1, "maximum": 5}
-_TOLD = _object({"reason": _REASON, "description": _CHECKED}, ["reason"])
-PASS = Tool("set_waza_grade_pass", "Say that a criterion is met. Call it once for each criterion that is met.", _TOLD)
+_REASONED = _object({"reason": _REASON, "description": _CHECKED}, ["reason"])
+PASS = Tool(
+    "set_waza_grade_pass", "Say that a criterion is met. Call it once for each criterion that is met.", _REASONED
+)
 FAIL = Tool(
-    "set_waza_grade_fail", "Say that a criterion is not met. Call it once for each criterion that is not met.", _TOLD
+    "set_waza_grade_fail",
+    "Say that a criterion is not met. Call it once for each criterion that is not met.",
+    _REASONED,
 )
 SCORE = Tool(
     "set_waza_grade_score",
@@ -132,10 +136,10 @@ WINNER = Tool(
 )
 
 
-def _fitting(call: Call, shape: type[Args]) -> Args:
-    """Return a call's arguments; raise NoVerdict where they do not fit the tool's schema."""
+def _arguments(call: Call, shape: type[Args]) -> Args:
+    """Return a call's arguments; raise NoVerdict where they do not match the tool's schema."""
     if not isinstance(call.arguments, dict):
-        raise NoVerdict(f"{call.name} was called with arguments that are no JSON object")
+        raise NoVerdict(f"{call.name} was called with arguments that are not a JSON object")
     known = {field.name for field in msgspec.structs.fields(shape)}
     if len(unknown := [str(key)[:60] for key in call.arguments if key not in known]) > 1:
         raise NoVerdict(f"{call.name} was called with unknown arguments: {', '.join(unknown[:5])}")
@@ -151,54 +155,54 @@ def _whole(value: JSON) -> JSON:
 
 
 def _offered(calls: Sequence[Call], *tools: Tool) -> Sequence[Call]:
-    """Return the calls by their plain names; raise NoVerdict where there are none, or one was not offered."""
+    """Return the calls without name prefixes; raise NoVerdict where there are none, or one was not offered."""
     if not calls:
         raise NoVerdict("the judge called no tool")
     names = {tool.name for tool in tools}
-    plain = [Call(call.name.removeprefix(_PREFIX), call.arguments) for call in calls]
-    for call in plain:
+    offered = [Call(call.name.removeprefix(_PREFIX), call.arguments) for call in calls]
+    for call in offered:
         if call.name not in names:
-            raise NoVerdict(f"the judge called '{call.name[:60]}', which is no verdict")
-    return plain
+            raise NoVerdict(f"the judge called '{call.name[:60]}', which is not a verdict")
+    return offered
 
 
 def _read_pass_fail(calls: Sequence[Call]) -> PassFail:
-    told = [(call.name == PASS.name, _fitting(call, _Told)) for call in _offered(calls, PASS, FAIL)]
-    passes, failures = ([str(one) for good, one in told if good is wanted] for wanted in (True, False))
-    return PassFail(passes, failures, any(not one.reason.strip() for _, one in told))
+    verdicts = [(call.name == PASS.name, _arguments(call, _Reasoned)) for call in _offered(calls, PASS, FAIL)]
+    passes, failures = ([str(one) for is_pass, one in verdicts if is_pass is wanted] for wanted in (True, False))
+    return PassFail(passes, failures, any(not one.reason.strip() for _, one in verdicts))
 
 
 def _read_one(calls: Sequence[Call], tool: Tool, shape: type[Args], decisive: Callable[[Args], Any]) -> Args:
-    """Return what all calls say; raise NoVerdict where they do not agree."""
-    found = [_fitting(call, shape) for call in _offered(calls, tool)]
-    if len({decisive(item) for item in found}) > 1:
+    """Return the arguments of the calls; raise NoVerdict where their verdicts differ."""
+    verdicts = [_arguments(call, shape) for call in _offered(calls, tool)]
+    if len({decisive(item) for item in verdicts}) > 1:
         raise NoVerdict(f"the judge called {tool.name} several times with different verdicts")
-    return found[0]
+    return verdicts[0]
 
 
-PASS_FAIL: Kind[PassFail] = Kind((PASS, FAIL), _read_pass_fail, lambda found: found.lacks_reason)
+PASS_FAIL: Kind[PassFail] = Kind((PASS, FAIL), _read_pass_fail, lambda verdict: verdict.lacks_reason)
 ONE_TO_FIVE: Kind[ScoreVerdict] = Kind(
     (SCORE,),
     lambda calls: _read_one(calls, SCORE, ScoreVerdict, lambda one: one.score),
-    lambda found: not found.reason.strip(),
+    lambda verdict: not verdict.reason.strip(),
 )
 PAIRWISE: Kind[Winner] = Kind(
     (WINNER,),
     lambda calls: _read_one(calls, WINNER, Winner, lambda one: one.winner),
-    lambda found: not found.reasoning.strip(),
+    lambda verdict: not verdict.reasoning.strip(),
 )
 
 
 def same_words(text: str) -> str:
-    """Return a criterion as it is compared: white space and case do not count."""
+    """Return a criterion for comparison: white space and case are ignored."""
     return " ".join(text.split()).lower()
 
 
 def on_each(criteria: Sequence[str], *, is_scored: bool) -> Kind[list[OnCriterion]]:
-    """Return the kind of verdict that holds one on each criterion: met or not met, or a score from 1 to 5.
+    """Return the kind of verdict with one entry per criterion: met or not met, or a score from 1 to 5.
 
-    A call names its criterion by number, or by its own words (`description` counts where `criterion` is left out). A
-    reply that leaves one out, names one that is not there or contradicts itself decides nothing.
+    A call names its criterion by number or by its text (`description` is used where `criterion` is left out). A reply
+    that omits a criterion, names an unknown one or contradicts itself is not a verdict.
     """
     which: dict[str, JSON] = {"type": "integer", "minimum": 1, "maximum": len(criteria)}
     which["description"] = "The number of the criterion that this verdict is about."
@@ -218,24 +222,24 @@ def on_each(criteria: Sequence[str], *, is_scored: bool) -> Kind[list[OnCriterio
     places |= {same_words(text): place for place, text in enumerate(criteria)}
 
     def read(calls: Sequence[Call]) -> list[OnCriterion]:
-        found: dict[int, OnCriterion] = {}
+        verdicts: dict[int, OnCriterion] = {}
         for call in _offered(calls, *tools):
-            told = _fitting(call, shape)
-            place = _place_of(told, len(criteria), places)
-            given = OnCriterion(told.score if isinstance(told, _ScoreOfOne) else call.name == PASS.name, told.reason)
-            if found.setdefault(place, given).verdict != given.verdict:
+            given = _arguments(call, shape)
+            place = _place_of(given, len(criteria), places)
+            score = given.score if isinstance(given, _ScoreOfOne) else call.name == PASS.name
+            if verdicts.setdefault(place, OnCriterion(score, given.reason)).verdict != score:
                 raise NoVerdict(f"the judge contradicts itself on criterion {place + 1} ({criteria[place][:60]})")
-        if left := [f"{place + 1} ({text[:60]})" for place, text in enumerate(criteria) if place not in found]:
-            raise NoVerdict(f"no verdict on criterion {', '.join(left)}")
-        return [found[place] for place in range(len(criteria))]
+        if missing := [f"{place + 1} ({text[:60]})" for place, text in enumerate(criteria) if place not in verdicts]:
+            raise NoVerdict(f"no verdict on criterion {', '.join(missing)}")
+        return [verdicts[place] for place in range(len(criteria))]
 
-    return Kind(tools, read, lambda found: any(not one.reason.strip() for one in found), len(criteria))
+    return Kind(tools, read, lambda verdicts: any(not one.reason.strip() for one in verdicts), len(criteria))
 
 
-def _place_of(told: _ScoreOfOne | _OneVerdict, count: int, places: dict[str, int]) -> int:
+def _place_of(given: _ScoreOfOne | _OneVerdict, count: int, places: dict[str, int]) -> int:
     """Return the place of the criterion that a call is about; raise NoVerdict where there is no such criterion."""
-    named = told.criterion
-    if named is None and (not told.description.strip() or count == 1):
+    named = given.criterion
+    if named is None and (not given.description.strip() or count == 1):
         if count == 1:
             return 0
         raise NoVerdict("the judge gave a verdict without saying on which criterion")
@@ -243,7 +247,7 @@ def _place_of(told: _ScoreOfOne | _OneVerdict, count: int, places: dict[str, int
         if named in range(1, count + 1):
             return int(named) - 1
     else:
-        place = places.get(same_words(told.description if named is None else named))
+        place = places.get(same_words(given.description if named is None else named))
         if place is not None:
             return place
-    raise NoVerdict(f"the judge gave a verdict on '{str(named or told.description)[:60]}', which is no criterion")
+    raise NoVerdict(f"the judge gave a verdict on '{str(named or given.description)[:60]}', which is not a criterion")

@@ -1,7 +1,7 @@
 """The rubric library: built-in rubrics by name, local ones by path.
 
-`*.md` here are the rubrics of the library's own, `azure/*.md` those for the evaluators of Azure AI Evaluation. What a
-rubric file must look like is in `_file`; how a verdict is asked for is the `prompt` grader's business.
+`*.md` here are waza's own rubrics, `azure/*.md` those of the evaluators in Azure AI Evaluation. `rubric.py` parses and
+validates rubric files; the `prompt` grader asks for verdicts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _files() -> dict[str, Path]:
 
 
 def ref_kind(ref: str) -> Literal["builtin", "path"]:
-    """Say what a reference means: a built-in rubric's name or a file's path; raise ValueError if neither."""
+    """Return whether a reference is a built-in rubric's name or a file's path; raise ValueError if neither."""
     if "/" in ref or "\\" in ref or ref.endswith(".md") or ref.startswith((".", "~")):
         return "path"
     if ref in _files():
@@ -75,9 +75,9 @@ def ref_kind(ref: str) -> Literal["builtin", "path"]:
 
 
 def find_rubric(ref: str, folder: SpecFolder) -> Rubric:
-    """Return the rubric meant by `ref`: a built-in name, or a path from the eval file's folder or the project's root.
+    """Return the rubric that `ref` names: a built-in name, or a path from the eval file's folder or the project's root.
 
-    Raises ValueError with a sentence that says what is wrong with the reference or with the file.
+    Raises ValueError with what is wrong with the reference or with the file.
     """
     if not ref.strip():
         raise ValueError("the rubric's name or path is empty")
@@ -85,7 +85,7 @@ def find_rubric(ref: str, folder: SpecFolder) -> Rubric:
 
 
 def rubric_text(ref: str, folder: SpecFolder) -> str:
-    """Return the text of the file that `ref` means; raise ValueError if it is no rubric."""
+    """Return the text of the file that `ref` names; raise ValueError if it is not a rubric."""
     path = _files()[ref] if ref_kind(ref) == BUILT_IN else _local(ref, folder)
     read_rubric(path, ref)
     return read_text(path, ref)
@@ -93,17 +93,17 @@ def rubric_text(ref: str, folder: SpecFolder) -> str:
 
 def _local(ref: str, folder: SpecFolder) -> Path:
     if ref.startswith("~"):
-        raise ValueError(f"rubric '{ref[:200]}': '~' leads out of the project; put the file beside the eval file")
+        raise ValueError(f"rubric '{ref[:200]}': '~' leads out of the project; put the file next to the eval file")
     return folder.find(ref)
 
 
 def read_rubric(path: Path, source: str) -> Rubric:
-    """Return the rubric in a file, called `source` in what is told about it; raise ValueError if it is none."""
+    """Return the rubric in a file, called `source` in messages; raise ValueError if it is not a rubric."""
     return parse_rubric(read_text(path, source), source)
 
 
 def read_text(path: Path, source: str) -> str:
-    """Return a file's text, as long as a rubric may be; raise ValueError if it cannot be read."""
+    """Return a file's text up to the size of a rubric; raise ValueError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_CHARACTERS * 4 + 1).decode("utf-8")
@@ -130,7 +130,7 @@ def golden_trace(golden: Golden) -> Trace:
 
 
 class _GoldenFiles:
-    """The files of a golden: they stand nowhere but in its rubric."""
+    """The files of a golden, which exist only in its rubric."""
 
     root = ""
 
@@ -138,7 +138,7 @@ class _GoldenFiles:
         self._texts = {inner_path(path): text.encode("utf-8", "surrogatepass") for path, text in texts.items()}
 
     def kind(self, path: str) -> Literal["file", "absent"]:
-        """Say whether a file stands at a path."""
+        """Return whether there is a file at a path."""
         return "file" if inner_path(path) in self._texts else "absent"
 
     def read(self, path: str) -> bytes:

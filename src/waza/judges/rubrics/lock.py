@@ -1,7 +1,7 @@
-"""`rubrics.lock`: which text each version of a local rubric stands for.
+"""`rubrics.lock`: the hash of the text of each version of a local rubric.
 
-The file lies beside the rubrics of one folder. A rubric whose text changed under the same version would make old and
-new verdicts look comparable; reading the lock tells, and only `waza rubric lock` writes it.
+The file is in the folder of its rubrics. It detects a text that changed under the same version, which would make old
+and new verdicts look comparable. Only `waza rubric lock` writes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class LockEntry(NamedTuple):
-    """What the lock says about one rubric."""
+    """The lock's entry for one rubric."""
 
     version: str
     hash: str
@@ -39,18 +39,18 @@ def read_lock(folder: Path) -> dict[str, LockEntry]:
     except OSError as error:
         raise ValueError(f"{LOCK}: cannot be read: {error.strerror or error}") from None
     try:
-        found = read_yaml(raw, LOCK, may_be_empty=True)
+        tree = read_yaml(raw, LOCK, may_be_empty=True)
     except SpecError as error:
-        raise ValueError(f"{error}; mend it, or remove it and run `waza rubric lock`") from None
-    return {name: _entry(name, value) for name, value in _mapping(found).items()}
+        raise ValueError(f"{error}; fix it, or remove it and run `waza rubric lock`") from None
+    return {name: _entry(name, value) for name, value in _mapping(tree).items()}
 
 
-def _mapping(found: Any) -> dict[str, Any]:
-    if found is None:
+def _mapping(tree: Any) -> dict[str, Any]:
+    if tree is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(tree, dict):
         raise ValueError(f"{LOCK}: a mapping of rubric names is needed; remove the file and run `waza rubric lock`")
-    return found
+    return tree
 
 
 def _entry(name: str, value: Any) -> LockEntry:
@@ -62,27 +62,27 @@ def _entry(name: str, value: Any) -> LockEntry:
 
 
 def lock_problem(rubric: Rubric, entries: dict[str, LockEntry]) -> str:
-    """Return what the lock has against a rubric, as a sentence with its remedy, or nothing."""
+    """Return how a rubric conflicts with the lock, and the remedy; empty if it does not."""
     entry = entries.get(rubric.name)
     if entry is None or entry == LockEntry(rubric.version, rubric.hash):
         return ""
     if entry.hash != rubric.hash and not _is_raised(entry.version, rubric.version):
         return (
-            f"rubric '{rubric.name}' says something else than the {entry.version} in {LOCK}, "
+            f"the text of rubric '{rubric.name}' differs from that of {entry.version} in {LOCK}, "
             f"and its version is {rubric.version}; raise the version, then run `waza rubric lock`"
         )
     if not _is_raised(entry.version, rubric.version):
         return (
             f"rubric '{rubric.name}' went back from {entry.version} to {rubric.version}; "
-            "a version that was given out stays: raise it, then run `waza rubric lock`"
+            "versions only go up: raise it, then run `waza rubric lock`"
         )
-    return f"rubric '{rubric.name}' is {rubric.version} and {LOCK} knows {entry.version}; run `waza rubric lock`"
+    return f"rubric '{rubric.name}' is {rubric.version} and {LOCK} has {entry.version}; run `waza rubric lock`"
 
 
 def locked(folder: Path, rubrics: Iterable[Rubric], *, redo: bool = False) -> dict[str, LockEntry]:
     """Return a folder's entries with these rubrics recorded; raise UsageError for a text changed under its version.
 
-    With `redo` the text is recorded as it is, for a version that nothing was graded with yet.
+    With `redo` the current text is recorded, for a version that has not been used for grading yet.
     """
     entries = read_lock(folder)
     updated: dict[str, LockEntry] = {}
@@ -111,7 +111,7 @@ def _is_raised(old: str, new: str) -> bool:
 
 
 def _order(version: str) -> tuple[list[int], bool, list[tuple[bool, int, str]]]:
-    """Return what versions are compared by: numbers, a release after its previews, previews part by part."""
+    """Return a sort key of versions: numbers, a release after its previews, previews part by part."""
     plain, _, preview = version.removeprefix("v").partition("+")[0].partition("-")
     numbers = [int(number) for number in _NUMBER.findall(plain)[:3]]
     parts = [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in preview.split(".")]

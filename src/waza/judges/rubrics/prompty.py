@@ -1,8 +1,8 @@
-"""A `.prompty` file in, a rubric's text out.
+"""Convert a `.prompty` file to a rubric's text.
 
 Prompty's format: YAML front matter between `---` lines, then sections that begin with a role on a line of its own
-(`system:`, `user:`, `assistant:`), with `{{placeholders}}`. A sketch without `---`, in which `system:` is one more key,
-is read too. What a rubric cannot carry over is told in notes, never dropped in silence.
+(`system:`, `user:`, `assistant:`), with `{{placeholders}}`. A file without `---`, in which `system:` is one more key,
+is read too. What a rubric cannot express is reported in notes, never dropped silently.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _SHOWN = {
     ),
     "Tool calls": ("tool_calls", "tool_call", "tool_events", "actions"),
 }
-"""Where the judge finds what a placeholder stood for."""
+"""The sections of a request that replace placeholders."""
 _NEED = {"Source context": "source_context", "Tool calls": "tool_events"}
 _PLACES = {word: section for section, words in _SHOWN.items() for word in words}
 
 
 class Imported(NamedTuple):
-    """A rubric made from a `.prompty` file, its text, and what its author should look at."""
+    """A rubric made from a `.prompty` file, its text, and notes for its author."""
 
     rubric: Rubric
     text: str
@@ -63,34 +63,34 @@ class Imported(NamedTuple):
 
 
 def from_prompty(text: str, source: str, *, name: str = "", scale: str = "pass-fail", pass_at: int = 4) -> Imported:
-    """Return the rubric that says what a `.prompty` file says; raise ValueError with a sentence if that cannot be."""
+    """Return the rubric for a `.prompty` file; raise ValueError if it cannot be converted."""
     head, body = _parts(text, source)
     try:
-        found = read_yaml(f"{MARK}\n{head}", source, may_be_empty=True) or {}
+        tree = read_yaml(f"{MARK}\n{head}", source, may_be_empty=True) or {}
     except SpecError as error:
         raise ValueError(str(error)) from None
-    if not isinstance(found, dict):
+    if not isinstance(tree, dict):
         raise ValueError(f"{source}: the front matter must be keys with values")
-    notes = [*_left_out(found)]
+    notes = [*_dropped_settings(tree)]
     prompt, needs = _prompt(body, source, notes)
     named = _kebab(
-        name or _text(found.get("name")) or source.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".prompty")
+        name or _text(tree.get("name")) or source.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".prompty")
     )
     if not named:
-        raise ValueError(f"{source}: no name can be made of it; give one with --name")
+        raise ValueError(f"{source}: no name can be derived from it; give one with --name")
     if _SCORED.search(prompt) and not _ONE_TO_FIVE.search(prompt):
         notes.append("it asks for a score, but not from 1 to 5; say in the last section which score passes")
-    told = _text(found.get("description")) or f"What {named} asks for."
-    made = _front(named, scale, pass_at, told, needs) + f"{prompt}\n\n{_verdict(prompt, scale, pass_at)}"
+    description = _text(tree.get("description")) or f"What {named} asks for."
+    made = _front(named, scale, pass_at, description, needs) + f"{prompt}\n\n{_verdict(prompt, scale, pass_at)}"
     return Imported(parse_rubric(made, f"{named}.md"), made, notes)
 
 
 def _parts(text: str, source: str) -> tuple[str, str]:
-    """Return front matter and body; in a sketch without `---` the body begins with the first role."""
-    plain = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
-    if plain.split("\n", 1)[0].rstrip() == MARK:
-        return split_front_matter(plain, source)
-    lines = plain.split("\n")
+    """Return front matter and body; in a file without `---` the body begins with the first role."""
+    normalised = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
+    if normalised.split("\n", 1)[0].rstrip() == MARK:
+        return split_front_matter(normalised, source)
+    lines = normalised.split("\n")
     first = next((index for index, line in enumerate(lines) if _ROLE.fullmatch(line)), None)
     if first is None:
         raise ValueError(
@@ -100,25 +100,25 @@ def _parts(text: str, source: str) -> tuple[str, str]:
 
 
 def _prompt(body: str, source: str, notes: list[str]) -> tuple[str, list[str]]:
-    """Return what the judge is told, with the placeholders replaced by where it finds them, and what it needs."""
+    """Return the judge's instructions, placeholders replaced by references to sections, and what it needs."""
     if logic := _LOGIC.search(body):
         raise ValueError(
-            f"{source}: '{logic[0][:40]}' is template logic, which a rubric cannot hold; write the text out"
+            f"{source}: '{logic[0][:40]}' is template logic, which a rubric cannot contain; write the text out"
         )
     needs: dict[str, None] = {}
     unknown: dict[str, None] = {}
 
-    def place(found: re.Match[str]) -> str:
-        section = _PLACES.get(found[1].split(".")[-1].lower())
+    def place(match: re.Match[str]) -> str:
+        section = _PLACES.get(match[1].split(".")[-1].lower())
         if section is None:
-            unknown[found[1]] = None
-            return f"({found[1]}: not shown)"
+            unknown[match[1]] = None
+            return f"({match[1]}: not shown)"
         if section in _NEED:
             needs[_NEED[section]] = None
         return f"(shown below as {section})"
 
-    told = "\n\n".join(_sections(_COMMENT.sub("", body), notes))
-    prompt = _PLACEHOLDER.sub(place, told).strip()
+    text = "\n\n".join(_sections(_COMMENT.sub("", body), notes))
+    prompt = _PLACEHOLDER.sub(place, text).strip()
     if not prompt:
         raise ValueError(f"{source}: there is no prompt in it")
     if unknown:
@@ -130,8 +130,8 @@ def _sections(body: str, notes: list[str]) -> Iterator[str]:
     """Yield the text of each role in order; answers of an assistant are marked as examples."""
     role, lines = "system", []
     for line in [*body.split("\n"), "system:"]:
-        found = _ROLE.fullmatch(line)
-        if found is None:
+        match = _ROLE.fullmatch(line)
+        if match is None:
             lines.append(line)
             continue
         text = textwrap.dedent("\n".join(lines)).strip()
@@ -139,15 +139,15 @@ def _sections(body: str, notes: list[str]) -> Iterator[str]:
             notes.append(f"a section of the role {role} is left out")
         elif text:
             yield f"Example of an answer, for its reasoning:\n\n{text}" if role == "assistant" else text
-        role, lines = found[1].lower(), []
+        role, lines = match[1].lower(), []
 
 
-def _left_out(found: dict[str, Any]) -> Iterator[str]:
-    if "model" in found:
+def _dropped_settings(tree: dict[str, Any]) -> Iterator[str]:
+    if "model" in tree:
         yield "its model settings are left out; a judge is set up under `judge:` in .waza.yaml or the eval file"
-    if "outputs" in found:
+    if "outputs" in tree:
         yield "its outputs are left out: the verdict is a tool call"
-    if "sample" in found:
+    if "sample" in tree:
         yield "its sample is left out; with an expected verdict it makes a good golden"
 
 

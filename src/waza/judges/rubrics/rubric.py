@@ -1,4 +1,4 @@
-"""The nouns of the library, a rubric and its goldens, and what makes one usable. How files are read is in `_file`."""
+"""Rubrics and their goldens: the records, their validation, and parsing of a Markdown file with YAML front matter."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ VERDICT_TOOLS = {
     "pass-fail": ("set_waza_grade_pass", "set_waza_grade_fail"),
     "1-5": ("set_waza_grade_score",),
 }
-"""What a body on each scale must tell the judge to call."""
+"""The tools that a body on each scale must tell the judge to call."""
 MAX_VERSION = 100
+MAX_CHARACTERS = 500_000
+MARK = "---"
+_KEYS = ("name", "version", "scale", "description", "goldens", "needs", "pass_at")
+_GOLDEN_KEYS = ("name", "input", "output", "context", "expected", "tool_events", "files")
 _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _SEMVER = re.compile(r"v?(0|[1-9]\d*)(\.(0|[1-9]\d*)){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", re.ASCII)
 
 
 class Golden(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One worked example of a rubric: what the judge is shown and the verdict it must come to."""
+    """One example of a rubric: what the judge is shown and the expected verdict."""
 
     name: str
     output: str
@@ -41,13 +45,13 @@ class Golden(Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: str = ""
     """The source context, for rubrics that need one."""
     tool_events: tuple[ToolEvent, ...] | None = None
-    """The tool calls, for rubrics that need them; none at all is not the same as not recorded."""
+    """The tool calls, for rubrics that need them; an empty list is not the same as not recorded."""
     files: dict[str, str] | None = None
     """The files the agent left, text by path, for rubrics that need them."""
 
 
 class Rubric(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """What a judge is told, with its name, its version and the examples that keep it honest."""
+    """Instructions for a judge, with name, version and examples that verify the judge."""
 
     name: str
     version: str
@@ -56,7 +60,7 @@ class Rubric(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     body: str
     goldens: tuple[Golden, ...] = ()
     needs: tuple[str, ...] = ()
-    """What the judge sees beside task input and output: `tool_events`, `source_context`, `files`."""
+    """What the judge is shown besides task input and output: `tool_events`, `source_context`, `files`."""
     pass_at: int = 4
     """On the scale `1-5`, the lowest score that passes."""
     source: str = BUILT_IN
@@ -64,17 +68,17 @@ class Rubric(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     @cached_property
     def hash(self) -> str:
-        """The sha256 of what shapes a verdict: body, scale, needs and, where it decides, `pass_at`."""
-        shaping = [self.body, self.scale, list(self.needs)] + ([self.pass_at] if self.scale == "1-5" else [])
-        return hashlib.sha256(json.dumps(shaping, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
+        """The sha256 of what affects a verdict: body, scale, needs and, where it decides, `pass_at`."""
+        content = [self.body, self.scale, list(self.needs)] + ([self.pass_at] if self.scale == "1-5" else [])
+        return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
 
     def passes(self, expected: str | int) -> bool:
-        """Say whether a golden's expected verdict is a pass."""
+        """Return whether a golden's expected verdict is a pass."""
         return expected == "pass" if isinstance(expected, str) else expected >= self.pass_at
 
 
 def validate(rubric: Rubric) -> list[str]:
-    """Return a sentence per mistake in a rubric; none means it can be used."""
+    """Return a message per mistake in a rubric; none means it is valid."""
     return [*_head_mistakes(rubric), *_golden_mistakes(rubric)]
 
 
@@ -96,21 +100,21 @@ def _head_mistakes(rubric: Rubric) -> Iterator[str]:
     if not 1 < rubric.pass_at <= 5:
         yield f"pass_at {rubric.pass_at} cannot both pass and fail a score from 1 to 5; choose 2 to 5"
     if rubric.scale == "pass-fail" and rubric.pass_at != 4:
-        yield "pass_at goes with scale 1-5; on pass-fail the judge says it outright"
+        yield "pass_at goes with scale 1-5; on pass-fail the judge decides directly"
 
 
 def _golden_mistakes(rubric: Rubric) -> Iterator[str]:
     allowed = "pass or fail" + (", or a score from 1 to 5" if rubric.scale == "1-5" else "")
-    seen: dict[str, int] = {}
-    shown: dict[str, int] = {}
+    by_name: dict[str, int] = {}
+    by_content: dict[str, int] = {}
     for index, golden in enumerate(rubric.goldens):
         here = f"goldens[{index}]"
         if not golden.name.strip():
             yield f"{here}.name is required and must not be blank"
-        elif golden.name in seen:
-            yield f"{here}.name '{golden.name[:60]}' is that of goldens[{seen[golden.name]}]; give each its own"
+        elif golden.name in by_name:
+            yield f"{here}.name '{golden.name[:60]}' is that of goldens[{by_name[golden.name]}]; give each its own"
         if not golden.output.strip():
-            yield f"{here}.output is required: a judge of nothing says nothing"
+            yield f"{here}.output is required: the judge needs something to judge"
         if not _is_verdict(golden.expected, rubric.scale):
             yield f"{here}.expected must be {allowed}, found {str(golden.expected)[:60]!r}"
         if "source_context" in rubric.needs and not golden.context.strip():
@@ -119,11 +123,11 @@ def _golden_mistakes(rubric: Rubric) -> Iterator[str]:
             yield f"{here}.tool_events is required, because the rubric needs tool_events ([] means none was called)"
         if "files" in rubric.needs and golden.files is None:
             yield f"{here}.files is required, because the rubric needs files ({{}} means none was left)"
-        alike = json.dumps(msgspec.to_builtins(msgspec.structs.replace(golden, name="", expected="")), sort_keys=True)
-        if (same := shown.get(alike)) is not None:
+        content = json.dumps(msgspec.to_builtins(msgspec.structs.replace(golden, name="", expected="")), sort_keys=True)
+        if (same := by_content.get(content)) is not None:
             yield f"{here} shows the judge the same as goldens[{same}]; keep one of the two"
-        seen.setdefault(golden.name, index)
-        shown.setdefault(alike, index)
+        by_name.setdefault(golden.name, index)
+        by_content.setdefault(content, index)
 
 
 def _is_verdict(expected: str | int, scale: str) -> bool:
@@ -132,29 +136,21 @@ def _is_verdict(expected: str | int, scale: str) -> bool:
     return scale == "1-5" and 1 <= expected <= 5
 
 
-# One rubric file: Markdown with YAML front matter in, a `Rubric` out, or every mistake in it as a sentence.
-
-MAX_CHARACTERS = 500_000
-MARK = "---"
-_KEYS = ("name", "version", "scale", "description", "goldens", "needs", "pass_at")
-_GOLDEN_KEYS = ("name", "input", "output", "context", "expected", "tool_events", "files")
-
-
 def parse_rubric(text: str, source: str = BUILT_IN) -> Rubric:
     """Return the rubric written in `text`; raise ValueError with every mistake in it.
 
-    Line ends of Windows and a byte order mark change nothing, the hash neither.
+    Windows line endings and a byte order mark are ignored, also in the hash.
     """
     head, body = split_front_matter(text, source)
     try:
-        found = read_yaml(f"{MARK}\n{head}", source, may_be_empty=True)
+        tree = read_yaml(f"{MARK}\n{head}", source, may_be_empty=True)
     except SpecError as error:
         raise ValueError(str(error)) from None
-    if not isinstance(found, dict):
+    if not isinstance(tree, dict):
         raise ValueError(f"{source}: the frontmatter must be keys with values, such as 'name: my-style'")
-    wrong = [f"{source}:{_line(found, path)}: {fact}" for path, fact in _misshapen(found)]
+    wrong = [f"{source}:{mark_of(tree, path).line}: {fact}" for path, fact in _shape_mistakes(tree)]
     if not wrong:
-        rubric = _rubric(found, body, source)
+        rubric = _rubric(tree, body, source)
         wrong = [f"{source}: {fact}" for fact in validate(rubric)]
     if wrong:
         raise ValueError("; ".join(wrong))
@@ -175,15 +171,15 @@ def split_front_matter(text: str, source: str) -> tuple[str, str]:
 
 
 def written_name(name: str) -> str:
-    """Return a name as it stands in front matter: quoted where YAML would take it for something else than text."""
+    """Return a name as written in front matter: quoted where YAML would take it for something else than text."""
     return (
         name if re.fullmatch(r"[a-z][a-z0-9-]*", name) and name not in ("true", "false", "null") else json.dumps(name)
     )
 
 
-def _misshapen(found: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield place and fact of every key nobody knows and every value of the wrong kind."""
-    for key, value in found.items():
+def _shape_mistakes(tree: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield place and message of every unknown key and every value of the wrong type."""
+    for key, value in tree.items():
         if key not in _KEYS:
             yield (key,), f"unknown key '{key[:60]}'; {did_you_mean(key, _KEYS)}"
         elif key in ("name", "version", "scale", "description") and not isinstance(value, str):
@@ -196,10 +192,10 @@ def _misshapen(found: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], s
             yield (key,), f"goldens must be a list, found {_what(value)}"
         elif key == "goldens":
             for index, golden in enumerate(value):
-                yield from _misshapen_golden(golden, index)
+                yield from _golden_shape_mistakes(golden, index)
 
 
-def _misshapen_golden(golden: Any, index: int) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _golden_shape_mistakes(golden: Any, index: int) -> Iterator[tuple[tuple[str | int, ...], str]]:
     here = f"goldens[{index}]"
     if not isinstance(golden, dict):
         yield ("goldens", index), f"{here} must have keys ({', '.join(_GOLDEN_KEYS)}), found {_what(golden)}"
@@ -250,32 +246,28 @@ def _what(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)[:60]
 
 
-def _line(found: Any, path: tuple[str | int, ...]) -> int:
-    return mark_of(found, path).line
-
-
-def _rubric(found: dict[str, Any], body: str, source: str) -> Rubric:
+def _rubric(tree: dict[str, Any], body: str, source: str) -> Rubric:
     return Rubric(
-        name=found.get("name", ""),
-        version=found.get("version", ""),
-        scale=found.get("scale", ""),
-        description=found.get("description", "").strip(),
+        name=tree.get("name", ""),
+        version=tree.get("version", ""),
+        scale=tree.get("scale", ""),
+        description=tree.get("description", "").strip(),
         body=body,
-        goldens=tuple(_golden(golden) for golden in found.get("goldens", [])),
-        needs=tuple(dict.fromkeys(found.get("needs", []))),
-        pass_at=found.get("pass_at", 4),
+        goldens=tuple(_golden(golden) for golden in tree.get("goldens", [])),
+        needs=tuple(dict.fromkeys(tree.get("needs", []))),
+        pass_at=tree.get("pass_at", 4),
         source=source,
     )
 
 
-def _golden(found: dict[str, Any]) -> Golden:
-    events = found.get("tool_events")
+def _golden(tree: dict[str, Any]) -> Golden:
+    events = tree.get("tool_events")
     return Golden(
-        name=found.get("name", ""),
-        output=found.get("output", ""),
-        expected=found.get("expected", ""),
-        input=found.get("input", ""),
-        context=found.get("context", ""),
+        name=tree.get("name", ""),
+        output=tree.get("output", ""),
+        expected=tree.get("expected", ""),
+        input=tree.get("input", ""),
+        context=tree.get("context", ""),
         tool_events=None if events is None else msgspec.convert(events, tuple[ToolEvent, ...]),
-        files=found.get("files"),
+        files=tree.get("files"),
     )
