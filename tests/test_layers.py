@@ -1,6 +1,7 @@
 """Imports only go down, no two modules import each other in a circle, and private modules stay in their package."""
 
 import ast
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,11 @@ def test_what_goes_down_or_stays_is_fine():
 
 def test_nothing_hides_a_ring_behind_type_checking():
     assert [file for file in SOURCE.rglob("*.py") if "TYPE_CHECKING" in file.read_text()] == []
+
+
+@pytest.mark.skipif(not (SOURCE.parents[1] / ".git").exists(), reason="not a checkout")
+def test_no_source_file_is_ignored_by_git():
+    """The build leaves ignored files out of the wheel, and ruff does not check them."""
+    command = ["git", "check-ignore", "--no-index", *(f"src/waza/{file}" for file in FILES)]
+    done = subprocess.run(command, cwd=SOURCE.parents[1], capture_output=True, text=True, timeout=60)
+    assert done.stdout == ""
