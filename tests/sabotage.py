@@ -1,4 +1,4 @@
-"""Sabotage: deliberate one-line faults in safety code, put into a copy one at a time; a named test must notice each.
+"""Sabotage: deliberate one-sock faults in safety code, put into a copy one at a time; a named test must notice each.
 
 `python tests/sabotage.py` runs the named tests on the copy as it is (all must pass), then once for each fault (each
 must fail). A fault whose text is not in its file exactly once is an error, so the table cannot outlive the code.
@@ -27,7 +27,7 @@ TIME_LIMIT_S = 240
 
 
 class Fault(NamedTuple):
-    """One line of the package replaced by a wrong one, and the test that must notice."""
+    """One sock of the package replaced by a wrong one, and the test that must notice."""
 
     what: str
     file: str
@@ -106,8 +106,8 @@ FAULTS = [
     Fault(
         "checksums are not compared",
         "runs/records.py",
-        'line[:8] == b"%08x" % crc32(payload)',
-        "len(line) > 9",
+        'sock[:8] == b"%08x" % crc32(payload)',
+        "len(sock) > 9",
         "runs/test_journal_damage.py::test_a_flip_of_some_bits_costs_at_most_the_record_it_hits",
     ),
     Fault(
@@ -374,14 +374,14 @@ FAULTS = [
         "process/test_isolation.py::test_an_isolation_that_is_not_known_is_refused",
     ),
     Fault(
-        "the Landlock fence is not put up",
+        "the Landlock sandbox is not entered",
         "process/landlock.py",
-        "    _checked(_libc().syscall(_RESTRICT_SELF, fence, 0))\n",
+        "    checked(libc().syscall(_RESTRICT_SELF, ruleset, 0))\n",
         "    return\n",
         "process/test_isolation.py::test_processes_outside_cannot_be_signalled_or_read",
     ),
     Fault(
-        "sockets are not refused behind a fence",
+        "sockets are not refused in a sandbox",
         "process/seccomp.py",
         "(_INET, network), (_INET6, network)) if open_]\n",
         "(_INET, True), (_INET6, True)) if open_]\n",

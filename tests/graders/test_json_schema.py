@@ -73,7 +73,7 @@ def test_extraction_wants_exactly_one_value(room, output, word):
         ({"schema_file": "link.json"}, "leaves the project"),
         ({"schema_file": "folder"}, "folder"),
         ({"schema_file": "broken.json"}, "schema_file 'broken.json'"),
-        ({"schema_file": "twice.json"}, "stands twice"),
+        ({"schema_file": "twice.json"}, "in one object twice"),
         ({"schema_file": "list.json"}, "mapping"),
         ({"shema": {}}, "did you mean 'schema'"),
     ],

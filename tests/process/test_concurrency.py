@@ -17,7 +17,7 @@ def test_only_limits_that_were_not_lifted_are_told_of_and_in_time():
         for name, seconds in (("late", 0.06), ("soon", 0.02), ("lifted", 0.01), ("never", 60)):
             number = limits.set(seconds, lambda name=name: told.append((name, time.monotonic() - started)))
             if name == "lifted":
-                limits.lift(number)
+                limits.cancel(number)
         await asyncio.sleep(0.15)
         return told
 
@@ -30,7 +30,7 @@ def test_a_thousand_limits_set_and_lifted_leave_one_timer():
     async def main():
         limits = Deadlines()
         for _ in range(1000):
-            limits.lift(limits.set(300, lambda: None))
+            limits.cancel(limits.set(300, lambda: None))
         return len(asyncio.get_running_loop()._scheduled)
 
     assert asyncio.run(main()) == 1
@@ -75,7 +75,7 @@ def test_whatever_is_set_and_lifted_is_told_of_as_a_timer_each_would(steps):
                 number = limits.set(amount, lambda place=place: told.append(place))
                 model[number] = loop.now + amount, place
             elif step == "lift" and amount in model:
-                limits.lift(amount)
+                limits.cancel(amount)
                 del model[amount]
             elif step == "wait":
                 loop.now += amount

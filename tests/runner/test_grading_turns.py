@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from waza.process.concurrency import A_ROUND, FairQueue
+from waza.process.concurrency import PER_ROUND, FairQueue
 
 
 def test_those_who_come_at_once_go_a_few_a_round_and_nobody_is_forgotten():
@@ -29,4 +29,4 @@ def test_those_who_come_at_once_go_a_few_a_round_and_nobody_is_forgotten():
     went = asyncio.run(scenario())
     assert [number for number, _ in went] == [*(n for n in range(20) if n != 7), "later"]
     in_a_round = Counter(number for _, number in went[:-1])
-    assert max(in_a_round.values()) == A_ROUND and len(in_a_round) >= 19 / A_ROUND
+    assert max(in_a_round.values()) == PER_ROUND and len(in_a_round) >= 19 / PER_ROUND

@@ -151,7 +151,7 @@ def test_mistakes_in_task_files_name_the_task_file(tmp_path):
     files = {"tasks/one.yaml": "id: one\npromt: hello\n", "tasks/two.yaml": "id: two\nprompt: x\nid: again\n"}
     assert messages(tmp_path, text, files) == [
         "tasks/one.yaml:2:1: promt: unknown key 'promt'; did you mean 'prompt'?",
-        "tasks/two.yaml:3:1: the key 'id' stands on line 1 already; keep one of the two",
+        "tasks/two.yaml:3:1: the key 'id' is on line 1 already; keep one of the two",
     ]
 
 

@@ -1,4 +1,4 @@
-"""What an escape would reach: a file, an environment variable, a process of its own, a listening socket."""
+"""Things an escape would touch: a file, an environment variable, a new process, a listening socket."""
 
 import os
 import socket
@@ -34,7 +34,7 @@ class Canaries:
         return found
 
     def payloads(self) -> list[str]:
-        """Return Python expressions that touch each canary if they can; those that read come to True."""
+        """Return Python expressions that touch each canary if they can; those that read return True."""
         return [
             f"{SECRET!r} in open({str(self.file)!r}).read()",
             f"open({str(self.written)!r}, 'w').write('x') == 1",
@@ -57,7 +57,7 @@ class Canaries:
 
 
 def gone(pid: int, within_s: float = 10) -> bool:
-    """Say whether a process has ended (a zombie has)."""
+    """Return whether a process has ended (a zombie has)."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         try:

@@ -487,7 +487,7 @@ def by_cpython(sources):
 
 
 def accepted(source):
-    """Say whether an assertion is accepted when a suite is loaded."""
+    """Return whether an assertion is accepted when a suite is loaded."""
     try:
         check_assertion(source)
     except ValueError:

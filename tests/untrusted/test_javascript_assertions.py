@@ -10,12 +10,11 @@ from canaries import SECRET, Canaries, gone
 
 from campaign import count
 from waza.process.question_worker import NoAnswer
-from waza.untrusted.constant_assertions import constant_javascript
 from waza.untrusted.javascript_assertions import CHILD, check_assertion, evaluate
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
 CONTEXT = HOSTILE["context"]
-linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 ESCAPES = [
     "require('fs').readFileSync({file}, 'utf8').includes({secret})",
@@ -52,7 +51,7 @@ BOMBS = [
     "Array(2 ** 32 - 1).fill(0).length > 0",
 ]
 UNSTOPPABLE = "String(3n ** 600000n).length > 0"
-"""One native operation of many seconds, in which the engine does not look at its clock."""
+"""One native operation of many seconds, in which the engine does not check its time limit."""
 
 
 def outcome(source, missing=None):
@@ -82,7 +81,7 @@ def outcome(source, missing=None):
         ("-errors.length", False),
     ],
 )
-def test_truth_is_javascripts(source, ok):
+def test_truth_values_are_javascripts(source, ok):
     check_assertion(source)
     assert outcome(source) == (ok, "")
 
@@ -107,7 +106,7 @@ def test_truth_is_javascripts(source, ok):
         ("// nothing", "too early"),
         ("1" * 10_001, "at most 10000 characters"),
         ("'\0'", "NUL"),
-        ("'\ud800'", "half characters"),
+        ("'\ud800'", "lone surrogates"),
         ("(" * 4000 + "1" + ")" * 4000, ""),
     ],
 )
@@ -117,76 +116,7 @@ def test_what_is_not_one_expression_is_refused_with_its_place(source, words):
     assert words in str(refusal.value)
 
 
-REFUSED = {
-    "an array": ["[output === 'yes']", "[]", "( /* a */ ([output]) ) // b", "output.x, [1]", "[...output]"],
-    "an object literal": ["({ok: output === 'yes'})", "{a: 1}", "{}"],
-    "an object made by 'new'": ["new Boolean(output === 'yes')", "new Date", "new (class {})", "new a.b.C(output)"],
-    "a function": ["() => output", "x => x ? 1 : 0", "async () => 1", "function f(a) { return a }", "async x => 1"],
-    "a class": ["class A {}", "(class extends Object { x() {} })"],
-    "a regular expression": ["/yes/", "/[/\\]]/g"],
-    "a text literal": ["'yes'", '"a" /* b */', "`yes`", "`yes ${output}`", "output === 'a' || 'b'", "''", "``"],
-    "the constant": ["true", "True", "0", "1e5", "0x0", "10n", "null", "undefined", "NaN", "!0", "!!1", "JSON", "(1)"],
-    "an expression of constants": [
-        *[
-            "-1",
-            "1 + 1",
-            "~(2 * 3)",
-            "'a' + 'b'",
-            "({a: 1}).a",
-            "[1][0]",
-            "'abc'.length",
-            "'a' === 'a'",
-            "'a' in {a: 1}",
-        ],
-        *["{a: {'b': 1}}.a.b", "[1, 2].length > 1", "`a`?.length", "!('a' === 'b')"],
-    ],
-    "'typeof'": ["typeof output", "typeof (1)"],
-    "'void'": ["void 0"],
-    "a choice between": ["output ? 1 : 'b'", "output ? x => 1 : y => 2"],
-    "'&&' with the constant false": ["output && false"],
-}
-
-
-@pytest.mark.parametrize(("what", "source"), [(what, source) for what, group in REFUSED.items() for source in group])
-def test_what_comes_to_the_same_whatever_the_agent_did_is_refused_with_the_reason(what, source):
-    with pytest.raises(ValueError) as refusal:
-        check_assertion(source)
-    assert what in str(refusal.value)
-    assert any(words in str(refusal.value) for words in ("cannot fail", "cannot pass", "checks nothing"))
-
-
-BOTH_WAYS = [
-    *("output", "output.length", "1 == 1", "`${output}`", "`${`${output}`}`", "output && 'x'", "output ? 1 : 0"),
-    *("new RegExp('ye+s').test(output)", "new Set(output).size > 1", "new Map([[1, 2]]).get(output)", "!output"),
-    *("/x/.test(output)", "output.length / /x/.exec(output).index", "output.length / 2 / 1", "[...output].length"),
-    *("(() => { if (output) { return /[)]/.test(output) } })()", "!function () { return output }()", "output?.length"),
-    *(
-        "({a: output}).a",
-        "({output}).output",
-        "[1].includes(output)",
-        "'a'.includes(output)",
-        "-1 < 0",
-        "{a: x => 1}.a(1)",
-    ),
-    *("typeof output === 'string'", "output.x ?? true", "output in {a: 1}", "'a' in outcome", "output?.5:0"),
-    *(
-        "{a: output}.a",
-        "[output][0]",
-        "(function () { return output })()",
-        "JSON.parse(output)",
-        "`a`.includes(output)",
-    ),
-    *("output.replace(/'/g, '\"') === '}{'", "((a) => a)(output)", "output.at(-1) /* [ */"),
-]
-
-
-def test_what_can_come_out_both_ways_is_accepted():
-    assert [(source, why) for source in BOTH_WAYS if (why := constant_javascript(source))] == []
-    for source in BOTH_WAYS:
-        check_assertion(source)
-
-
-def test_looking_whether_an_assertion_compiles_does_not_run_it():
+def test_checking_whether_an_assertion_compiles_does_not_run_it():
     check_assertion("(() => { while (true); })()")
 
 
@@ -205,7 +135,7 @@ def test_looking_whether_an_assertion_compiles_does_not_run_it():
         ("(async () => false)()", "a promise"),
     ],
 )
-def test_what_gives_no_value_does_not_hold_and_says_why(source, words):
+def test_an_assertion_without_a_value_fails_with_the_reason(source, words):
     ended = outcome(source)
     assert ended.ok is False
     assert words in ended.message
@@ -218,11 +148,11 @@ def test_no_escape_reaches_a_file_a_variable_a_process_or_a_socket(tmp_path, mon
     evaluate(["1 == 1"], {})
     canaries = Canaries(tmp_path)
     blanks = {"file": json.dumps(str(canaries.file)), "secret": json.dumps(SECRET), "port": canaries.port}
-    held = [source for source in ESCAPES if outcome(source.format(**blanks)).ok is not False]
+    passed = [source for source in ESCAPES if outcome(source.format(**blanks)).ok is not False]
     reached = canaries.reached()
     count("escape attempts", len(ESCAPES))
-    count("contacts with anything outside", len(held) + len(reached))
-    assert (held, reached) == ([], [])
+    count("contacts with anything outside", len(passed) + len(reached))
+    assert (passed, reached) == ([], [])
 
 
 def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():
@@ -236,7 +166,7 @@ def test_bombs_end_within_their_limits_and_take_no_memory_of_ours():
 
 
 @linux
-def test_a_child_that_does_not_come_back_is_killed():
+def test_a_child_that_does_not_answer_is_killed():
     evaluate(["1 == 1"], {})
     pid = CHILD.pid
     assert not gone(pid, within_s=0.1)
@@ -256,13 +186,13 @@ def test_the_order_of_assertions_never_matters():
 
 
 def test_a_name_without_evidence_makes_undecided_only_what_reads_it():
-    missing = {"tool_calls": "nobody looked"}
+    missing = {"tool_calls": "not recorded"}
     for source in (
         "tool_calls.length === 0",
         "typeof tool_calls",
         "(() => { try { tool_calls } catch {} return 1 })()",
     ):
-        assert outcome(source, missing) == (None, "nobody looked")
+        assert outcome(source, missing) == (None, "not recorded")
     assert outcome("output !== 'tool_calls'", missing) == (True, "")
 
 
@@ -278,13 +208,13 @@ def test_large_data_is_no_trouble():
     assert evaluate(["output.length === 1e7 && transcript.at(-1).number === 19999"], big) == [(True, "")]
 
 
-def test_a_machine_without_the_engine_is_told_what_to_install(monkeypatch):
+def test_without_the_engine_the_message_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "quickjs", None)
     with pytest.raises(ValueError, match=r"pip install 'waza\[js\]'"):
         check_assertion("output")
 
 
-def test_a_process_that_used_assertions_ends_by_itself_and_says_nothing():
+def test_a_process_that_used_assertions_ends_by_itself_and_prints_nothing():
     script = "from waza.untrusted.javascript_assertions import evaluate; assert evaluate(['1 == 1'], {})[0].ok"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

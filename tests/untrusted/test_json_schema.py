@@ -3,15 +3,11 @@ import json
 import pickle
 import socket
 import threading
-import time
 from contextlib import contextmanager
 
 import jsonschema_rs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from waza.untrusted.json import MAX_DEPTH, MAX_JSON_CHARS, extract_json, parse_json
 from waza.untrusted.json_schema import MAX_PROBLEM_CHARS, MAX_PROBLEMS, compile_schema
 
 ANTI_HANG_S = 20
@@ -57,7 +53,7 @@ def test_the_library_itself_would_go_to_the_network():
 
 
 @pytest.mark.parametrize("where", ["$ref", "$schema", "$dynamicRef", "properties", "allOf", "$id"])
-def test_nothing_is_fetched_for_a_reference_from_wherever_it_stands(where):
+def test_nothing_is_fetched_for_a_reference_wherever_it_is(where):
     with listening() as (address, visitors):
         schema = {
             "$ref": {"$ref": address},
@@ -76,7 +72,7 @@ def test_no_file_is_read_for_a_reference(tmp_path):
     (tmp_path / "other.json").write_text('{"type": "integer"}')
     reference = (tmp_path / "other.json").as_uri()
     assert not jsonschema_rs.validator_for({"$ref": reference}).is_valid("x"), "the library itself would read it"
-    with pytest.raises(ValueError, match=r"other\.json' stands outside the schema, and nothing is ever fetched"):
+    with pytest.raises(ValueError, match=r"other\.json' is outside the schema, and nothing is ever fetched"):
         compile_schema({"$ref": reference})
 
 
@@ -162,7 +158,7 @@ def laughs(levels, keyword, leaf, by="pointer"):
 @pytest.mark.timeout(ANTI_HANG_S)
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 @pytest.mark.parametrize("by", ["pointer", "anchor", "id"])
-def test_a_schema_that_multiplies_is_refused(keyword, by):
+def test_a_schema_whose_references_multiply_is_refused(keyword, by):
     with pytest.raises(ValueError, match="multiply"):
         compile_schema(laughs(40, keyword, {"type": "string"}, by))
     assert compile_schema(laughs(5, "allOf", {"type": "string"}, by)).problems("x") == []
@@ -182,13 +178,13 @@ def test_a_schema_that_multiplies_is_refused(keyword, by):
     ],
     ids=["pattern", "unique", "self", "recursive", "many errors", "long text", "long number"],
 )
-def test_no_value_makes_a_check_hang_or_tell_without_end(schema, value):
+def test_no_value_makes_a_check_hang_or_report_without_end(schema, value):
     problems = compile_schema(schema).problems(value)
     assert len(problems) <= MAX_PROBLEMS + 1
     assert all(len(problem) < 3 * MAX_PROBLEM_CHARS for problem in problems)
 
 
-def test_problems_are_sentences_with_a_path_and_only_the_first_ones_are_told():
+def test_problems_have_a_path_and_only_the_first_ones_are_reported():
     schema = compile_schema({"required": ["id"], "properties": {"items": {"items": {"type": "string"}}}})
     assert schema.problems({"items": [1]}) == ['"id" is a required property', '/items/0: 1 is not of type "string"']
     many = schema.problems({"id": 1, "items": list(range(100))})
@@ -199,7 +195,7 @@ def test_problems_are_sentences_with_a_path_and_only_the_first_ones_are_told():
 @pytest.mark.parametrize(
     "value", ["\ud800", {"\ud800": 1}, {1, 2}, {1: 2}, object()], ids=lambda value: type(value).__name__
 )
-def test_a_value_that_is_not_json_fits_no_schema(value):
+def test_a_value_that_is_not_json_matches_no_schema(value):
     (problem,) = compile_schema({"pattern": "x", "propertyNames": {"pattern": "x"}}).problems(value)
     assert problem.startswith("not a JSON value")
 
@@ -208,139 +204,3 @@ def test_a_schema_can_be_copied_and_sent_to_another_process():
     schema = compile_schema({"type": "integer"})
     for twin in (copy.deepcopy(schema), pickle.loads(pickle.dumps(schema))):
         assert twin.problems("x") == schema.problems("x")
-
-
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
-)
-
-
-@given(JSON_VALUES, st.booleans())
-def test_what_json_writes_is_read_back(value, ascii_only):
-    text = json.dumps(value, ensure_ascii=ascii_only)
-    assert parse_json(f" \n\t{text}\r\n") == value
-
-
-@given(st.text())
-def test_any_text_is_read_or_refused_and_nothing_else_happens(text):
-    for read in (parse_json, extract_json):
-        try:
-            value = read(text)
-        except ValueError:
-            continue
-        assert json.loads(json.dumps(value)) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("NaN", "NaN is not JSON"),
-        ("[Infinity]", "Infinity is not JSON"),
-        ("-Infinity", "-Infinity is not JSON"),
-        ("1e400", "too large"),
-        ("9" * 5000, "4300"),
-        ('{"a": 1, "a": 2}', "'a' stands twice"),
-        ('{"x": {"a": 1, "b": 2, "a": 1}}', "'a' stands twice"),
-        ("\ufeff{}", "byte order mark"),
-        ("", "Expecting value"),
-        ("{} x", "Extra data"),
-        ("```json\n{}\n```", "Expecting value"),
-        ("{'a': 1}", "Expecting property name"),
-        ("[1,]", "Expecting value|trailing comma"),
-        ("// x\n{}", "Expecting value"),
-        ("\u00a0{}", "Expecting value"),
-        ('"\\ud800"', "surrogate"),
-        ('{"\\udc00": 1}', "surrogate"),
-        ('"\ud800"', "surrogate"),
-        ("[" * 100_000, "nested deeper"),
-        ("[" * 100_000 + "]" * 100_000, "nested deeper"),
-        ('{"a":' * 50_000, "nested deeper"),
-        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "nested deeper"),
-        ('"' + "x" * MAX_JSON_CHARS + '"', "characters"),
-    ],
-    ids=lambda value: repr(value[:30]),
-)
-def test_strict_json_is_strict(text, reason):
-    with pytest.raises(ValueError, match=reason):
-        parse_json(text)
-
-
-def test_big_numbers_pairs_and_allowed_depth_are_fine():
-    assert parse_json(str(10**400)) == 10**400
-    assert parse_json('"\\ud83d\\ude00"') == "😀"
-    assert parse_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
-    assert parse_json("[" + "[]," * 1000 + "[]]") == [[]] * 1001
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ('{"a": 1}', {"a": 1}),
-        ('Here:\n```json\n{"a": [1, {"b": 2}]}\n```', {"a": [1, {"b": 2}]}),
-        ("The list is [1, 2].", [1, 2]),
-        ("use {braces} and [brackets] and {} once", {}),
-        ("\ufeff[1]", [1]),
-        ('{"a": NaN, "b": {"c": 1}}', {"c": 1}),
-        ('{"a": 1', None),
-        ("42", None),
-        ('"text"', None),
-        ("[1] and [2]", None),
-        ("[1][2]", None),
-        ('{"a": {"x": 1}, "a": 2}', None),
-        ("[1e999, {}]", None),
-    ],
-)
-def test_exactly_one_object_or_array_is_taken_from_a_text(text, value):
-    if value is not None:
-        assert extract_json(text) == value
-        return
-    with pytest.raises(ValueError):
-        extract_json(text)
-
-
-@given(st.text().filter(lambda text: not set(text) & set('{}[]"')), JSON_VALUES, st.text(alphabet="abc .\n"))
-def test_a_value_is_found_whatever_stands_around_it(before, value, after):
-    assert extract_json(before + json.dumps([value]) + after) == [value]
-
-
-@pytest.mark.parametrize("size", [0, 4070, 4080, 4090, 4095, 4096, 4097, 20_000, 300_000])
-@pytest.mark.parametrize("tail", ['"é"', "true", "-1.5e3", '"\\ud83d\\ude00"', '{"k": null}', "[[1]]"])
-def test_a_long_value_is_found_wherever_it_would_be_cut(size, tail):
-    for shift in range(8):
-        text = f'["{"x" * (size + shift)}", {tail}]'
-        assert extract_json(f"see: {text} [") == json.loads(text)
-
-
-@pytest.mark.timeout(ANTI_HANG_S)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 1_000_000,
-        "{" * 1_000_000,
-        "[1," * 300_000,
-        '{"a":' * 200_000,
-        "[0," * 900 + "0," * 1_000_000 + "x",
-        "[0," * 900 + "0," * 1_000_000 + "NaN",
-        "[" * 150 + '"' + "a" * 5_000_000,
-        ("[" * 150 + "x") * 6_000,
-        '["\\' * 300_000,
-    ],
-    ids=[
-        "arrays",
-        "braces",
-        "nested arrays",
-        "nested objects",
-        "long failures",
-        "late NaN",
-        "open text",
-        "hedges",
-        "escapes",
-    ],
-)
-def test_no_text_makes_the_search_hang(text):
-    started = time.monotonic()
-    with pytest.raises(ValueError):
-        extract_json(text)
-    assert time.monotonic() - started < ANTI_HANG_S

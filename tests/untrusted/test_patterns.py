@@ -1,5 +1,4 @@
 import copy
-import itertools
 import json
 import os
 import pickle
@@ -12,95 +11,27 @@ from pathlib import Path
 
 import pytest
 import re2
-import regex
 from canaries import gone
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waza.untrusted.lookaround import for_backtracking, without_backtracking
 from waza.untrusted.patterns import (
     CHILD,
     MAX_PATTERN_CHARS,
     Pattern,
     PatternTimeout,
     finder,
-    re2_ascii_members,
-    re2_members,
-)
-from waza.untrusted.universal import (
-    matches_every_text,
-    matches_no_text,
-    python_ascii_members,
-    python_members,
-    python_tree,
-    re2_tree,
 )
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "data" / "hostile" / "assertions.json").read_text())
 FULL = os.environ.get("WAZA_CAMPAIGN") == "full"
 BOMBS = [(bomb["pattern"], eval(bomb["text_python"])) for bomb in HOSTILE["regex_bomb"]]
 LOOKAROUND_BOMB = r"(?!z)(a|a)*$", "a" * 40 + "b"
-linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def run_script(script: str, **how) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, **how)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "found"),
-    [
-        ("^ready$", "ready", True),
-        ("^ready$", "ready\n", False),
-        ("(?m)^ready$", "x\nready\ny", True),
-        (r"^\w$", "é", False),
-        (r"^\d$", "٣", False),
-        (r"a\sb", "a\u00a0b", False),
-        (r"\bb", "éb", True),
-        ("(?i)straße", "STRAßE", True),
-        ("a{,5}", "aaa", False),
-        ("a{,5}", "a{,5}", True),
-        (r"\pN", "٣", True),
-        (r"x\z", "x", True),
-        (r"[[:alpha:]]", "é", False),
-        ("a.b", "a\nb", False),
-    ],
-)
-class TestMeaning:
-    """The same with and without a lookaround: it decides on the engine, never on what the rest means."""
-
-    def test_a_pattern_means_what_re2_says(self, pattern, text, found):
-        assert Pattern(pattern).search(text) is found
-
-    def test_a_lookaround_does_not_change_what_the_rest_means(self, pattern, text, found):
-        assert Pattern(f"(?=(?s:.))(?:{pattern})").search(text) is found
-
-    def test_a_back_reference_does_not_change_what_the_rest_means(self, pattern, text, found):
-        assert Pattern(f"(?:{pattern})|(?P<q>#)(?P=q)").search(text) is found
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "found"),
-    [
-        ("foo(?=bar)", "foobar", True),
-        ("foo(?!bar)", "foobar", False),
-        ("(?<=foo)bar", "foobar", True),
-        ("(?<!foo)bar", "foobar", False),
-        (r"(\w)\1", "abb", True),
-        (r"(\w)\1", "ab", False),
-        (r"(?P<quote>['\"]).*(?P=quote)", "say 'x'", True),
-        (r"(?<quote>['\"]).*\k<quote>", "say 'x\"", False),
-        (r"(?i)(a)\1", "aA", True),
-        (r"(?i)(?=s)\W", "s", False),
-        (r"(?i)(?=k)[\W]", "k", False),
-        (r"(?=a)(?i)A|b", "B", True),
-        (r"(?=.)\Qa.b\E", "a.b", True),
-        (r"(?=.)\Qa.b\E", "axb", False),
-        (r"(?=.)\101\x{42}\x43", "ABC", True),
-    ],
-)
-def test_lookaround_and_back_references_work(pattern, text, found):
-    assert Pattern(pattern).search(text) is found
 
 
 @pytest.mark.parametrize(
@@ -121,7 +52,7 @@ def test_lookaround_and_back_references_work(pattern, text, found):
         ("(?x)a", "RE2 does not know"),
         (r"(a)\2", "invalid group reference"),
         ("a\\", "single backslash"),
-        ("\ud800", "half a character"),
+        ("\ud800", "lone surrogate"),
         ("", "empty"),
         ("a" * (MAX_PATTERN_CHARS + 1), "at most 5000 characters"),
         ("(?=" * 600 + "a" + ")" * 600, ""),
@@ -156,46 +87,6 @@ ALPHABET = "ab \n.-ék"
 @given(st.text("ab ,é\n#-&~", min_size=1), st.text("ab ,é\n#-&~"))
 def test_the_shortcut_for_plain_text_finds_what_re_finds(needle, text):
     assert Pattern(needle, python=True).search(text) == (re.search(needle, text) is not None)
-
-
-def atoms() -> st.SearchStrategy[str]:
-    chars = st.sampled_from("abkéS0_ ")
-    sets = st.sampled_from(
-        [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", ".", r"[^a]", "[a-c-]", r"[\W]", r"[^\w]", "[[:upper:]]", r"[^\S\n]"]
-    )
-    places = st.sampled_from(["^", "$", r"\b", r"\B", r"\A", r"\z"])
-    return chars | sets | places | st.sampled_from(["(?i)", "(?m)", "(?s)", "(?-i)", r"\Qa+\E", "{,2}", "[[:^lower:]]"])
-
-
-PATTERNS = st.recursive(
-    atoms(),
-    lambda inner: (
-        st.lists(inner, min_size=1, max_size=4).map("".join)
-        | st.tuples(inner, inner).map("|".join)
-        | inner.map("({})".format)
-        | inner.map("(?i:{})".format)
-        | st.tuples(inner.map("(?:{})".format), st.sampled_from(["*", "+?", "?", "{2}", "{1,2}"])).map("".join)
-    ),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=400, deadline=None)
-@given(PATTERNS, st.text("abkKéÉS0_ \n\ts\u212a", max_size=6))
-def test_a_rewritten_pattern_finds_what_re2_finds(pattern, text):
-    # RE2 reads bytes: for it there is a \B inside every character that takes two.
-    assume(r"\B" not in pattern or text.isascii())
-    try:
-        expected = re2.search(pattern, text) is not None
-    except re2.error:
-        assume(False)
-    assert without_backtracking(pattern) == pattern
-    assert (regex.search(for_backtracking(pattern, ignore_case=False), text, timeout=5) is not None) == expected
-
-
-def test_the_comparison_with_re2_would_see_a_pattern_that_is_not_rewritten():
-    assert regex.search("^a$", "a\n")
-    assert not re2.search("^a$", "a\n")
 
 
 @pytest.mark.parametrize(("pattern", "text"), BOMBS)
@@ -238,7 +129,7 @@ def test_a_search_that_takes_too_long_is_killed_and_the_next_one_works():
 
 @linux
 @pytest.mark.timeout(30)
-def test_a_worker_that_hangs_altogether_is_killed_from_outside():
+def test_a_worker_that_hangs_is_killed_from_outside():
     pattern = Pattern("foo(?=bar)")
     pid = CHILD.pid
     os.kill(pid, signal.SIGSTOP)
@@ -249,7 +140,7 @@ def test_a_worker_that_hangs_altogether_is_killed_from_outside():
 
 
 @linux
-def test_a_worker_that_died_in_between_is_replaced():
+def test_a_worker_that_ended_in_between_is_replaced():
     pattern = Pattern("foo(?=bar)")
     os.kill(CHILD.pid, signal.SIGKILL)
     assert pattern.search("foobar")
@@ -298,7 +189,7 @@ os.kill(os.getpid(), 9)
     assert gone(int(run.stdout))
 
 
-def test_a_process_that_used_patterns_ends_by_itself_and_says_nothing():
+def test_a_process_that_used_patterns_ends_by_itself_and_prints_nothing():
     run = run_script("from waza.untrusted.patterns import Pattern; Pattern('a(?=b)').search('ab')")
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
@@ -345,7 +236,7 @@ class OnlySearch:
 
 @settings(deadline=None)
 @given(st.sampled_from(["a(b)+", "^x", "y$", r"\bé\b", "(?i)ß|Z", "[^a]", "a*"]), st.text("abxyzßéÉ \n"))
-def test_asking_re2_directly_finds_what_its_search_finds(source, text):
+def test_calling_re2_directly_finds_what_its_search_finds(source, text):
     compiled = re2.compile(source)
     by_search = finder(OnlySearch(compiled))(text.encode())
     assert finder(compiled)(text.encode()) == by_search == Pattern(source).search(text)
@@ -363,7 +254,7 @@ def test_a_pattern_can_be_copied_and_pickled(source, how):
 
 
 @pytest.mark.parametrize("pattern", [Pattern("b"), Pattern("(?=b)b"), Pattern("b$", python=True)])
-def test_half_characters_and_nul_in_a_text_do_no_harm(pattern):
+def test_lone_surrogates_and_nul_in_a_text_do_no_harm(pattern):
     assert pattern.search("a\ud800\0b")
     assert not pattern.search("a\ud800\0")
     assert Pattern("😀").search("\ud83d\ude00")
@@ -408,107 +299,3 @@ def test_a_doubled_backslash_that_can_be_read_in_two_ways_is_refused(escape, how
 def test_a_doubled_backslash_is_refused_in_classes_and_next_to_single_ones(source):
     with pytest.raises(ValueError, match="doubled backslashes"):
         Pattern(source)
-
-
-ALWAYS = [
-    *["a*", ".*", "error|", "^", "$", r"\z", "(?s)^.*$", "(?m)^.*$", r"^[\s\S]*$", "(?i)(done)?", r"\b|\B", "[^x]|x|$"],
-    *["(?!.*error)", "((?!error).)*", "(?<!x)", "(?=.*)", "(?=a|)b*", r"(['\"]?)x*\1"],
-]
-SOMETIMES = [
-    *[".+", "^.*$", "^$", "(?m)^$", r"\b", r"\B", r"^\s*$", "(?s)^.{0,99}$", "^(yes|no)?$", "(?s).|^\\b", r"^\pL*$"],
-    *["^(?!.*error)", "(?=.*foo)", "(?!foo).+", "^((?!error).)*$", "(?<=x)|^$", "(?!(?!x))"],
-]
-ALWAYS_IN_PYTHON = ["a*", "$", r"\Z", "a*+", "(?>a*)", r"(a*)\1", r"^(?:.|\n)*$", "(?x) a * # any", r"(?a)\W*"]
-SOMETIMES_IN_PYTHON = [".+", "^.*$", r"^[^x]*\Z", "(?!a*$)|x", "a*+b|^$", "(a)?(?(1)b|c)"]
-
-
-@pytest.mark.parametrize(
-    ("sources", "how", "always"),
-    [
-        (ALWAYS, {}, True),
-        (SOMETIMES, {}, False),
-        (ALWAYS_IN_PYTHON, {"python": True}, True),
-        (SOMETIMES_IN_PYTHON, {"python": True}, False),
-    ],
-)
-def test_a_pattern_that_matches_every_text_is_recognised(sources, how, always):
-    assert [source for source in sources if Pattern(source, **how).matches_every_text() is not always] == []
-
-
-@pytest.mark.parametrize(
-    ("sources", "how", "never"),
-    [
-        (
-            [
-                *[
-                    r"[^\s\S]",
-                    r"a\bb",
-                    r"\w\b\w",
-                    r"\B\b",
-                    r"[^\x00-\x{10FFFF}]",
-                    r"\P{Any}",
-                    r"(?:a\b)+b",
-                    r"(?i)é\bü",
-                ],
-                *["(?=a)b", "(?!a)a", r"(?<=a)\bb", "(?=.*b)^a*$", r"(a$)\1b"],
-            ],
-            {},
-            True,
-        ),
-        (
-            [
-                *[r"\Ba\B", r"\bdone\b", r"\b", r"\B", "[^a]", r"\P{L}", r"(a)\1$", "(?<!x)y", "(?=a)a", "(?!(?!x))x"],
-                *["(?<=a)b", "x|$a", r"a\b|ab", r"(?i)\bпароль\b", r"(?=.*b)(?=.*a)^[ab]*$", r"(?<!(?<!a))b"],
-            ],
-            {},
-            False,
-        ),
-        (["$a", "a^", r"foo$\nbar", r"\za|b\A", "(a$)+b", "(?!)", "(?<!x*)a", "x(?=$a)", "(^|$)a.*b\\A"], {}, True),
-        (
-            ["^a$", "a$|^b", "(?m)foo$\\nbar", "a$b?", "a?^b", "(?m)a\n^b", "(?!x)", "[$]a", "a(^|b)", "$^", "(a$)*b"],
-            {},
-            False,
-        ),
-        ([r"a\Zb", "b^", "(?!)", "foo$\\nbar", r"[^\s\S]", r"a\bb", r"é\bü", "[^\\W\\w]"], {"python": True}, True),
-        (["foo$\\n", "(?m)$a|b", "^$", r"a\$b", r"\B", "(?>a)b$", r"(a)?(?(1)b|c)$"], {"python": True}, False),
-    ],
-)
-def test_a_pattern_that_matches_no_text_is_recognised(sources, how, never):
-    assert [source for source in sources if Pattern(source, **how).matches_no_text() is not never] == []
-
-
-SHORT_TEXTS = ["".join(text) for size in range(4) for text in itertools.product("ab0\n-", repeat=size)]
-PARTS = st.sampled_from(
-    ["a", "b", ".", "[^a]", r"\w", r"\W", "[ab]", r"\n", "^", "$", r"\b", r"\B", "(?m)", "(?s)", "(?i)"]
-)
-SMALL_PATTERNS = st.recursive(
-    PARTS,
-    lambda inner: (
-        st.tuples(inner, inner).map("".join)
-        | st.tuples(inner, inner).map("|".join)
-        | st.tuples(st.sampled_from(["(?:{})*", "(?:{})?", "(?:{})+", "(?:{}){{0,2}}", "({})"]), inner).map(
-            lambda pair: pair[0].format(pair[1])
-        )
-    ),
-    max_leaves=6,
-)
-LOOKS = st.sampled_from(["(?={})", "(?!{})", "(?<={})", "(?<!{})"])
-
-
-@settings(max_examples=400, deadline=None)
-@given(SMALL_PATTERNS, st.none() | st.tuples(LOOKS, PARTS), st.booleans())
-def test_a_pattern_said_to_match_every_text_or_none_does(pattern, look, python):
-    if look is not None:
-        pattern = look[0].format(look[1]) + pattern
-    engine = re if python else regex
-    try:
-        re2.compile(without_backtracking(pattern))
-        compiled = engine.compile(pattern if python else for_backtracking(pattern, ignore_case=False))
-        tree = (python_tree if python else re2_tree)(pattern, ignore_case=False)
-    except (re2.error, re.error, regex.error):
-        assume(False)
-    members = (python_members, python_ascii_members) if python else (re2_members, re2_ascii_members)
-    if matches_no_text(lambda: tree, *members):
-        assert [text for text in SHORT_TEXTS if compiled.search(text)] == []
-    if matches_every_text(lambda: tree, python_members if python else re2_members):
-        assert [text for text in SHORT_TEXTS if compiled.search(text) is None] == []

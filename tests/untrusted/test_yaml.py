@@ -141,7 +141,7 @@ class TestValues:
 
     @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", "--- # nothing\n...\n"])
     def test_an_empty_file_is_refused_unless_the_caller_allows_it(self, text):
-        assert only(text) == Problem("the file is empty; write the keys it should hold", "eval.yaml", 1, 1)
+        assert only(text) == Problem("the file is empty; write the keys it should contain", "eval.yaml", 1, 1)
         assert read_yaml(text, "f", may_be_empty=True) is None
 
     def test_a_written_null_is_no_empty_file(self):
@@ -197,7 +197,7 @@ class TestRefusals:
     def test_a_duplicate_key_names_both_lines(self):
         problem = only("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n")
         assert problem[2:4] == (5, 3)
-        assert problem.message == "the key 'c' stands on line 3 already; keep one of the two"
+        assert problem.message == "the key 'c' is on line 3 already; keep one of the two"
 
     def test_differently_written_duplicates_are_found(self):
         assert only("a: 1\n'a': 2\n").line == 2
@@ -251,9 +251,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "place", "part"),
         [
-            ("a:\n\tb: 1", (2, 1), "a tab stands in the indentation; use spaces"),
-            ("a: 1\n\tb: 2", (2, 1), "a tab stands in the indentation; use spaces"),
-            ("a: |\n\tx", (2, 1), "a tab stands in the indentation; use spaces"),
+            ("a:\n\tb: 1", (2, 1), "a tab is in the indentation; use spaces"),
+            ("a: 1\n\tb: 2", (2, 1), "a tab is in the indentation; use spaces"),
+            ("a: |\n\tx", (2, 1), "a tab is in the indentation; use spaces"),
             ("prompt: Fix this: now", (1, 17), "put the text in quotes if the colon belongs to it"),
             ("a: 1\n  b: 2", (2, 4), "check the indentation"),
             ("a: 1\nb\nc: 2", (3, 1), "the text on line 2 has no ':'"),
@@ -272,7 +272,7 @@ class TestRefusals:
             ("a: ]", (1, 4), "a value cannot begin like this"),
             (r'a: "\d+"', (1, 5), r"write \\ for a backslash, or use single quotes"),
             (r'a: "\xg"', (1, 7), r"write \\ for a backslash"),
-            (r'a: "\ud83d"', (1, 7), "an escape that does not exist"),
+            (r'a: "\ud83d"', (1, 7), "an unknown escape"),
             ("a: | text", (1, 6), "begin it on the next line"),
             ("a: |0\n  x", (1, 5), "must be 1 to 9"),
             ("a: !x!y z", (1, 4), "a text cannot begin with '!'"),
@@ -280,7 +280,7 @@ class TestRefusals:
             ("%name: x", (1, 6), "a text cannot begin with '&', '*' or '%'"),
         ],
     )
-    def test_broken_yaml_is_told_in_a_sentence_with_its_place_and_a_next_step(self, text, place, part):
+    def test_broken_yaml_is_reported_with_its_place_and_a_next_step(self, text, place, part):
         problem = only(text)
         assert problem[2:4] == place
         assert part in problem.message
@@ -375,11 +375,11 @@ class TestBudgets:
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
         problem = only("\n".join(lines))
-        assert "stand for more than 1,000,000 values" in problem.message
+        assert "expand to more than 1,000,000 values" in problem.message
         assert problem.line == 7
 
     def test_a_long_text_repeated_by_aliases_counts_by_its_length(self):
-        assert "stand for more than" in only("- &a " + "x" * 1_000_000 + "\n- *a" * 200).message
+        assert "expand to more than" in only("- &a " + "x" * 1_000_000 + "\n- *a" * 200).message
 
     def test_a_chain_of_aliases_counts_as_nesting(self):
         lines = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]

@@ -85,9 +85,9 @@ def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool
         return
     blocks = [block for comparison in found for block in document(comparison, whole=verbose)]
     if form == "json":
-        from waza.untrusted.json import plain
+        from waza.untrusted.json import to_json
 
-        data = [plain(comparison) for comparison in found]
+        data = [to_json(comparison) for comparison in found]
         told = json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     else:
         told = html_document(blocks, "waza compare") if form == "html" else markdown_document(blocks)

@@ -129,9 +129,9 @@ def _by_tag(option: str, given: tuple[str, ...]) -> dict[str, float]:
 
 def _show(run: str, found: list[Gate], gaps: list[Gap], form: str, integrity: str) -> None:
     if form == "json":
-        from waza.untrusted.json import plain
+        from waza.untrusted.json import to_json
 
-        told = {"run": run, "exit_code": exit_code(found), "gates": [plain(gate) for gate in found]}
+        told = {"run": run, "exit_code": exit_code(found), "gates": [to_json(gate) for gate in found]}
         told["missing"] = [gap._asdict() for gap in gaps]
         told |= {"integrity": integrity} if integrity else {}
         emit(json.dumps(told, indent=2, ensure_ascii=False))

@@ -114,10 +114,10 @@ def _print_json(run: Run, results: Sequence[Result] | None) -> None:
             emit(piece, nl=False)
         emit("")
         return
-    from waza.untrusted.json import plain
+    from waza.untrusted.json import to_json
 
     for result in results:
-        emit(json.dumps(plain(result), ensure_ascii=False))
+        emit(json.dumps(to_json(result), ensure_ascii=False))
 
 
 def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) -> None:

@@ -39,9 +39,9 @@ def command(
     """
     found = trends(chosen(path, suite, model, since, tags))
     if as_json:
-        from waza.untrusted.json import plain
+        from waza.untrusted.json import to_json
 
-        emit(json.dumps([plain(line) for line in found], indent=2, ensure_ascii=False))
+        emit(json.dumps([to_json(line) for line in found], indent=2, ensure_ascii=False))
         return EXIT_PASSED
     if not found:
         say("no complete runs here")

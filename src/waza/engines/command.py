@@ -17,7 +17,7 @@ from waza.engines._start import crash_of, crash_reason, stderr_tail
 from waza.engines.base import Engine, TrialFolder
 from waza.errors import EngineError, Problem, SpecError, TraceError, nearest
 from waza.model import JSON, Task, Trace, Trial, decoded
-from waza.process.isolation_probes import Promise, unkept
+from waza.process.isolation_probes import Promise, unaccepted_gaps
 from waza.process.run_program import Finished, Limits, base_environment, run_process
 from waza.skills import copy_skills
 from waza.traces.conversation import converse
@@ -123,7 +123,7 @@ class CommandEngine(Engine):
         for name in (name for name in self.pass_environment if name not in os.environ):
             fact = f"'{name}' is not set in the environment"
             problems.append(Problem(fact, path="config.pass_environment", severity="warning"))
-        if fact := unkept(self.isolation, self.network, self.isolation_gaps):
+        if fact := unaccepted_gaps(self.isolation, self.network, self.isolation_gaps):
             problems.append(Problem(fact, path="config.isolation", severity="warning"))
         if problems:
             raise SpecError(problems)

@@ -117,7 +117,7 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def is_special(fd: int) -> bool:
-    """Say whether an open file is a pipe, a device or a socket; a folder is refused by whoever reads it."""
+    """Return whether an open file is a pipe, a device or a socket; a folder is refused by whoever reads it."""
     mode = os.fstat(fd).st_mode
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
@@ -204,7 +204,7 @@ def _lock(fd: int) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """Say whether there was no room left."""
+    """Return whether there was no room left."""
     return error.errno in _FULL
 
 

@@ -26,7 +26,7 @@ class GlobMatch(NamedTuple):
 
 
 def is_glob(path: str) -> bool:
-    """Say whether a path has a wildcard."""
+    """Return whether a path has a wildcard."""
     return "*" in path or "?" in path
 
 

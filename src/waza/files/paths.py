@@ -76,7 +76,7 @@ class SpecFolder:
 
 
 def is_there(path: Path) -> bool:
-    """Say whether something stands at a path; a name that cannot exist does not."""
+    """Return whether something stands at a path; a name that cannot exist does not."""
     try:
         return path.exists()
     except (OSError, ValueError):

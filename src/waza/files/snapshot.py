@@ -414,7 +414,7 @@ def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def _holds(store: Path, name: str, size: int) -> bool:
-    """Say whether an object lies in the store; a torn one has another size and is written again."""
+    """Return whether an object lies in the store; a torn one has another size and is written again."""
     try:
         return _place(store, name).stat().st_size == size
     except OSError:

@@ -312,7 +312,7 @@ def _copy_link(source: Workspace, path: str, target: Path) -> bool:
 
 
 def _may_start_programs(parts: list[str], mode: int) -> bool:
-    """Say whether a path is one of git's hooks, or can make git read its settings from any folder."""
+    """Return whether a path is one of git's hooks, or can make git read its settings from any folder."""
     if parts[-1] == ".git":
         return not stat.S_ISDIR(mode)
     inside = _inside_git(parts)

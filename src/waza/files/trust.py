@@ -22,7 +22,7 @@ import msgspec
 
 from waza.errors import StoreError, UsageError
 from waza.files.user_folders import config_folder
-from waza.untrusted.json import whole_text
+from waza.untrusted.text import well_formed
 
 FILE = "trust.json"
 VERSION = 1
@@ -99,7 +99,7 @@ def covering(folder: Path, records: dict[Path, TrustRecord]) -> Path | None:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Say whether the user trusts a folder, given by its resolved path; a damaged record trusts nothing."""
+    """Return whether the user trusts a folder, given by its resolved path; a damaged record trusts nothing."""
     try:
         return covering(folder, read_records()) is not None
     except StoreError:
@@ -125,7 +125,7 @@ def trust(folder: Path) -> TrustRecord:
     folder = folder.resolve()
     if folder == Path(folder.anchor):
         raise UsageError(f"{folder} holds every folder there is; name the folder of a project")
-    if whole_text(str(folder)) != str(folder):
+    if well_formed(str(folder)) != str(folder):
         raise UsageError(f"{folder}: the name is not UTF-8 and cannot be recorded; rename it, or give --trust")
     files = fingerprints(folder)
     record = TrustRecord(datetime.now(UTC).isoformat(timespec="seconds"), files)

@@ -210,7 +210,7 @@ class Workspace:
             return _TOO_MANY_LINKS
 
     def _still(self, found: _WalkedPath, descriptor: int) -> bool:
-        """Say whether an opened file is still the one that was looked at, with every link resolved."""
+        """Return whether an opened file is still the one that was looked at, with every link resolved."""
         real = Path(found.name)
         return real.resolve() == real and os.path.samestat(real.stat(), os.fstat(descriptor))
 

@@ -20,7 +20,7 @@ from waza.files.pinned import PinnedFiles, differing, unless_allowed
 from waza.files.tree import remove
 from waza.files.trial_folder import copy_workspace
 from waza.model import JSON, Files, Trace
-from waza.process.isolation_probes import Promise, unkept
+from waza.process.isolation_probes import Promise, unaccepted_gaps
 from waza.process.run_program import Finished, base_environment, run_program
 
 MAX_SHOWN_CHARS = 10_000
@@ -128,7 +128,7 @@ def run_over(
     Raises Undecidable when the workspace cannot be copied, the isolation does not hold here, or what is `watched` was
     changed.
     """
-    if why := unkept(isolation, False, isolation_gaps):
+    if why := unaccepted_gaps(isolation, False, isolation_gaps):
         raise Undecidable(why)
     with watched.unchanged() if watched else nullcontext(), ExitStack() as until_end:
         workspace, left_out = _copied(trace.files, until_end)

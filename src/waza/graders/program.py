@@ -26,7 +26,7 @@ from waza.graders.base import Finding, Grader
 from waza.graders.fields import Text
 from waza.model import JSON, Check, GradeStatus, Trace
 from waza.options import ZeroMeans
-from waza.process.isolation_probes import Promise, unkept
+from waza.process.isolation_probes import Promise, unaccepted_gaps
 
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|bash|sh|zsh|dash|node|ruby|perl|pwsh", re.ASCII)
 _IMPORT_HINT = "Python does not import from the folder it is started in; say so if it should: PYTHONPATH=. python …"
@@ -111,7 +111,7 @@ class ProgramGrader(Grader):
 
     def unready(self) -> str:
         """Return what the isolation does not hold on this machine."""
-        return unkept(self.isolation, False, self.isolation_gaps)
+        return unaccepted_gaps(self.isolation, False, self.isolation_gaps)
 
     def pin(self, files: PinnedFiles) -> None:
         """Note the folder of the program and the one it is started in."""

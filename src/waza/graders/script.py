@@ -28,7 +28,7 @@ from waza.graders.base import Finding, Grader
 from waza.graders.fields import Text
 from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
 from waza.options import ZeroMeans
-from waza.process.isolation_probes import Promise, unkept
+from waza.process.isolation_probes import Promise, unaccepted_gaps
 from waza.untrusted.json import parse_json
 
 _RAISED = 126
@@ -110,7 +110,7 @@ class ScriptGrader(Grader):
 
     def unready(self) -> str:
         """Return what the isolation does not hold on this machine."""
-        return unkept(self.isolation, False, self.isolation_gaps)
+        return unaccepted_gaps(self.isolation, False, self.isolation_gaps)
 
     def pin(self, files: PinnedFiles) -> None:
         """Note the script's folder and the one it is started in."""

@@ -1,24 +1,25 @@
-"""Everything a process started, found and ended.
+"""Find and end everything a process started.
 
-A child subreaper inherits every orphan below it, so on Linux nothing below it can get out of sight: when it has no
-child left, no descendant is left. Other systems have no such thing; there the process group has to do, and a daemon
-that leaves its group gets away. Only the standard library: the supervisor starts without packages.
+A child subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) becomes the parent of every orphan below it, so on Linux no
+descendant is missed: when it has no child left, no descendant is left. Other systems only have the process group, and
+a daemon that leaves its group is missed. Only the standard library: the supervisor starts without packages.
 """
-# pathlib is slow to load, and every fork pays for its pages
+# No pathlib: it is slow to load, and its pages cost every fork.
 # ruff: noqa: PTH110, PTH112, PTH123, PTH208
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Collection
 
+from waza.process.system_calls import libc
+
 SWEEP_S = 5.0
-"""How long to go on ending processes that come back or may not be ended."""
+"""How long to keep killing processes that fork again or cannot be killed."""
 _SET_CHILD_SUBREAPER = 36
 _STOPPING_ROUNDS = 64
 
@@ -26,7 +27,7 @@ _STOPPING_ROUNDS = 64
 def adopt_orphans() -> None:
     """Make this process the parent of every orphan below it (Linux)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        libc().prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(spare: Collection[int] = ()) -> list[int]:
@@ -41,7 +42,7 @@ def descendants(spare: Collection[int] = ()) -> list[int]:
 
 
 def children_listed(pid: int) -> list[int]:
-    """Return the children of `pid` from the lists that most kernels keep; none when it is gone."""
+    """Return the children of `pid` from the lists that most kernels have; none when it has ended."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -52,7 +53,7 @@ def children_listed(pid: int) -> list[int]:
 
 
 def children_scanned() -> Callable[[int], list[int]]:
-    """Return what tells the children of a process, from a look at all processes; for kernels without lists."""
+    """Return a function for the children of a process, from a scan of all processes; for kernels without lists."""
     children: dict[int, list[int]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         if fields := _stat(int(pid)):
@@ -61,12 +62,12 @@ def children_scanned() -> Callable[[int], list[int]]:
 
 
 def living(pids: Collection[int]) -> int:
-    """Return how many of `pids` are more than an entry in the process table."""
+    """Return how many of `pids` are running and not just zombies."""
     return sum(fields[0] not in (b"Z", b"X") for pid in pids if (fields := _stat(pid)))
 
 
 def sweep(gone: Callable[[], bool], spare: Collection[int] = ()) -> int:
-    """End every process below this one until `gone` says so; return how many could not be ended."""
+    """Kill every process below this one until `gone` returns true; return how many could not be killed."""
     deadline = time.monotonic() + SWEEP_S
     while not gone():
         _stop(gone, spare)
@@ -79,19 +80,19 @@ def sweep(gone: Callable[[], bool], spare: Collection[int] = ()) -> int:
 
 
 def send(pid: int, number: int) -> None:
-    """Send a signal to a process that may be gone, or not ours to end."""
+    """Send a signal to a process that may have ended, or that we may not signal."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def send_group(pid: int, number: int) -> None:
-    """Send a signal to a process group that may be gone, or not ours to end."""
+    """Send a signal to a process group that may have ended, or that we may not signal."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
 
 def _stop(gone: Callable[[], bool], spare: Collection[int]) -> None:
-    """Stop everything below this process: what is stopped cannot fork, so what forks for ever is caught once."""
+    """Stop everything below this process: a stopped process cannot fork, so that fork bombs are caught."""
     stopped: set[int] = set()
     for _ in range(_STOPPING_ROUNDS):
         fresh = [pid for pid in descendants(spare) if pid not in stopped]
@@ -103,7 +104,7 @@ def _stop(gone: Callable[[], bool], spare: Collection[int]) -> None:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """Return state, parent and more of a process, or nothing when it is gone."""
+    """Return state, parent and more of a process, or an empty list when it has ended."""
     try:
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:

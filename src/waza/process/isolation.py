@@ -1,8 +1,8 @@
-"""What a program may see and reach: nothing held back, a Landlock fence, or a bubblewrap container.
+"""Choose what a program may see and reach: everything, a Landlock sandbox, or a bubblewrap container.
 
-Behind a fence or in a container a program sees the system's folders, the Python that runs waza, the folder it starts
+In a sandbox or container a program sees the system's folders, the Python that runs waza, the folder it starts
 in and what `readable` and `writable` name; it may change only what `writable` names, and the network is closed.
-`isolation_probes` finds out how much of that a machine can hold.
+`isolation_probes` tests how much of that works on a machine.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ if code < 0:
 os._exit(code)
 """
 """Runs a program in a container. bwrap ends with 128 + n both for signal n and for `exit 128 + n`: a mark on standard
-error tells them apart. A program that forges the mark gains nothing, it could send itself the signal."""
+error distinguishes them. A program that forges the mark gains nothing, it could send itself the signal."""
 
 
 class Plan(NamedTuple):
-    """How a program is started so that it is held as asked."""
+    """How a program is started to be isolated as requested."""
 
     argv: list[str]
-    fence: protocol.Fence | None
+    sandbox: protocol.Sandbox | None
     applied: str
-    """What holds it, for the record."""
+    """The isolation that is applied, for the record."""
     mark: str = ""
-    """What comes before the number of the signal that ended the program, on standard error."""
+    """The text before the number of the signal that ended the program, on standard error."""
 
 
 def available_isolation() -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def available_isolation() -> tuple[str, ...]:
 def plan(
     kind: str, argv: Sequence[str], cwd: str, readable: Sequence[str], writable: Sequence[str], network: bool
 ) -> Plan:
-    """Return how to start `argv`, whose first word is a path; raise ValueError for what cannot be had here."""
+    """Return how to start `argv`, which begins with a path; raise ValueError for an isolation that is not available."""
     if kind not in KINDS:
         raise ValueError(f"isolation '{kind}' is unknown; known: {', '.join(KINDS)}")
     if why := missing(kind):
@@ -93,7 +93,7 @@ def plan(
         mark = f"waza: ended by signal {secrets.token_hex(8)}:"
         words = _bwrap([sys.executable, "-I", "-S", "-c", _INNER, mark, *argv], cwd, visible, writable, network)
         return Plan(words, None, "bwrap" if network else "bwrap: no network", mark)
-    fence = protocol.Fence(
+    sandbox = protocol.Sandbox(
         readable=[*map(os.fsencode, (*visible, sys.executable, "/proc"))],
         writable=[*map(os.fsencode, writable)],
         devices=[*map(os.fsencode, _DEVICES)],
@@ -101,9 +101,9 @@ def plan(
         own_mounts=mounts.is_available(),
     )
     parts = [landlock.describe(network)]
-    parts += ["own mounts"] if fence.own_mounts else []
+    parts += ["own mounts"] if sandbox.own_mounts else []
     parts += ["seccomp"] if seccomp.is_available() else []
-    return Plan(list(argv), fence, "; ".join(parts))
+    return Plan(list(argv), sandbox, "; ".join(parts))
 
 
 def _bwrap(argv: Sequence[str], cwd: str, visible: Sequence[str], writable: Sequence[str], network: bool) -> list[str]:
@@ -125,7 +125,7 @@ def _bwrap_path() -> str | None:
 
 
 def missing(kind: str) -> str:
-    """Return why a kind of isolation cannot be had here; nothing when it can."""
+    """Return why a kind of isolation is not available here; an empty text when it is."""
     if kind == "landlock" and not landlock.abi():
         return "this kernel has no Landlock"
     if kind == "bwrap":

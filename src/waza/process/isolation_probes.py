@@ -1,4 +1,4 @@
-"""What each kind of isolation really stops on this machine: a program is run in it that tries to get out.
+"""Test what each kind of isolation stops on this machine: a program is run in it that tries to escape.
 
 A probe counts as stopped only if nothing arrived outside. `none` stops nothing, so a probe that is stopped there as
 well (a file system without extended attributes, say) cannot be determined on this machine.
@@ -88,12 +88,12 @@ attempt("environ", lambda: b"WAZA_PROBE" in open(f"/proc/{at['pid']}/environ", "
 print(json.dumps(done))
 """
 _VICTIM = "import ctypes, sys; ctypes.CDLL(None).prctl(0x59616D61, -1, 0, 0, 0); print(flush=True); sys.stdin.read()"
-"""Lets everybody trace it, so that only the isolation is in the way, and not Yama."""
+"""Allows every process to trace it, so that only the isolation can stop that, and not Yama."""
 
 
 @cache
 def probe(kind: str, network: bool = False) -> dict[str, bool]:
-    """Return for each probe whether it got through in this isolation; raise ValueError where that cannot be had.
+    """Return for each probe whether it got through in this isolation; raise ValueError if it is not available.
 
     Raises RuntimeError when the probes could not be run to their end.
     """
@@ -134,20 +134,20 @@ def gaps(kind: str, network: bool = False) -> list[str]:
     return [promise for promise in dict.fromkeys(through) if not (network and promise == "network")]
 
 
-def unkept(kind: str, network: bool, accepted: list[Promise]) -> str:
-    """Return a sentence where an isolation keeps less than it promises and than was accepted; else nothing."""
+def unaccepted_gaps(kind: str, network: bool, accepted: list[Promise]) -> str:
+    """Return a message if an isolation has gaps that were not accepted; else an empty text."""
     if why := missing(kind):
         known = ", ".join(other for other in KINDS if not missing(other))
         return f"isolation '{kind}' is not available: {why}; here: {known}"
     try:
-        left = [gap for gap in gaps(kind, network) if gap not in accepted]
+        remaining = [gap for gap in gaps(kind, network) if gap not in accepted]
     except RuntimeError as error:
         return str(error)
-    if not left:
+    if not remaining:
         return ""
     return (
-        f"isolation '{kind}' cannot hold {', '.join(left)} on this machine (`waza list isolation` shows what got "
-        f"through); `isolation_gaps: [{', '.join(left)}]` accepts that"
+        f"isolation '{kind}' cannot stop {', '.join(remaining)} on this machine (`waza list isolation` shows what got "
+        f"through); `isolation_gaps: [{', '.join(remaining)}]` accepts that"
     )
 
 
@@ -161,12 +161,12 @@ def table() -> list[dict[str, str]]:
             results[kind] = f"cannot be determined: {error}"
     return [
         {"probe": what, "promise": promise}
-        | {kind: _word(name, found, results["none"]) for kind, found in results.items()}
+        | {kind: _cell(name, found, results["none"]) for kind, found in results.items()}
         for name, (promise, what) in PROBES.items()
     ]
 
 
-def _word(name: str, found: dict[str, bool] | str, baseline: dict[str, bool] | str) -> str:
+def _cell(name: str, found: dict[str, bool] | str, baseline: dict[str, bool] | str) -> str:
     if isinstance(found, str):
         return found
     if isinstance(baseline, dict) and not baseline[name]:
@@ -176,7 +176,7 @@ def _word(name: str, found: dict[str, bool] | str, baseline: dict[str, bool] | s
 
 @contextlib.contextmanager
 def _targets(outside: Path) -> Iterator[dict[str, object]]:
-    """Give a listener of each kind and a process to attack."""
+    """Start a listener of each kind and a process to attack."""
     with contextlib.ExitStack() as until_end:
 
         def listen(family: int, kind: int, address: object) -> socket.socket:
@@ -209,7 +209,7 @@ def _targets(outside: Path) -> Iterator[dict[str, object]]:
 
 def _changes(outside: Path) -> set[str]:
     """Return the probes that left a trace outside, whatever they themselves claim."""
-    seen: dict[str, Callable[[], bool]] = {
+    checks: dict[str, Callable[[], bool]] = {
         "create": lambda: (outside / "created").exists(),
         "change": lambda: (outside / "change").read_text(encoding="ascii") != "secret",
         "truncate": lambda: not (outside / "truncate").stat().st_size,
@@ -219,4 +219,4 @@ def _changes(outside: Path) -> set[str]:
         "utime": lambda: (outside / "utime").stat().st_mtime == 1,
         "setxattr": lambda: hasattr(os, "getxattr") and "user.waza" in os.listxattr(outside / "setxattr"),
     }
-    return {name for name, is_changed in seen.items() if is_changed()}
+    return {name for name, is_changed in checks.items() if is_changed()}

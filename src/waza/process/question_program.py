@@ -1,7 +1,7 @@
-"""The program inside a worker process: takes one question a line on stdin, writes one answer a line on stdout.
+"""The program inside a worker process: reads one question a line from stdin, writes one answer a line to stdout.
 
 Started as a script, alone (`-I -S`), so it imports nothing of ours. It ends when stdin does, that is, with its parent,
-and no question outlives its limit by more than a second even if the parent is gone.
+and no question takes more than a second longer than its limit even if the parent has ended.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _RUN_JS = r"""(source, context, missing) => {
     if (value instanceof Promise) return answer("a promise");
     return answer(value ? "true" : "false");
   } catch (error) {
-    if (error === null) return answer("raised", "InternalError: no memory left to say what was thrown");
+    if (error === null) return answer("raised", "InternalError: no memory left to report what was thrown");
     return answer("raised", error instanceof Error ? `${error.name}: ${error.message}` : String(error));
   }
 }"""
 
 
 def answer_patterns(question: Question) -> Answer:
-    """Compile a pattern and, where the question has a text, say whether it matches anywhere."""
+    """Compile a pattern and, where the question has a text, return whether it matches anywhere."""
     engine: Any = importlib.import_module(question["engine"])
     try:
         pattern = engine.compile(question["pattern"], engine.IGNORECASE if question["ignore_case"] else 0)
@@ -58,8 +58,8 @@ def answer_patterns(question: Question) -> Answer:
 
 
 def answer_javascript(question: Question) -> Answer:
-    """Say whether a source is an expression, or what it comes to in a context of its own."""
-    import quickjs
+    """Return whether a source is an expression, or its outcome in a context of its own."""
+    import quickjs  # an extra, and only for JavaScript
 
     context = quickjs.Context()
     context.set_memory_limit(JS_MEMORY_BYTES)
@@ -79,7 +79,7 @@ def answer_javascript(question: Question) -> Answer:
 
 
 def _js_refusal(text: str, source: str) -> Answer:
-    """Return why a source does not compile, with its place: three lines of wrapping stand before it."""
+    """Return why a source does not compile, with its place; the wrapping adds three lines before it."""
     first, _, trace = text.partition("\n")
     if first in ("InternalError: interrupted", "InternalError: out of memory"):
         return {"lost": "ran out of time" if "interrupted" in first else "ran out of memory"}
@@ -93,7 +93,7 @@ def _js_refusal(text: str, source: str) -> Answer:
 
 
 def answer(engine: Callable[[Question], Answer], line: bytes) -> Answer:
-    """Return the engine's answer, and one that says so when memory runs out."""
+    """Return the engine's answer, or that memory ran out."""
     try:
         question = json.loads(line)
         faulthandler.dump_traceback_later(question["limit_s"] + 1, exit=True)
@@ -105,15 +105,15 @@ def answer(engine: Callable[[Question], Answer], line: bytes) -> Answer:
 
 
 def limit_resources() -> None:
-    """Bound the memory and forbid files to grow, where the system can."""
+    """Limit the memory and forbid writing files, where the system can."""
     try:
-        import resource
+        import resource  # not on Windows
     except ImportError:
         return
     limits = {resource.RLIMIT_AS: MEMORY_BYTES, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
-    for what, most in limits.items():
+    for kind, most in limits.items():
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(what, (most, most))
+            resource.setrlimit(kind, (most, most))
 
 
 def main(module: str, folder: str) -> None:

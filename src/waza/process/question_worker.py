@@ -1,6 +1,6 @@
 """A worker process that answers one question at a time and is killed when it takes too long.
 
-The questions are those of `child_program.py`. What an answer means is its caller's business.
+The questions are those of `question_program.py`; the caller decides what an answer means.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import ClassVar
 from waza.model import JSON
 
 START_LIMIT_S = 30.0
-HANDED_OVER_BYTES_PER_S = 10_000_000
+TRANSFER_BYTES_PER_S = 10_000_000
 """How fast a question reaches the worker even on a busy machine; the limit counts from then."""
 ANSWER_BYTES = 1_000_000
 _ENDED_BY_TIMER = -getattr(signal, "SIGPROF", -1000)
 _PROGRAM = Path(__file__).with_name("question_program.py")
-_KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What Python may need to start at all; nothing else of our environment reaches the worker."""
+_PASSED_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Variables that Python may need to start; nothing else of our environment reaches the worker."""
 
 
 class NoAnswer(TimeoutError):
@@ -34,10 +34,10 @@ class NoAnswer(TimeoutError):
 
 
 class Child:
-    """A worker for one engine: started when first asked, reused, replaced after a kill, ended with us."""
+    """A worker for one engine: started at the first question, reused, replaced after a kill, ended with waza."""
 
     variables: ClassVar[dict[str, str]] = {}
-    """What its environment holds besides what Python needs to start."""
+    """Its environment, besides what Python needs to start."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -83,12 +83,12 @@ class Child:
                 pipe.close()  # type: ignore[union-attr]
 
     def _ask(self, message: bytes, count: int, limit_s: float) -> tuple[list[JSON], bool]:
-        """Ask the worker, and a fresh one if the old one turns out to be dead."""
+        """Ask the worker, and a new one if the old one turns out to have ended."""
         try:
             for process in (self._process, None):
                 fresh = process is None
                 process = process or self._start()
-                lines, late = _exchange(process, message, count, limit_s + len(message) / HANDED_OVER_BYTES_PER_S)
+                lines, late = _exchange(process, message, count, limit_s + len(message) / TRANSFER_BYTES_PER_S)
                 if len(lines) < count:
                     late = late or process.wait() == _ENDED_BY_TIMER
                     self.close()
@@ -96,7 +96,7 @@ class Child:
                     break
             return [json.loads(line) for line in lines], late
         except BaseException:
-            # An answer that nobody waited for would be taken for the next question's.
+            # A late answer to this question would be read as the answer to the next one.
             self.close()
             raise
 
@@ -114,7 +114,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=os.sep,
-            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ} | self.variables,
+            env={name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ} | self.variables,
             start_new_session=True,
         )
         ready, _ = _exchange(self._process, b"", 1, START_LIMIT_S)
@@ -124,13 +124,13 @@ class Child:
         return self._process
 
     def _forget(self) -> None:
-        """Leave the worker to the process that started it; called in a fork."""
+        """Leave the worker to the process that started it; called in a forked child."""
         self._lock = threading.Lock()
         self._process = None
 
 
 def _exchange(process: subprocess.Popen[bytes], message: bytes, count: int, limit_s: float) -> tuple[list[bytes], bool]:
-    """Return the worker's next lines (fewer if it died) and whether it was killed for being late."""
+    """Return the worker's next lines (fewer if it ended) and whether it was killed for being late."""
     late = threading.Event()
 
     def stop() -> None:

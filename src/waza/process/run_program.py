@@ -1,12 +1,12 @@
-"""Run a program so that nothing of it is left behind, and tell how it went.
+"""Run a program so that no process of it is left, and report how it ended.
 
     run_program     a plain call, for graders; may be used from several threads
     run_process     the same for engines, which have an event loop
 
-When either returns, raises or is cancelled, everything the program started is dead, and soon after waza itself was
-killed, too. There is no terminal, and no shell. What gets away on Linux: what another service starts for the program
+When either returns, raises or is cancelled, everything the program started has ended; the same is true soon after waza
+itself was killed. There is no terminal and no shell. Not ended on Linux: what another service starts for the program
 (systemd, cron, a container engine), and a program that kills both its supervisors at once, which `landlock` and `bwrap`
-prevent. On other systems a daemon that leaves its process group does, too.
+prevent; on other systems also a daemon that leaves its process group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from waza.process import protocol
 from waza.process.isolation import available_isolation, plan
-from waza.process.worker_pool import Attendance, Captured
+from waza.process.worker_pool import Captured, ProgramSession
 
 __all__ = ["Captured", "Finished", "Limits", "available_isolation", "base_environment", "run_process", "run_program"]
 
@@ -61,7 +61,7 @@ class Finished(Struct, frozen=True):
     """Processes that were still alive when the program had ended; they were killed."""
     duration_ms: float = 0.0
     isolation: str = "none"
-    """What really held the program."""
+    """The isolation that was applied."""
 
     @property
     def ok(self) -> bool:
@@ -70,7 +70,7 @@ class Finished(Struct, frozen=True):
 
     @property
     def trouble(self) -> str:
-        """A sentence when this says nothing about the program's own verdict: it did not get to one."""
+        """Why the program came to no verdict of its own, or an empty text."""
         if self.error:
             return self.error
         if self.timed_out:
@@ -98,11 +98,11 @@ def run_program(
     writable: Sequence[str | Path] = (),
     network: bool = False,
 ) -> Finished:
-    """Run a program to its end and return how it went; nothing of it is alive then.
+    """Run a program to its end, with everything it started, and return how it ended.
 
     `on_output` gets standard output as it comes. `isolation` other than `none` shows the program the system's folders,
     `cwd` and `readable`, lets it change only `writable`, and closes the network unless `network`.
-    Raises ValueError for a limit or an isolation that cannot be had; what goes wrong later is told in the result.
+    Raises ValueError for a limit or an isolation that cannot be had; later problems are in the result.
     """
     run = _prepare(argv, cwd, env, stdin, timeout_s, limits, isolation, readable, writable, network)
     return run if isinstance(run, Finished) else _finish(run, on_output)
@@ -122,21 +122,24 @@ async def run_process(
     writable: Sequence[str | Path] = (),
     network: bool = False,
 ) -> Finished:
-    """Do what `run_program` does, beside an event loop; when cancelled, end the program first.
+    """Do what `run_program` does without blocking the event loop; when cancelled, end the program first.
 
     `on_output` is called in the event loop; when it raises, the program is ended and the error comes out here.
     """
-    from waza.process.concurrency import beside_loop, in_loop  # asyncio is slow to load, and graders do without
+    from waza.process.concurrency import (  # asyncio is slow to load, and graders do without
+        in_loop,
+        in_thread_to_the_end,
+    )
 
     run = _prepare(argv, cwd, env, stdin, timeout_s, limits, isolation, readable, writable, network)
     if isinstance(run, Finished):
         return run
     deliver = on_output and in_loop(on_output)
-    return await beside_loop(lambda: _finish(run, deliver), run.attendance.cancel)
+    return await in_thread_to_the_end(lambda: _finish(run, deliver), run.session.cancel)
 
 
 class _ProgramRun(NamedTuple):
-    attendance: Attendance
+    session: ProgramSession
     isolation: str
     mark: str = ""
     """What a container writes to standard error before the number of the signal that ended the program."""
@@ -175,14 +178,14 @@ def _prepare(
         cwd=os.fsencode(folder),
         timeout_s=float(timeout_s),
         processes=limits.processes or 0,
-        fence=ways.fence,
+        sandbox=ways.sandbox,
     )
     caps = protocol.Caps(limits.memory_bytes or 0, limits.processes or 0, limits.file_bytes or 0)
-    return _ProgramRun(Attendance(job, caps, stdin, limits.output_bytes), ways.applied, ways.mark)
+    return _ProgramRun(ProgramSession(job, caps, stdin, limits.output_bytes), ways.applied, ways.mark)
 
 
 def _refuse(argv: Sequence[str], timeout_s: float, limits: Limits) -> None:
-    """Raise ValueError for what no caller may ask for."""
+    """Raise ValueError for arguments that no caller may pass."""
     if not argv or not argv[0]:
         raise ValueError("there is no program to run")
     if not (math.isfinite(timeout_s) and timeout_s > 0):
@@ -215,12 +218,12 @@ def _name(variable: str) -> str:
 def _encode(text: str) -> bytes:
     raw = os.fsencode(text)
     if b"\0" in raw:
-        raise ValueError("an argument or a variable holds NUL")
+        raise ValueError("an argument or a variable contains NUL")
     return raw
 
 
 def _finish(run: _ProgramRun, on_output: Callable[[bytes], None] | None) -> Finished:
-    report, stdout, stderr = run.attendance.run(on_output)
+    report, stdout, stderr = run.session.run(on_output)
     code = None if report.status is None else os.waitstatus_to_exitcode(report.status)
     if code is not None and code > 128 and run.mark:
         end = "tail" if stderr.omitted_bytes else "head"
@@ -244,18 +247,17 @@ def _finish(run: _ProgramRun, on_output: Callable[[bytes], None] | None) -> Fini
 
 
 def signal_name(number: int) -> str:
-    """Return what a signal is called."""
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return "a real-time signal"
 
 
-# The environment that programs get: a short list of harmless variables, and what the caller declares.
-#
-# Everything else of waza's own environment stays out: secrets, and variables that make programs run foreign code
-# (PYTHONPATH, LD_PRELOAD, BASH_ENV, NODE_OPTIONS, GIT_*, …). PYTHONSAFEPATH is not set here: it would keep a script in
-# the workspace from importing the file beside it. A grader that runs Python in a folder it does not trust declares it.
+# Programs get a short list of harmless variables and what the caller declares. Everything else of waza's own
+# environment stays out: secrets, and variables that make programs run foreign code (PYTHONPATH, LD_PRELOAD, BASH_ENV,
+# NODE_OPTIONS, GIT_*, …). PYTHONSAFEPATH is not set here: it would keep a script in the workspace from importing the
+# file next to it. A grader that runs Python in a folder it does not trust declares it.
 
 _PASSED = ("PATH", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "HOME", "TMPDIR")
 _PASSED_ON_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "WINDIR", "USERPROFILE", "TEMP", "TMP")
@@ -271,7 +273,7 @@ _QUIET = {
 def base_environment(extra: Mapping[str, str], *, home: Path | None) -> dict[str, str]:
     """Return the variables of a program: PATH, language and time zone, nothing that waits for a person, then `extra`.
 
-    With `home` the program's home and its temporary files are there, and not the user's.
+    With `home` the program's home and temporary folder are that folder.
     """
     passed = _PASSED + (_PASSED_ON_WINDOWS if os.name == "nt" else ())
     own = {name: os.environ[name] for name in os.environ if name.upper() in passed or name.startswith("LC_")}

@@ -1,7 +1,7 @@
-"""Take away system calls of this process, by the Linux kernel's seccomp filters. A refused call gives EPERM.
+"""Restrict the system calls of this process by seccomp filters of the Linux kernel. A refused call fails with EPERM.
 
-    enter       for expressions: leaves reading and writing open descriptors, memory, its own timer and clock, ending
-    restrict    for programs: refuses kinds of sockets, and calls that no filter or Landlock rule could follow
+    enter       for expressions: allows reading and writing open descriptors, memory, its own timer and clock, exit
+    restrict    for programs: refuses kinds of sockets, and calls that would bypass a filter or a Landlock rule
 
 Only the standard library: the evaluator starts without packages.
 """
@@ -14,11 +14,13 @@ import os
 import struct
 import sys
 
-_SET_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
+from waza.process.system_calls import checked, libc, no_new_privileges
+
+_SET_SECCOMP, _FILTER = 22, 2
 _LOAD, _EQUALS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
 _FOREIGN_NUMBERS = 0x40000000
-"""From here on x86-64 takes the same calls under other numbers (x32)."""
+"""From here on x86-64 accepts the same calls under other numbers (x32)."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EPERM
 _NAMES = "read write close mmap mprotect munmap brk mremap madvise futex rt_sigprocmask rt_sigreturn setitimer"
@@ -27,7 +29,7 @@ _NUMBERS = {
     "x86_64": (0xC000003E, (0, 1, 3, 9, 10, 11, 12, 25, 28, 202, 14, 15, 38, 228, 318, 24, 219, 60, 231)),
     "aarch64": (0xC00000B7, (63, 64, 57, 222, 226, 215, 214, 216, 233, 98, 135, 139, 103, 113, 278, 124, 128, 93, 94)),
 }
-"""By machine: the kernel's word for it, and the numbers of `_NAMES` in their order."""
+"""By machine: the kernel's audit number for it, and the numbers of `_NAMES` in their order."""
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _REFUSED = {
     "x86_64": (155, 165, 166, 248, 249, 250, 298, 304, 308, 321),
@@ -43,12 +45,12 @@ class _FilterProgram(ctypes.Structure):
 
 
 def is_available() -> bool:
-    """Say whether calls can be taken away here."""
+    """Return whether seccomp filters can be installed here."""
     return sys.platform == "linux" and os.uname().machine in _NUMBERS and sys.maxsize > 2**32
 
 
 def enter() -> None:
-    """Take the calls away for good; raise OSError when the kernel refuses."""
+    """Allow only the calls of `_NAMES`, for good; raise OSError when the kernel refuses."""
     architecture, numbers = _NUMBERS[os.uname().machine]
     steps = [(_LOAD, 0, 0, _ARCHITECTURE_AT), (_EQUALS, 1, 0, architecture), (_RETURN, 0, 0, _KILL)]
     steps.append((_LOAD, 0, 0, _NUMBER_AT))
@@ -59,15 +61,15 @@ def enter() -> None:
 
 
 def restrict(*, network: bool, unix_sockets: bool) -> None:
-    """Refuse for good the sockets that are not allowed, whatever their type; raise OSError when the kernel refuses.
+    """Refuse sockets that are not allowed, of any type, for good; raise OSError when the kernel refuses.
 
-    Socket pairs and sockets that are open already stay. Other families than IP, Unix and netlink are always refused.
+    Socket pairs and open sockets keep working. Families other than IP, Unix and netlink are always refused.
     """
     machine = os.uname().machine
     families = [family for family, open_ in ((_UNIX, unix_sockets), (_INET, network), (_INET6, network)) if open_]
     families += [_NETLINK] if network else []
     refused = (*_REFUSED[machine], *_REFUSED_EVERYWHERE)
-    # The last two steps refuse and allow; a jump names how many steps it leaves out.
+    # The last two steps refuse and allow; a jump gives the number of steps it skips.
     refuse_at = 6 + len(refused) + len(families)
     steps = [(_LOAD, 0, 0, _ARCHITECTURE_AT), (_EQUALS, 0, refuse_at - 2, _NUMBERS[machine][0])]
     steps.append((_LOAD, 0, 0, _NUMBER_AT))
@@ -85,8 +87,5 @@ def restrict(*, network: bool, unix_sockets: bool) -> None:
 def _install(steps: list[tuple[int, int, int, int]]) -> None:
     packed = b"".join(struct.pack("=HBBI", *step) for step in steps)
     program = _FilterProgram(len(steps), packed)
-    libc = ctypes.CDLL(None, use_errno=True)
-    for call in ((_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0)):
-        if libc.prctl(*call) < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+    no_new_privileges()  # the kernel refuses filters of unprivileged processes that could still gain privileges
+    checked(libc().prctl(_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0))

@@ -1,10 +1,12 @@
-"""The process above every program: hands out workers, and is there when one of them is killed.
+"""The processes between waza and every program: a zygote that forks workers, and the workers.
 
-    waza ─ zygote ─┬─ worker ─ program ─ …      a worker runs one program at a time, and then the next
+    waza ─ zygote ─┬─ worker ─ program ─ …      a worker runs one program after the other
                    └─ worker ─ program ─ …
 
-The zygote is a child subreaper, so what a killed worker leaves comes to it. When waza is gone, so is everything here.
-Started by `waza.process.worker_pool` as `python -I -S`: only the standard library, and little of it.
+Both are child subreapers (see `descendants`): a worker inherits every process a program started and leaves none; the
+zygote inherits what a killed worker leaves. A worker ends a program when time runs out, when waza cancels it, and when
+waza or the zygote has ended: its socket to waza and its pipe from the zygote are lifelines. Started by
+`waza.process.worker_pool` as `python -I -S`: only the standard library, and little of it.
 """
 
 from __future__ import annotations
@@ -27,25 +29,25 @@ from waza.process.descendants import SWEEP_S, adopt_orphans, descendants, living
 
 
 class Zygote:
-    """Makes workers on demand, and ends what a killed worker leaves."""
+    """Forks workers on demand, and ends what a killed worker leaves."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        self.bell = ChildSignal()
-        self.alive, self.held = os.pipe()
+        self.child_signal = ChildSignal()
+        self.lifeline, self.own_end = os.pipe()
         self.workers: dict[int, socket.socket] = {}
         self.killed: list[socket.socket] = []
 
     def serve(self) -> None:
-        """Make workers until waza is gone, then see to it that everybody leaves."""
+        """Fork workers until waza has ended, then end all workers and what they run."""
         poll = select.poll()
-        for fd in (self.control.fileno(), self.bell.fd):
+        for fd in (self.control.fileno(), self.child_signal.fd):
             poll.register(fd, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poll.poll()}
             if self.control.fileno() in ready and not self._make_worker():
                 break
-            self.bell.quiet()
+            self.child_signal.clear()
             self._reap()
             self._end_orphans()
         deadline = time.monotonic() + GRACE_S + 2 * SWEEP_S
@@ -55,31 +57,31 @@ class Zygote:
         sweep(lambda: not self._reap())
 
     def _make_worker(self) -> bool:
-        order = protocol.next_worker(self.control)
-        if order is None:
+        request = protocol.next_worker(self.control)
+        if request is None:
             return False
-        caps, fd = order
-        line = socket.socket(fileno=fd)
+        caps, fd = request
+        sock = socket.socket(fileno=fd)
         try:
             pid = os.fork()
         except OSError:
-            protocol.send_pid(line, 0)
+            protocol.send_pid(sock, 0)
             return True
         if not pid:
-            self._be_worker(caps, line)
-        self.workers[pid] = line
+            self._be_worker(caps, sock)
+        self.workers[pid] = sock
         return True
 
-    def _be_worker(self, caps: protocol.Caps, line: socket.socket) -> NoReturn:
+    def _be_worker(self, caps: protocol.Caps, sock: socket.socket) -> NoReturn:
         code = 1
         try:
             for other in (self.control, *self.workers.values()):
                 other.close()
-            os.close(self.held)
-            os.close(self.bell.fd)
+            os.close(self.own_end)
+            os.close(self.child_signal.fd)
             adopt_orphans()
             cap(caps)
-            Worker(line, self.alive).serve()
+            Worker(sock, self.lifeline).serve()
             code = 0
         except OSError:
             pass
@@ -87,7 +89,7 @@ class Zygote:
             os._exit(code)
 
     def _reap(self) -> bool:
-        """Collect the dead and say whether anybody is left."""
+        """Reap ended children and return whether any is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -95,23 +97,23 @@ class Zygote:
                 return False
             if not pid:
                 return True
-            line = self.workers.pop(pid, None)
-            if line and status:
-                self.killed.append(line)
-            elif line:
-                line.close()
+            sock = self.workers.pop(pid, None)
+            if sock and status:
+                self.killed.append(sock)
+            elif sock:
+                sock.close()
 
     def _end_orphans(self) -> None:
-        """End what killed workers were running, and tell those who wait for it."""
+        """End what killed workers were running, and report that to those who wait for it."""
         if not self.killed:
             return
         sweep(self._only_workers, self.workers)
-        for line in self.killed:
+        for sock in self.killed:
             with contextlib.suppress(OSError):
                 protocol.send_report(
-                    line, protocol.ProgramReport(error="its supervisor was killed; what it ran was ended")
+                    sock, protocol.ProgramReport(error="its supervisor was killed; what it ran was ended")
                 )
-            line.close()
+            sock.close()
         self.killed.clear()
 
     def _only_workers(self) -> bool:
@@ -120,36 +122,30 @@ class Zygote:
 
 
 def main() -> None:
-    """Serve the waza at the other end of standard input."""
+    """Serve the waza process at the other end of standard input."""
     control = socket.socket(fileno=os.dup(0))
     os.dup2(1, 0)
     adopt_orphans()
     zygote = Zygote(control)
+    # Collections in a fork would write to shared pages and copy them.
     gc.collect()
     gc.freeze()
     gc.disable()
     zygote.serve()
 
 
-# One worker of the supervisor: runs one program at a time, and leaves nothing of it behind.
-#
-# A worker is a child subreaper, so it sees the end of everything a program started. It ends a program when time runs
-# out, when waza says so, and when waza or the zygote is gone: its line to waza and its pipe to the zygote are
-# lifelines.
-# Only the standard library: the supervisor starts without packages.
-
-# pathlib is slow to load, and every fork pays for its pages
+# No pathlib: it is slow to load, and its pages cost every fork.
 # ruff: noqa: PTH110, PTH123
 
 
 GRACE_S = 1.0
-"""Between asking a program to end and ending it."""
+"""Between SIGTERM and SIGKILL."""
 LINGER_S = 0.1
-"""What a program's helpers get to finish after it has ended."""
+"""How long a program's child processes may still run after it has ended."""
 COUNT_EVERY_S = 0.25
 """How often a program's processes are counted."""
-ROOM = 4
-"""The kernel counts a user's processes, not a program's: its limit leaves room for this many programs."""
+PROGRAMS_PER_USER = 4
+"""The kernel counts a user's processes, not a program's: its limit allows for this many programs."""
 _TO_DEFAULT = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
@@ -158,9 +154,9 @@ _TO_DEFAULT = (
     signal.SIGQUIT,
     signal.SIGTERM,
 )
-"""Signals that Python or whoever started waza may ignore, which programs would inherit."""
+"""Signals that Python or waza's parent may ignore, which programs would inherit."""
 _ISOLATION = b"isolation"
-"""What an error of the isolation names in place of a file."""
+"""The file name in errors of the isolation."""
 Wake = Literal["done", "time", "cancel", "lost", "crowd"]
 
 
@@ -168,50 +164,50 @@ class ChildSignal:
     """A descriptor that can be read when a child has ended."""
 
     def __init__(self) -> None:
-        self.fd, ring = os.pipe()
+        self.fd, write_end = os.pipe()
         os.set_blocking(self.fd, False)
-        os.set_blocking(ring, False)
+        os.set_blocking(write_end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
-    def quiet(self) -> None:
-        """Forget what rang so far."""
+    def clear(self) -> None:
+        """Discard the signals so far."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 4096)
 
 
 class Worker:
-    """Runs one program after the other for whoever holds the other end of the line."""
+    """Runs one program after the other for the process at the other end of the socket."""
 
-    def __init__(self, line: socket.socket, zygote_fd: int) -> None:
-        self.line = line
-        self.bell = ChildSignal()
+    def __init__(self, sock: socket.socket, zygote_fd: int) -> None:
+        self.sock = sock
+        self.child_signal = ChildSignal()
         self.zygote_fd = zygote_fd
         self.poll = select.poll()
-        for fd in (line.fileno(), self.bell.fd, zygote_fd):
+        for fd in (sock.fileno(), self.child_signal.fd, zygote_fd):
             self.poll.register(fd, select.POLLIN)
 
     def serve(self) -> None:
-        """Run jobs until nobody is there to want one."""
-        protocol.send_pid(self.line, os.getpid())
-        while self._wanted() and (order := protocol.receive_job(self.line)):
-            report = WorkerRun(self, *order).finish()
-            protocol.send_report(self.line, report)
+        """Run jobs until waza or the zygote has ended."""
+        protocol.send_pid(self.sock, os.getpid())
+        while self._is_job_ready() and (job := protocol.receive_job(self.sock)):
+            report = WorkerRun(self, *job).finish()
+            protocol.send_report(self.sock, report)
             if report.survivors:
                 return
 
-    def _wanted(self) -> bool:
+    def _is_job_ready(self) -> bool:
         while True:
             ready = {fd for fd, _ in self.poll.poll()}
             if self.zygote_fd in ready:
                 return False
-            if self.line.fileno() in ready:
+            if self.sock.fileno() in ready:
                 return True
-            self.bell.quiet()
+            self.child_signal.clear()
 
 
 class WorkerRun:
-    """One program, from its start until nothing of it is left."""
+    """One program, from its start until no process of it is left."""
 
     def __init__(self, worker: Worker, job: protocol.Job, streams: list[int]) -> None:
         self.worker = worker
@@ -222,7 +218,7 @@ class WorkerRun:
         self.next_count = 0.0
 
     def finish(self) -> protocol.ProgramReport:
-        """Run the program and everything it starts to the end, and tell how it went."""
+        """Run the program and everything it starts to the end, and report how it ended."""
         started = time.monotonic()
         self.next_count = started + COUNT_EVERY_S
         try:
@@ -237,9 +233,9 @@ class WorkerRun:
         duration = time.monotonic() - started
         leftovers, survivors = self._clear(end)
         os.chdir("/")
-        return protocol.ProgramReport(self.status, end == "time", leftovers, survivors, duration, self._blame(end))
+        return protocol.ProgramReport(self.status, end == "time", leftovers, survivors, duration, self._error(end))
 
-    def _blame(self, end: Wake) -> str:
+    def _error(self, end: Wake) -> str:
         if end == "crowd":
             return f"it had more than {self.job.processes} processes at once and was ended"
         if end == "lost":
@@ -247,7 +243,7 @@ class WorkerRun:
         return ""
 
     def _clear(self, end: Wake) -> tuple[int, int]:
-        """Let the program and its helpers end, then end them; return how many were left, and how many still are."""
+        """Let the program and its children end, then kill them; return how many were left, and how many still are."""
         if end in ("time", "cancel"):
             send_group(self.main, signal.SIGTERM)
             send_group(self.main, signal.SIGCONT)
@@ -262,7 +258,7 @@ class WorkerRun:
         return leftovers, sweep(self._alone)
 
     def _wait(self, done: Callable[[], bool], seconds: float) -> Wake:
-        """Wait until `done`, and return what came first."""
+        """Wait until `done`, a limit or a message, and return which came first."""
         deadline = time.monotonic() + seconds
         while not done():
             now = time.monotonic()
@@ -277,14 +273,14 @@ class WorkerRun:
         return "done"
 
     def _listen(self, seconds: float) -> Wake | None:
-        """Wait for a child or a word from waza; return what it means."""
+        """Wait for the end of a child or a message from waza; return what it means."""
         ready = {fd for fd, _ in self.worker.poll.poll(max(0.0, seconds) * 1000 + 1)}
-        if self.worker.bell.fd in ready:
-            self.worker.bell.quiet()
+        if self.worker.child_signal.fd in ready:
+            self.worker.child_signal.clear()
         if self.worker.zygote_fd in ready:
             return "lost"
-        if self.worker.line.fileno() in ready:
-            return "cancel" if self.worker.line.recv(1) == protocol.CANCEL else "lost"
+        if self.worker.sock.fileno() in ready:
+            return "cancel" if self.worker.sock.recv(1) == protocol.CANCEL else "lost"
         return None
 
     def _ended(self) -> bool:
@@ -292,7 +288,7 @@ class WorkerRun:
         return self.status is not None
 
     def _alone(self) -> bool:
-        """Collect the dead and say whether nobody is left."""
+        """Reap ended children and return whether none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -306,8 +302,8 @@ class WorkerRun:
 
 def start(job: protocol.Job, streams: list[int]) -> int:
     """Start the program in a session of its own, without a terminal; return its process id."""
-    if job.fence is not None:
-        return _start_fenced(job, job.fence, streams, _built(job.fence))
+    if job.sandbox is not None:
+        return _start_sandboxed(job, job.sandbox, streams, _ruleset(job.sandbox))
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for fd, number in zip(streams, (1, 2, 0), strict=False)]
     return os.posix_spawn(
         job.path,
@@ -320,17 +316,17 @@ def start(job: protocol.Job, streams: list[int]) -> int:
     )
 
 
-def _built(asked: protocol.Fence) -> int:
-    return landlock.build(asked.readable, (*asked.devices, *asked.writable), asked.network)
+def _ruleset(sandbox: protocol.Sandbox) -> int:
+    return landlock.build(sandbox.readable, (*sandbox.devices, *sandbox.writable), sandbox.network)
 
 
-def _start_fenced(job: protocol.Job, asked: protocol.Fence, streams: list[int], fence: int) -> int:
-    """Start the program behind a Landlock fence, which only the new process itself can put up."""
+def _start_sandboxed(job: protocol.Job, sandbox: protocol.Sandbox, streams: list[int], ruleset: int) -> int:
+    """Start the program in a Landlock sandbox, which only the new process itself can enter."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
-        _become(job, asked, streams, fence, writing)
-    os.close(fence)
+        _become(job, sandbox, streams, ruleset, writing)
+    os.close(ruleset)
     os.close(writing)
     with open(reading, "rb") as pipe:
         number, _, path = pipe.read().partition(b" ")
@@ -340,14 +336,14 @@ def _start_fenced(job: protocol.Job, asked: protocol.Fence, streams: list[int], 
     return pid
 
 
-def _become(job: protocol.Job, asked: protocol.Fence, streams: list[int], fence: int, writing: int) -> NoReturn:
+def _become(job: protocol.Job, sandbox: protocol.Sandbox, streams: list[int], ruleset: int, writing: int) -> NoReturn:
     try:
         os.setsid()
         for fd, number in zip(streams, (1, 2, 0), strict=False):
             os.dup2(fd, number)
         for number in _TO_DEFAULT:
             signal.signal(number, signal.SIG_DFL)
-        _confine(asked, fence)
+        _confine(sandbox, ruleset)
         os.chdir(job.cwd)
         os.execve(job.path, job.argv, job.env)
     except OSError as error:
@@ -356,18 +352,18 @@ def _become(job: protocol.Job, asked: protocol.Fence, streams: list[int], fence:
         os._exit(127)
 
 
-def _confine(asked: protocol.Fence, fence: int) -> None:
-    """Give up everything that was not asked for; in this order, since each step takes away what the one before needs.
+def _confine(sandbox: protocol.Sandbox, ruleset: int) -> None:
+    """Give up everything that was not requested, in this order: each step takes away what the one before needs.
 
-    Without mounts of its own, or where Landlock does not know abstract sockets, a program would reach the Unix sockets
-    of everybody: then it gets none but socket pairs.
+    Without mounts of its own, or where Landlock does not restrict abstract sockets, a program could connect to the Unix
+    sockets of every process: then it may only use socket pairs.
     """
     try:
-        if asked.own_mounts:
-            mounts.enter((*asked.readable, *asked.devices), asked.writable)
-        landlock.enter(fence)
+        if sandbox.own_mounts:
+            mounts.enter((*sandbox.readable, *sandbox.devices), sandbox.writable)
+        landlock.enter(ruleset)
         if seccomp.is_available():
-            seccomp.restrict(network=asked.network, unix_sockets=asked.own_mounts and landlock.abi() >= 6)
+            seccomp.restrict(network=sandbox.network, unix_sockets=sandbox.own_mounts and landlock.abi() >= 6)
     except OSError as error:
         error.filename = _ISOLATION
         raise
@@ -381,16 +377,16 @@ def explain(error: OSError, job: protocol.Job) -> str:
     if error.filename == job.cwd and error.filename != job.path:
         return f"the folder '{os.fsdecode(job.cwd)[:500]}' to start in: {error.strerror}"
     if error.errno == errno.ENOENT and os.path.exists(job.path):
-        return f"'{path}' names an interpreter that is not there; look at its first line"
+        return f"'{path}' names an interpreter that is not there; look at its first sock"
     if error.errno == errno.ENOEXEC:
-        return f"'{path}' is not a program for this machine; a script needs a first line such as #!/bin/sh"
+        return f"'{path}' is not a program for this machine; a script needs a first sock such as #!/bin/sh"
     if error.errno == errno.EACCES:
         return f"'{path}' is not executable; make it so with chmod +x"
     return f"'{path}': {error.strerror}"
 
 
 def cap(caps: protocol.Caps) -> None:
-    """Lower the limits of this process, and so of every program it starts, for good."""
+    """Lower the limits of this process and of every program it starts, for good."""
     _lower(resource.RLIMIT_CORE, 0)
     if caps.memory_bytes:
         _lower(resource.RLIMIT_AS, caps.memory_bytes)
@@ -399,7 +395,7 @@ def cap(caps: protocol.Caps) -> None:
     if caps.processes and sys.platform == "linux":
         with open("/proc/loadavg") as file:
             running = int(file.read().split()[3].split("/")[1])
-        _lower(resource.RLIMIT_NPROC, running + ROOM * caps.processes)
+        _lower(resource.RLIMIT_NPROC, running + PROGRAMS_PER_USER * caps.processes)
 
 
 def _lower(kind: int, value: int) -> None:

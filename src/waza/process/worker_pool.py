@@ -1,6 +1,9 @@
-"""What a program printed, in bounded memory: the head and the tail, and how much lies between.
+"""Run a program in a worker of the supervisor: its output in bounded memory, idle workers, one session per program.
 
-Bytes are decoded once, at the end; nothing a program prints can make that fail.
+The zygote is started with the first program, and again if it was killed. A worker's limits apply to all programs it
+starts, so idle workers are kept by limits. They all end with this process, however it ends. The worker ends the
+program; nothing here depends on what the program does with its streams: it may never read, never stop printing, or
+pass its output to a process that lives on.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from waza.process import protocol
 
 
 class Captured(Struct, frozen=True):
-    """One stream of a program that has ended."""
+    """One output stream of a program that has ended, decoded."""
 
     head: str = ""
     """The beginning; everything, when nothing was left out."""
@@ -36,20 +39,20 @@ class Captured(Struct, frozen=True):
     total_bytes: int = 0
     """How much was printed."""
     omitted_bytes: int = 0
-    """How much of it was not kept."""
+    """How much of it is not in head or tail."""
     lossy: bool = False
     """Whether bytes that are not UTF-8 were replaced."""
 
     @property
     def text(self) -> str:
-        """Head and tail as one text, with a line between them that says how much was left out."""
+        """Head and tail as one text, with a worker between them with the number of omitted bytes."""
         if not self.omitted_bytes:
             return self.head
         return f"{self.head}\n… {self.omitted_bytes} bytes omitted …\n{self.tail}"
 
 
 class Capture:
-    """Collects a stream chunk by chunk and keeps at most `limit` bytes of it, or all of it for None."""
+    """Collects a stream chunk by chunk: at most `limit` bytes of it, or all of it for None."""
 
     __slots__ = ("_head", "_head_limit", "_tail", "_tail_limit", "total")
 
@@ -61,22 +64,22 @@ class Capture:
         self.total = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take the next piece of the stream."""
+        """Add the next piece of the stream."""
         self.total += len(chunk)
         if self._head_limit is None:
             self._head += chunk
             return
-        trial_folder = self._head_limit - len(self._head)
-        if trial_folder > 0:
-            self._head += chunk[:trial_folder]
-            chunk = chunk[trial_folder:]
+        remaining = self._head_limit - len(self._head)
+        if remaining > 0:
+            self._head += chunk[:remaining]
+            chunk = chunk[remaining:]
         self._tail += chunk
         surplus = len(self._tail) - self._tail_limit
         if surplus > 0:
             del self._tail[:surplus]
 
     def finish(self) -> Captured:
-        """Return what was kept, as text."""
+        """Return the collected output as text."""
         if self.total == len(self._head) + len(self._tail):
             text, lossy = _decode(self._head + self._tail)
             return Captured(text, "", self.total, 0, lossy)
@@ -115,21 +118,15 @@ def _trim_start(raw: bytearray) -> None:
     del raw[:width]
 
 
-# Where waza gets a worker that runs a program, and where idle workers wait for the next one.
-#
-# The zygote is started when the first program is run, and again if somebody killed it. Every worker holds the limits
-# of
-# the programs it starts, so idle ones wait by limits. They all end when this process does, whatever ends it.
-
-MOST_IDLE = 8
+MAX_IDLE = 8
 """Idle workers of a kind; each costs a process and little memory."""
-_ANSWER_S = 10.0
+_REPLY_S = 10.0
 _START = "import sys; sys.path.append(sys.argv[1]); from waza.process.supervisor import main; main()"
 _PACKAGES = str(Path(__file__).parents[2])
 
 
 class WorkerConnection:
-    """A worker, seen from waza: a socket to it, and its process id."""
+    """A worker process, as seen by waza: a socket to it, and its process id."""
 
     __slots__ = ("caps", "pid", "sock")
 
@@ -153,56 +150,56 @@ class WorkerPool:
         self._control: socket.socket | None = None
 
     def take(self, caps: protocol.Caps) -> WorkerConnection:
-        """Return a worker with these limits that nobody else uses; raise OSError when there can be none."""
+        """Return a worker with these limits for exclusive use; raise OSError when none can be started."""
         with self._lock:
             if idle := self._idle.get(caps):
                 return idle.pop()
             try:
-                return self._new_line(caps)
+                return self._new_worker(caps)
             except (ConnectionError, TimeoutError):
                 self._end_zygote(patience_s=0)
-                return self._new_line(caps)
+                return self._new_worker(caps)
 
-    def give_back(self, line: WorkerConnection) -> None:
-        """Keep a worker that has reported for the next job."""
+    def release(self, worker: WorkerConnection) -> None:
+        """Keep an idle worker for the next job."""
         with self._lock:
-            idle = self._idle.setdefault(line.caps, [])
-            if len(idle) < MOST_IDLE:
-                idle.append(line)
+            idle = self._idle.setdefault(worker.caps, [])
+            if len(idle) < MAX_IDLE:
+                idle.append(worker)
                 return
-        line.sock.close()
+        worker.sock.close()
 
-    def end(self, line: WorkerConnection) -> None:
+    def end(self, worker: WorkerConnection) -> None:
         """End a worker that does not answer; the zygote ends what it ran."""
         with contextlib.suppress(ProcessLookupError):
-            os.kill(line.pid, signal.SIGKILL)
+            os.kill(worker.pid, signal.SIGKILL)
         with self._lock, contextlib.suppress(ProcessLookupError):
             if self._zygote:
                 os.kill(self._zygote.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """Let every worker and the zygote go."""
+        """End every worker and the zygote."""
         with self._lock:
             for sock in list(self._sockets):
                 sock.close()
-            self._end_zygote(_ANSWER_S)
+            self._end_zygote(_REPLY_S)
 
     def forget(self) -> None:
-        """Let go of what belongs to the process that this one was forked from."""
+        """Drop what belongs to the parent; called in a forked child."""
         for sock in list(self._sockets):
             sock.close()
         if self._zygote:
             self._zygote.returncode = 0
         self._reset()
 
-    def _new_line(self, caps: protocol.Caps) -> WorkerConnection:
+    def _new_worker(self, caps: protocol.Caps) -> WorkerConnection:
         control = self._control or self._start_zygote()
         ours, theirs = socket.socketpair()
         self._sockets.add(ours)
         try:
             with theirs:
-                protocol.ask_for_worker(control, caps, theirs.fileno())
-            ours.settimeout(_ANSWER_S)
+                protocol.request_worker(control, caps, theirs.fileno())
+            ours.settimeout(_REPLY_S)
             if not (pid := protocol.receive_pid(ours)):
                 raise BlockingIOError("too many processes")
         except OSError:
@@ -228,9 +225,9 @@ class WorkerPool:
         return ours
 
     def _end_zygote(self, patience_s: float) -> None:
-        """End the zygote; when it leaves by itself, it has ended its workers and all they ran."""
-        for line in (line for lines in self._idle.values() for line in lines):
-            line.sock.close()
+        """End the zygote; when it exits by itself, it has ended its workers and all they ran."""
+        for worker in (worker for workers in self._idle.values() for worker in workers):
+            worker.sock.close()
         self._idle.clear()
         if self._control:
             self._control.close()
@@ -250,21 +247,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=WORKER_POOL.forget)
 
 
-# Waza's side of one run of a program: feeds it, reads it, waits for the worker's report.
-#
-# The worker ends the program; here nothing depends on what the program does with its streams: it may never read, never
-# stop printing, or hand its output to a process that lives on.
-
 CHUNK = 1 << 16
 _SILENCE_S = 12.0
-"""How long after the time limit a worker may be silent; then somebody stopped it."""
-_MOST_WORKERS_TRIED = 12
+"""How long after the time limit a worker may be silent; after that it must have been stopped."""
+_MAX_WORKERS_TRIED = 12
 _DRAIN_BYTES = 4 << 20
-"""What may still be read when everything is dead; a pipe holds less."""
+"""What may still be read when all processes have ended; a pipe has less capacity."""
 
 
 class ProgramOutcome(NamedTuple):
-    """How a run went, and what it printed."""
+    """How a program ended, and its output."""
 
     report: protocol.ProgramReport
     stdout: Captured = Captured()
@@ -272,7 +264,7 @@ class ProgramOutcome(NamedTuple):
 
 
 class Streams:
-    """The program's standard streams, seen from waza."""
+    """Waza's ends of the program's standard streams."""
 
     def __init__(self, stdin: bytes, keep_bytes: int | None, on_output: Callable[[bytes], None] | None) -> None:
         self.captures = (Capture(keep_bytes), Capture(keep_bytes))
@@ -309,7 +301,7 @@ class Streams:
             self._read(fd)
 
     def drain(self) -> None:
-        """Read what the dead have left; whoever else holds the pipe is not waited for."""
+        """Read what is left in the pipes, without waiting for other processes that hold them open."""
         limit = sum(capture.total for capture in self.captures) + _DRAIN_BYTES
         if self._feeding >= 0:
             self._end_feeding()
@@ -320,14 +312,14 @@ class Streams:
             for fd, _ in ready:
                 self.serve(fd)
 
-    def let_go(self) -> None:
-        """Close the ends that are the program's."""
+    def close_theirs(self) -> None:
+        """Close the program's ends."""
         while self.theirs:
             os.close(self.theirs.pop())
 
     def close(self) -> None:
         """Close everything."""
-        self.let_go()
+        self.close_theirs()
         for fd in list(self._readers):
             self._end_reading(fd)
         if self._feeding >= 0:
@@ -364,7 +356,7 @@ class Streams:
         self._feeding = -1
 
 
-class Attendance:
+class ProgramSession:
     """One run of a program; `cancel` may be called from another thread."""
 
     def __init__(self, job: protocol.Job, caps: protocol.Caps, stdin: bytes, keep_bytes: int | None) -> None:
@@ -373,12 +365,12 @@ class Attendance:
         self.stdin = stdin
         self.keep_bytes = keep_bytes
         self._lock = threading.Lock()
-        self._line: WorkerConnection | None = None
+        self._worker: WorkerConnection | None = None
         self._cancelled = False
 
     def run(self, on_output: Callable[[bytes], None] | None = None) -> ProgramOutcome:
-        """Run the program to its end; whatever happens here, nothing of it is alive afterwards."""
-        for _ in range(_MOST_WORKERS_TRIED):
+        """Run the program to its end; whatever happens here, no process of it is left afterwards."""
+        for _ in range(_MAX_WORKERS_TRIED):
             if self._cancelled:
                 return ProgramOutcome(protocol.ProgramReport(error="it was cancelled before it started"))
             with contextlib.suppress(_NotTaken):
@@ -386,92 +378,92 @@ class Attendance:
         return ProgramOutcome(protocol.ProgramReport(error="the supervisor of programs was killed again and again"))
 
     def cancel(self) -> None:
-        """Ask for the end of the program; `run` returns when it is dead."""
+        """Request the end of the program; `run` returns when it has ended."""
         with self._lock:
             self._cancelled = True
-            self._pass_on_cancel()
+            self._send_cancel()
 
     def _attempt(self, on_output: Callable[[bytes], None] | None) -> ProgramOutcome:
-        line = None
+        worker = None
         try:
-            line = WORKER_POOL.take(self.caps)
+            worker = WORKER_POOL.take(self.caps)
             streams = Streams(self.stdin, self.keep_bytes, on_output)
         except OSError as error:
-            if line:
-                WORKER_POOL.give_back(line)
+            if worker:
+                WORKER_POOL.release(worker)
             return ProgramOutcome(
                 protocol.ProgramReport(error=f"no supervisor could be started: {exhausted(error) or error}")
             )
         try:
-            report = self._hand_over(line, streams)
+            report = self._run_in(worker, streams)
             streams.drain()
         finally:
             streams.close()
         stdout, stderr = streams.captures
         return ProgramOutcome(report, stdout.finish(), stderr.finish())
 
-    def _hand_over(self, line: WorkerConnection, streams: Streams) -> protocol.ProgramReport:
-        """Let a worker run the program; raise _NotTaken when it was gone before it read the job."""
+    def _run_in(self, worker: WorkerConnection, streams: Streams) -> protocol.ProgramReport:
+        """Let a worker run the program; raise _NotTaken when it had ended before it read the job."""
         try:
-            protocol.send_job(line.sock, self.job, streams.theirs)
+            protocol.send_job(worker.sock, self.job, streams.theirs)
         except ConnectionError:
-            line.sock.close()
+            worker.sock.close()
             raise _NotTaken from None
-        streams.let_go()
+        streams.close_theirs()
         with self._lock:
-            self._line = line
-            self._pass_on_cancel()
+            self._worker = worker
+            self._send_cancel()
         try:
-            report = self._attend(line, streams)
+            report = self._await_report(worker, streams)
         except BaseException:
-            self._hang_up(line)
+            self._abort(worker)
             raise
         with self._lock:
-            self._line = None
+            self._worker = None
         if report is None or report.error or report.survivors or self._cancelled:
-            line.sock.close()
+            worker.sock.close()
         else:
-            WORKER_POOL.give_back(line)
+            WORKER_POOL.release(worker)
         return report or protocol.ProgramReport(error="its supervisor does not answer; it may have been killed")
 
-    def _attend(self, line: WorkerConnection, streams: Streams) -> protocol.ProgramReport | None:
+    def _await_report(self, worker: WorkerConnection, streams: Streams) -> protocol.ProgramReport | None:
         """Serve the streams until the worker reports; None when it never will."""
-        sock_fd = line.sock.fileno()
+        sock_fd = worker.sock.fileno()
         streams.poll.register(sock_fd, select.POLLIN)
         deadline = time.monotonic() + self.job.timeout_s + _SILENCE_S
-        shaken = False
+        killed = False
         while True:
             left = deadline - time.monotonic()
-            if left <= 0 and shaken:
+            if left <= 0 and killed:
                 return None
             if left <= 0:
-                WORKER_POOL.end(line)
-                shaken, deadline = True, deadline + _SILENCE_S
+                WORKER_POOL.end(worker)
+                killed, deadline = True, deadline + _SILENCE_S
             for fd, _ in streams.poll.poll(max(0.0, left) * 1000 + 1):
                 if fd != sock_fd:
                     streams.serve(fd)
                     continue
                 streams.poll.unregister(fd)
                 try:
-                    return protocol.receive_report(line.sock)
+                    return protocol.receive_report(worker.sock)
                 except ConnectionResetError:
                     raise _NotTaken from None
 
-    def _pass_on_cancel(self) -> None:
-        if self._line and self._cancelled:
+    def _send_cancel(self) -> None:
+        if self._worker and self._cancelled:
             with contextlib.suppress(OSError):
-                self._line.sock.sendall(protocol.CANCEL)
+                self._worker.sock.sendall(protocol.CANCEL)
 
-    def _hang_up(self, line: WorkerConnection) -> None:
-        """Have the program killed at once, and wait for that."""
+    def _abort(self, worker: WorkerConnection) -> None:
+        """Have the program killed at once, and wait for it."""
         with self._lock:
-            self._line = None
+            self._worker = None
         with contextlib.suppress(OSError):
-            line.sock.shutdown(socket.SHUT_WR)
-            line.sock.settimeout(_SILENCE_S)
-            protocol.receive_report(line.sock)
-        line.sock.close()
+            worker.sock.shutdown(socket.SHUT_WR)
+            worker.sock.settimeout(_SILENCE_S)
+            protocol.receive_report(worker.sock)
+        worker.sock.close()
 
 
 class _NotTaken(Exception):
-    """A worker that was gone before it read its job: the program never ran."""
+    """A worker that had ended before it read its job: the program never ran."""

@@ -321,7 +321,7 @@ async def _engine_run(trial: Trial, trial_folder: TrialFolder, setting: RunConte
         fact = f"the engine broke: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
     finally:
-        limits.lift(number)
+        limits.cancel(number)
     changes: dict[str, object] = {}
     if trace.status != "error" and (fault := setting.vet(trace)):
         changes |= {"status": "error", "error": fault}

@@ -47,7 +47,7 @@ def agent_spending(trace: Trace | TraceView) -> Spending:
 
 
 def is_invalid_cost(trace: Trace) -> bool:
-    """Say whether a cost was reported that cannot be true."""
+    """Return whether a cost was reported that cannot be true."""
     usages = [part.usage for part in (trace, *(trace.turns or ()))]
     return any(usage is not None and "cost_usd" in usage.invalid_numbers for usage in usages)
 

@@ -123,7 +123,7 @@ def _compares(grader: Mapping[str, JSON]) -> bool:
 
 
 def _is_only_compared(run: Run, task_id: str) -> bool:
-    """Say whether nothing but the comparison of both arms' outputs decides a task."""
+    """Return whether nothing but the comparison of both arms' outputs decides a task."""
     graders = (run.spec.get("graders") or {}).get(task_id) or []
     facts = stored_grader_facts(run.spec)
     return any(map(_compares, graders)) and all(is_one_sided(grader, facts) for grader in graders)
@@ -197,7 +197,7 @@ def _winner(grade: Grade) -> str | None:
 
 
 def is_skill(name: str, skill: str) -> bool:
-    """Say whether an agent's name for a skill means this one: the name itself, or behind the name of a plug-in."""
+    """Return whether an agent's name for a skill means this one: the name itself, or behind the name of a plug-in."""
     return name == skill or name.rpartition(":")[2] == skill
 
 

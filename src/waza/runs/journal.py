@@ -405,7 +405,7 @@ def read_end(path: str | Path, *, is_tail: bool = False) -> Ended | None:
 
 
 def _has_ours(file: BinaryIO, key: bytes) -> bool:
-    """Say whether a journal that somebody else began goes on with records signed with our key."""
+    """Return whether a journal that somebody else began goes on with records signed with our key."""
     file.seek(0)
     return any(is_signed(piece.payload, key) for piece in pieces(file) if piece.payload is not None)
 

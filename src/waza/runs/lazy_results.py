@@ -190,7 +190,7 @@ class RunProgress:
         return result
 
     def _note(self, piece: Piece, result: Result) -> bool:
-        """Say whether a result has its place among the tasks, and there is room for what waits."""
+        """Return whether a result has its place among the tasks, and there is room for what waits."""
         place = self._places.get(result.task_id)
         if place is None or self._numbers[place] != _NOT_YET:
             return False

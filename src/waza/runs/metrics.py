@@ -182,7 +182,7 @@ def _grades_by_trial(run: Run, tasks: Sequence[TaskSummary], wanted: Wanted) -> 
 
 
 def _expects(run: Run, task_id: str, wanted: Wanted) -> bool:
-    """Say whether a task has such a grader; True when the spec does not tell."""
+    """Return whether a task has such a grader; True when the spec does not tell."""
     graders = (run.spec.get("graders") or {}).get(task_id)
     return graders is None or any(wanted(name, kind) for name, kind in map(_name_and_type, graders))
 

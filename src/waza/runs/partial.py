@@ -122,7 +122,7 @@ FILES = "files"
 
 
 def graded_alike(one: dict[str, JSON], other: dict[str, JSON], task_id: str) -> bool:
-    """Say whether two specs grade a task by the same graders, rubrics and judge."""
+    """Return whether two specs grade a task by the same graders, rubrics and judge."""
     if not same_graders(*((spec.get("graders") or {}).get(task_id) for spec in (one, other))):
         return False
     asked, others = ((spec.get("judged") or {}).get(task_id) for spec in (one, other))
@@ -130,7 +130,7 @@ def graded_alike(one: dict[str, JSON], other: dict[str, JSON], task_id: str) -> 
 
 
 def same_graders(one: JSON, other: JSON) -> bool:
-    """Say whether two lists of stored graders are the same, as far as both note it."""
+    """Return whether two lists of stored graders are the same, as far as both note it."""
     if one == other:
         return True
     if not one or not other or len(one) != len(other):

@@ -181,7 +181,7 @@ def read_result_view(payload: bytes) -> Header | ResultView | Note | End | None:
 
 
 def is_result(payload: bytes) -> bool:
-    """Say whether a payload holds a result, without reading it."""
+    """Return whether a payload holds a result, without reading it."""
     return payload.startswith(_RESULT)
 
 

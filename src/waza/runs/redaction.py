@@ -167,7 +167,7 @@ class Redactor:
         if isinstance(value, int | float):
             return self._number(value)
         if depth > MAX_ENCODED_DEPTH:
-            return "[nested too deeply to be kept]"
+            return "[nested too deeply to be stored]"
         if isinstance(value, Struct):
             infos = [info for info in fields(value) if not (isinstance(value, Trace) and info.name == "files")]
             return replace(value, **{info.name: self._field(info, getattr(value, info.name)) for info in infos})

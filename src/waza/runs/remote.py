@@ -115,7 +115,7 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _is_regular(path: Path) -> bool:
-    """Say whether a file, and no link to one, is at a path."""
+    """Return whether a file, and no link to one, is at a path."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -123,7 +123,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _is_there(folder: Path, name: str, there: dict[str, Object]) -> bool:
-    """Say whether the store has a file that is named after its content."""
+    """Return whether the store has a file that is named after its content."""
     is_named_so = ARTIFACTS in name.split("/")[:-1]
     return is_named_so and name in there and there[name].size == (folder / name).stat().st_size
 

@@ -39,7 +39,7 @@ class Object(Struct, frozen=True, array_like=True):
 
 
 def is_url(text: object) -> bool:
-    """Say whether a text is an address and not a path."""
+    """Return whether a text is an address and not a path."""
     return isinstance(text, str) and _URL.match(text) is not None
 
 
@@ -59,7 +59,7 @@ def checked_url(url: str) -> str:
 
 
 def is_plain(part: str) -> bool:
-    """Say whether a name may become one on a disk: letters, digits and few signs, no dot in front."""
+    """Return whether a name may become one on a disk: letters, digits and few signs, no dot in front."""
     return _PART.fullmatch(part) is not None
 
 

@@ -55,12 +55,12 @@ def tag_run(folder: Path, add: Sequence[str] = (), remove: Sequence[str] = ()) -
 
 
 def is_tag(text: str) -> bool:
-    """Say whether a text may be a tag."""
+    """Return whether a text may be a tag."""
     return bool(text.strip()) and len(text) <= MOST_TAG and text.isprintable()
 
 
 def is_going_on(folder: str | Path) -> bool:
-    """Say whether a process is writing the run at this moment."""
+    """Return whether a process is writing the run at this moment."""
     try:
         with held(folder):
             return False

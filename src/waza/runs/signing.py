@@ -162,12 +162,12 @@ class Signature(Struct, frozen=True):
         return cls(journal, int(place, 16), before, own)
 
     def fits(self, payload: bytes, key: bytes) -> bool:
-        """Say whether a record was signed with this key."""
+        """Return whether a record was signed with this key."""
         return compare_digest(self.own, keyed_hash(key, _JOURNALS, payload[:-_OWN_BYTES]))
 
 
 def is_signed(payload: bytes, key: bytes) -> bool:
-    """Say whether a record has a signature that was made with this key."""
+    """Return whether a record has a signature that was made with this key."""
     signature = Signature.of(payload)
     return signature is not None and signature.fits(payload, key)
 
@@ -210,7 +210,7 @@ class Chain(Struct):
             ahead.accept(payload, None)
 
     def accept(self, payload: bytes, key: bytes | None) -> bool:
-        """Say whether a record counts, and follow it; what does not fit is noted."""
+        """Return whether a record counts, and follow it; what does not fit is noted."""
         if self.is_ours and key is not None and payload[-_FIELD_BYTES:-_OWN_BYTES] == self._next_field():
             own = keyed_hash(key, _JOURNALS, payload[:-_OWN_BYTES])
             if compare_digest(payload[-_OWN_BYTES:], f'{own}"}}'.encode()):  # what nearly every record comes to
@@ -238,7 +238,7 @@ class Chain(Struct):
         return True
 
     def _follows(self, signature: Signature | None) -> bool:
-        """Say whether a record that is not ours may come here: once one was signed, all are, for the same journal."""
+        """Return whether a record that is not ours may come here: once one was signed, all are, for the same journal."""
         return not self.journal or (signature is not None and signature.journal == self.journal)
 
     def _accept_ours(self, signature: Signature) -> bool:

@@ -271,7 +271,7 @@ def run_before(folder: Path) -> Path:
 
 
 def holds_run(folder: Path) -> bool:
-    """Say whether a run was written here, be it readable or not: one that is damaged is told of, not passed over."""
+    """Return whether a run was written here, be it readable or not: one that is damaged is told of, not passed over."""
     return (folder / RUN).is_file() or (folder / JOURNAL).is_file()
 
 

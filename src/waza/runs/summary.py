@@ -209,7 +209,7 @@ def _trigger_status(triggers: TriggerSummary, metrics: Sequence[Metric], *, is_a
 
 
 def _tolerated(statuses: Sequence[str], config: Mapping[str, JSON]) -> bool:
-    """Say whether no more tasks failed than `config.max_failures` and `config.min_pass_rate` allow."""
+    """Return whether no more tasks failed than `config.max_failures` and `config.min_pass_rate` allow."""
     failed, rate, most = statuses.count("failed"), config.get("min_pass_rate"), config.get("max_failures")
     if not failed or (rate is None and most is None):
         return not failed

@@ -24,7 +24,7 @@ from msgspec import Struct
 from waza.errors import StoreError
 from waza.files.disk import DISK, Disk, why, write_all
 from waza.model import JSON, Files, Trace
-from waza.untrusted.json import encode, plain
+from waza.untrusted.json import encode, to_json
 
 VERDICTS = "verdicts.jsonl"
 """How the file is called, beside the eval file."""
@@ -216,7 +216,7 @@ def evidence_of(trace: Trace, source: str = "") -> str:
     told: list[JSON] = [trace.input, trace.output, None if trace.tool_events is None else calls]
     told += [[[turn.input, turn.output] for turn in trace.turns or ()], list(_contents(trace.files))]
     told += [source] if source else []
-    text = json.dumps(plain(told), sort_keys=True)
+    text = json.dumps(to_json(told), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

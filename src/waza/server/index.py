@@ -49,7 +49,7 @@ from waza.server.run_row import (
     stamp_of,
 )
 from waza.spending import NO_COSTS, Costs
-from waza.untrusted.json import whole_text
+from waza.untrusted.text import well_formed
 
 __all__ = ["GradeMark", "Index", "RunRow", "TrialMarks"]
 
@@ -155,7 +155,7 @@ class Index:
     def marks(self, key: str, tasks: Sequence[str]) -> list[TrialMarks]:
         """Return the grades of every trial of some tasks."""
         query = "SELECT task, trial, grades FROM results WHERE run = (SELECT id FROM runs WHERE key = ?) AND task = ?"
-        rows = [(task, row) for task in tasks for row in self._rows(query, (key, whole_text(task)))]
+        rows = [(task, row) for task in tasks for row in self._rows(query, (key, well_formed(task)))]
         return [TrialMarks(task, row[1], _MARKS.decode(row[2])) for task, row in rows]
 
     def damaged(self, key: str) -> int:
@@ -203,7 +203,7 @@ class Index:
 
     def _key(self, folder: Path) -> str:
         """Return a run's name in addresses: its folder's, and a mark where another run has the same."""
-        name = whole_text(folder.name)
+        name = well_formed(folder.name)
         taken = self._rows("SELECT 1 FROM runs WHERE key = ? AND folder <> ?", (name, folder_text(folder)))
         return name if not taken else f"{name}~{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
 
@@ -280,7 +280,7 @@ def _fits(result: ResultView, fits: dict[str, str]) -> bool:
 def _packed(row: int, place: int, length: int, result: ResultView) -> tuple[object, ...]:
     names = shown_names(result)
     marks = [GradeMark(n, g.status, g.score, g.weight) for n, g in zip(names, result.grades, strict=True)]
-    task = whole_text(result.task_id)
+    task = well_formed(result.task_id)
     return row, task, result.trial, place, length, _PACK.encode(outcome_of(result)), _PACK.encode(marks)
 
 

@@ -19,7 +19,7 @@ from waza.runs.retention import TAGS, is_going_on, started, tags_of
 from waza.runs.start_order import read_start
 from waza.runs.store import StoredRun, run_folders
 from waza.runs.summary import Summary, summarize
-from waza.untrusted.json import whole_text
+from waza.untrusted.text import well_formed
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ _NOT_TEXT = "\0"
 def folder_text(folder: Path) -> str:
     """Return a folder's path as text that can be stored, whatever bytes its names are made of."""
     text = str(folder)
-    return text if whole_text(text) == text else _NOT_TEXT + os.fsencode(folder).hex()
+    return text if well_formed(text) == text else _NOT_TEXT + os.fsencode(folder).hex()
 
 
 class GradeMark(Struct, frozen=True, array_like=True, gc=False):
@@ -97,14 +97,14 @@ def listed_run(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
     start = read_start(known.path)
     known = replace(known, started=_started(known), place=start.at if start else 0.0)
     if odd := _odd(known.path):
-        return replace(known, problem=whole_text(odd))
-    known = replace(known, tags=[whole_text(tag) for tag in tags_of(known.path)])
+        return replace(known, problem=well_formed(odd))
+    known = replace(known, tags=[well_formed(tag) for tag in tags_of(known.path)])
     try:
         return _read(known, fill)
     except StoreError as error:
-        return replace(known, problem=whole_text(str(error)))
+        return replace(known, problem=well_formed(str(error)))
     except Exception as error:  # noqa: BLE001  what one run's files hold must not hide all the others
-        return replace(known, problem=whole_text(f"{known.path}: cannot be read: {type(error).__name__}: {error}"))
+        return replace(known, problem=well_formed(f"{known.path}: cannot be read: {type(error).__name__}: {error}"))
 
 
 def _odd(folder: Path) -> str:
@@ -133,11 +133,11 @@ def _read(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
         summary = end.summary
     return replace(
         known,
-        suite=whole_text(run.name),
-        engine=whole_text(run.engine),
-        model=whole_text(run.model),
-        skill=whole_text(run.skill),
-        started_at=whole_text(run.started_at),
+        suite=well_formed(run.name),
+        engine=well_formed(run.engine),
+        model=well_formed(run.model),
+        skill=well_formed(run.skill),
+        started_at=well_formed(run.started_at),
         started=_started(known, run),
         place=known.place or _started(known, run),
         verdict="running" if is_live else {0: "passed", 1: "failed"}.get(summary.exit_code, "error"),
@@ -145,7 +145,7 @@ def _read(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
         is_complete=bool(end and end.complete and not is_live),
         done=done,
         planned=_planned(run),
-        integrity=whole_text(integrity),
+        integrity=well_formed(integrity),
         summary=summary,
     )
 

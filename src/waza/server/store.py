@@ -18,7 +18,7 @@ from waza.runs.summary import Summary, summarize
 from waza.runs.tasks import TaskSummary, summarize_tasks
 from waza.server.index import Index, RunRow, TrialMarks
 from waza.server.review_queue import ReviewQueue
-from waza.untrusted.json import whole_text
+from waza.untrusted.text import well_formed
 
 _KEPT = 4
 _KEPT_RESULTS = 60_000
@@ -178,7 +178,7 @@ def rate_of(summary: Summary) -> float | None:
 def _stored(listed: RunRow) -> StoredRun:
     run = Run(id=listed.key, name=listed.suite, started_at=listed.started_at, engine=listed.engine, model=listed.model)
     return StoredRun(
-        folder=whole_text(str(listed.path)), run=run, summary=listed.summary, is_complete=listed.is_complete
+        folder=well_formed(str(listed.path)), run=run, summary=listed.summary, is_complete=listed.is_complete
     )
 
 

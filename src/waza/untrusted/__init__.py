@@ -1,20 +1,10 @@
-"""What holds hostile things. Nothing here knows graders or specs.
+"""Reading and evaluating what others wrote, within limits: nothing here knows graders or suites.
 
-Where to look:
-
-    patterns      run a regular expression        (backtrack, lookaround: what RE2 cannot do, in a killable child)
-    assertions    a Python expression             (expressions: what is refused; evaluator: what runs in the child;
-                                                   seccomp: the child's system calls)
-    javascript    a JavaScript expression         (constant_forms, for both: what cannot come out both ways)
-    schemas       a JSON Schema                   (strict_json: JSON without surprises)
-    workspace     read the files an agent left    (copies: a private copy for programs)
-    room          the folder of one trial         (tree, removal: walking and removing without following links)
-    snapshot      keep a folder by its content    (objects: the store)
-    process       start a program, end it whole   (attend, beside, workers, supervisor, worker, descendants, wire,
-                                                   capture, environment, isolation, landlock, mounts: its parts)
-    isolation_probes    what each isolation holds on this machine
-    folders       paths written in a spec
-    child         a child that can be killed      (child_program: what runs in it)
-    texts         texts every engine can take
-    yaml12        YAML written by people, with positions and budgets (yaml_faults: its sentences)
+text                    lone surrogates, control characters, case; numbers for people
+json, json_schema       strict JSON; JSON Schema without fetching
+yaml                    YAML with positions and budgets
+patterns                regular expressions (lookaround: what RE2 cannot do; universal: can a pattern fail at all)
+python_assertions       Python expressions (python_expressions: what is accepted; python_evaluator: the worker)
+javascript_assertions   JavaScript expressions
+constant_assertions     expressions of both languages that cannot fail or cannot pass
 """

@@ -1,7 +1,7 @@
-"""Assertions that come to the same truth whatever the agent did, recognised by their form.
+"""Find assertions that have the same result whatever the agent did, by their syntax alone.
 
 `(output == 'yes', 'message')` is a tuple and therefore true, `[]` is true in JavaScript, and what is made of literals
-alone says nothing about the agent. Bare names, calls and comprehensions are left alone, and so are comparisons of
+alone does not depend on the agent. Bare names, calls and comprehensions are accepted, and so are comparisons of
 numbers (`1 == 1`) and, in Python, of what is computed (`2 ** 10 == 1024`). Nothing is evaluated.
 """
 
@@ -17,11 +17,11 @@ _NOT_USED = "; did you mean any(...) or all(...)?"
 
 
 class Form(NamedTuple):
-    """A part whose truth is known from its form."""
+    """A part of an expression whose truth value is known from its syntax."""
 
     what: str
     truth: bool | None
-    """None where it is constant, and would have to be computed."""
+    """None where it is constant but would have to be computed."""
     hint: str = ""
 
     def sentence(self) -> str:
@@ -63,9 +63,9 @@ def _chosen(test: Form | None, body: Form | None, other: Form | None) -> Form | 
 def constant_python(
     tree: ast.Expression, built_in: Collection[str], methods: Collection[str]
 ) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the part and the reason when a Python expression cannot come out both ways.
+    """Yield the part and the reason when a Python expression cannot both pass and fail.
 
-    `built_in` are names and `methods` attributes that are functions, which are true when nobody calls them.
+    `built_in` are names and `methods` attributes that are functions, which are true unless they are called.
     """
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     if form := _Python(set(built_in) - bound, methods).form(tree.body):
@@ -79,7 +79,7 @@ def constant_python(
 
 
 def _tested(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the parts of a node that are asked for their truth."""
+    """Return the parts of a node that are used as a condition."""
     if isinstance(node, ast.BoolOp):
         return node.values
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -94,7 +94,7 @@ class _Python(NamedTuple):
     methods: Collection[str]
 
     def form(self, node: ast.expr) -> Form | None:
-        """Return what is known of an expression's truth, or None when it can come out both ways."""
+        """Return what is known of an expression's truth value, or None when it can be either."""
         match node:
             case ast.Constant(value=value):
                 return _literal(value)
@@ -176,7 +176,7 @@ _READS = (ast.Name, ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictCom
 
 
 def _is_of_literals(node: ast.expr) -> bool:
-    """Say whether an expression is made of literals, displays and operators alone: no name, call or comprehension."""
+    """Return whether an expression has literals, displays and operators only: no name, call or comprehension."""
     return not any(isinstance(part, _READS) for part in ast.walk(node))
 
 
@@ -186,7 +186,7 @@ def _compared(operands: Sequence[ast.expr]) -> Form | None:
     parts = [part for operand in operands for part in ast.walk(operand)]
     if all(map(_is_number, operands)) or any(isinstance(part, (*_READS, *computed)) for part in parts):
         return None
-    return Form("a comparison of constants", None, "; a name of the context stands without quotes")
+    return Form("a comparison of constants", None, "; names of the context are written without quotes")
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -202,10 +202,10 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# JavaScript: a flat list of tokens in which brackets are nested lists; the engine has already found it valid.
+# JavaScript is read as a flat list of tokens in which brackets are nested lists; the engine has already accepted it.
 
 Item = str | list["Item"]
-"""A token, or a bracket's opening character followed by what is in it."""
+"""A token, or a bracket's opening character followed by its contents."""
 _TOKEN = re.compile(
     r"""
     (?P<gap> \s+ | //[^\n\r\u2028\u2029]* | /\*.*?\*/ )
@@ -232,11 +232,11 @@ _GLOBALS = _words(
 
 
 def constant_javascript(source: str) -> str:
-    """Return why a valid JavaScript expression cannot come out both ways; nothing when it can."""
+    """Return why a valid JavaScript expression cannot both pass and fail; an empty text when it can."""
     try:
         form = _js_form(_nested(_tokens(source)))
     except (ValueError, IndexError, RecursionError):
-        return ""  # Not read to its end, so nothing is known of it.
+        return ""  # It could not be parsed to its end, so nothing is known of it.
     return form.sentence() if form else ""
 
 
@@ -260,7 +260,7 @@ def _tokens(source: str) -> Iterator[str]:
 
 
 def _takes_operand(last: str) -> bool:
-    """Say whether an operand, such as a regular expression, may follow a token; otherwise `/` divides."""
+    """Return whether an operand, such as a regular expression, may follow a token; otherwise `/` is a division."""
     if not last or last in _BEFORE_OPERAND:
         return True
     return last not in (")", "]", "}", "++", "--") and not _OPERAND.match(last)
@@ -280,7 +280,7 @@ def _template(source: str, place: int) -> tuple[str, int]:
 
 
 def _after_field(source: str, place: int) -> int:
-    """Return where a template's field ends, which may hold strings, brackets and templates of its own."""
+    """Return where a template's field ends; it may contain strings, brackets and other templates."""
     depth = 1
     while depth:
         if source[place] == "`":
@@ -417,7 +417,7 @@ def _js_literals(items: list[Item]) -> Form | None:
 
 
 def _is_of_js_literals(items: list[Item]) -> bool:
-    """Say whether there is no name, call, function or assignment in an expression; names of properties may be."""
+    """Return whether an expression has no name, call, function or assignment; names of properties are allowed."""
     before: Item = ""
     for item in items:
         if isinstance(item, list):
@@ -437,7 +437,7 @@ def _is_js_literal(token: str) -> bool:
 
 
 def _object_values(bracket: list[Item]) -> list[Item]:
-    """Return what is in a bracket, of an object literal the values; a shorthand stays, because it is a name."""
+    """Return the contents of a bracket, of an object literal only the values; a shorthand counts, as it is a name."""
     if bracket[0] != "{":
         return bracket[1:]
     values: list[Item] = []
@@ -448,7 +448,7 @@ def _object_values(bracket: list[Item]) -> list[Item]:
 
 
 def _is_only_new(items: list[Item]) -> bool:
-    """Say whether all that follows `new` is what it makes: a callee without a call, and its arguments."""
+    """Return whether only a callee and its arguments follow `new`."""
     while items[:1] == ["new"]:
         items = items[1:]
     if items[:1] in (["function"], ["class"]):

@@ -1,4 +1,4 @@
-"""JavaScript assertions, run by quickjs-ng in a child that is killed when its time runs out.
+"""JavaScript assertions, run by quickjs-ng in a child process that is killed when its time runs out.
 
 Each one is an expression in strict mode with a context of its own; the values of the context are read-only names.
 """
@@ -27,13 +27,13 @@ CHILD = Child("quickjs")
 
 
 def check_assertion(source: str) -> None:
-    """Raise ValueError with the reason when `source` is not one expression, or cannot come out both ways."""
+    """Raise ValueError with the reason when `source` is not one expression, or cannot both pass and fail."""
     if not source.strip():
         raise ValueError("an assertion must not be blank")
     if len(source) > MAX_CHARS:
         raise ValueError(f"an assertion has at most {MAX_CHARS} characters, this one has {len(source)}")
     if "\0" in source or source != well_formed(source):
-        raise ValueError("an assertion must not hold NUL or half characters")
+        raise ValueError("an assertion must not contain NUL or lone surrogates")
     if find_spec("quickjs") is None:
         raise ValueError("JavaScript assertions need quickjs-ng; install it: pip install 'waza[js]'")
     try:
@@ -50,7 +50,7 @@ def evaluate(
     missing: Mapping[str, str] | None = None,
     limit_s: float = LIMIT_S,
 ) -> list[AssertionOutcome]:
-    """Return what comes of each expression in the context; one that reads a `missing` name cannot be told."""
+    """Return the outcome of each expression in the context; one that reads a `missing` name is undecided."""
     absent = missing or {}
     values = {name: well_formed_data(value) for name, value in context.items() if name not in absent}
     written = msgspec.json.encode(values | {"True": True, "False": False}).decode()

@@ -1,6 +1,7 @@
-"""The one safe way to read JSON that somebody else wrote: strict, bounded in size and depth; it raises only ValueError.
+"""Read JSON of unknown origin strictly, within bounds of size and depth, and write any value as strict JSON.
 
-Refused: NaN and infinities, numbers that overflow, a key twice in one object, half a surrogate pair, a byte order mark.
+Reading raises only ValueError. It refuses NaN and infinities, numbers that overflow, a duplicate key in one object, a
+lone surrogate, a byte order mark. `encode` accepts what agents return: lone surrogates, NaN, odd keys, endless nesting.
 """
 
 from __future__ import annotations
@@ -17,25 +18,26 @@ import msgspec
 
 from waza.compact import CompactDict, CompactList, CompactView
 from waza.model import JSON
+from waza.untrusted.text import well_formed
 
 MAX_JSON_CHARS = 32 * 1024 * 1024
 MAX_DEPTH = 200
 MAX_SEARCH_WORK = 5_000_000
-"""How many characters may be read in vain while looking for a JSON value in a text."""
+"""How many characters may be read without success while searching for a JSON value in a text."""
 _ATTEMPT_WORK = 200
 _FIRST_WINDOW = 4096
 _LONGEST_WORD = 16
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _OPENING = re.compile(r"""\{(?=[ \t\n\r]*["}])|\[(?=[ \t\n\r]*["\[\]{0-9tfnNI-])""")
-"""A bracket with something after it that JSON allows there."""
+"""A bracket followed by something that JSON allows there."""
 
 
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text, white space around it allowed; raise ValueError with the reason."""
     _refuse_size(text)
     if text.startswith("\ufeff"):
-        raise ValueError("a byte order mark stands before the JSON")
+        raise ValueError("the JSON begins with a byte order mark")
     try:
         value = _decode(text)
     except RecursionError:
@@ -45,7 +47,7 @@ def parse_json(text: str) -> Any:
 
 
 def extract_json(text: str) -> Any:
-    """Return the one JSON object or array that stands in a text; raise ValueError if there is none or several."""
+    """Return the only JSON object or array in a text; raise ValueError if there is none or several."""
     _refuse_size(text)
     found: list[Any] = []
     at = work = 0
@@ -66,7 +68,7 @@ def extract_json(text: str) -> Any:
 def _decode_at(text: str, start: int) -> tuple[list[Any], int]:
     """Return the value that begins at `start`, if one does, and how far the text was read.
 
-    The text is read in windows that grow, because an error of the decoder costs as much as all the text before it.
+    The text is read in growing windows, because an error of the decoder costs time in proportion to the text before it.
     """
     constants: list[str] = []
     decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=constants.append)
@@ -103,11 +105,11 @@ def refuse_depth(value: Any) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {twice[:100]!r} stands twice in one object")
-    return found
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {duplicate[:100]!r} is in one object twice")
+    return unique
 
 
 def _finite(text: str) -> float:
@@ -125,7 +127,7 @@ _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse
 
 
 def _decode(text: str) -> Any:
-    """Return the value of a text; most have no white space around them, and looking for it takes its time."""
+    """Return the value of a text, without searching for white space around it unless there is some."""
     try:
         value, end = _STRICT.raw_decode(text)
     except json.JSONDecodeError:
@@ -143,11 +145,11 @@ def _refuse_odd_values(value: Any, text: str) -> None:
         refuse_depth(value)
     suspicious = ("\\u" in text and _ESCAPED_SURROGATE.search(text)) or not _is_unicode(text)
     if suspicious and not _is_unicode(json.dumps(value, ensure_ascii=False)):
-        raise ValueError("a text holds half of a surrogate pair, which is no character")
+        raise ValueError("a text contains a lone surrogate, which is not a character")
 
 
 def _is_unicode(text: str) -> bool:
-    """Say whether every character of a text can be written as UTF-8."""
+    """Return whether every character of a text can be written as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -159,76 +161,67 @@ def _too_deep() -> ValueError:
     return ValueError(f"nested deeper than {MAX_DEPTH}")
 
 
-# Any value as strict JSON: what agents hand over may hold lone surrogates, NaN, odd keys, or nest without end.
-
 MAX_ENCODED_DEPTH = 100
-"""Levels that are kept; what lies deeper is replaced by a note, so that every reader can read what was written."""
+"""Levels that are written; deeper values are replaced by a note, so that every reader can parse the result."""
 _ENCODER = msgspec.json.Encoder()
-_SEVERAL = 64
-"""So many entries of a long list are written at once."""
+_BATCH = 64
+"""Entries of a long list that are written at once."""
 
 
 def encode(value: Any) -> bytes:
-    """Return compact JSON text that any strict reader takes."""
+    """Return compact JSON text that any strict parser accepts."""
     try:
         return _ENCODER.encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, OverflowError, RecursionError):
-        return _ENCODER.encode(plain(value))
+        return _ENCODER.encode(to_json(value))
 
 
 def json_pieces(value: Any) -> Iterator[bytes]:
-    """Yield the text that `encode` returns, a long list or mapping in pieces: all of it would be large."""
+    """Yield the text that `encode` returns, in pieces where a list or mapping is too long for memory."""
     if isinstance(value, CompactList | CompactView):
         yield b"["
-        for number, some in enumerate(_by_several(value)):
+        for number, some in enumerate(_batches(value)):
             yield (b"," if number else b"") + encode(some)[1:-1]
         yield b"]"
     elif isinstance(value, CompactDict):
         yield b"{"
-        for number, some in enumerate(_by_several(value.pairs())):
+        for number, some in enumerate(_batches(value.pairs())):
             yield (b"," if number else b"") + encode(dict(some))[1:-1]
         yield b"}"
     else:
         yield encode(value)
 
 
-def _by_several(entries: Iterable[Any]) -> Iterator[list[Any]]:
+def _batches(entries: Iterable[Any]) -> Iterator[list[Any]]:
     rest = iter(entries)
-    while some := list(islice(rest, _SEVERAL)):
+    while some := list(islice(rest, _BATCH)):
         yield some
 
 
 def encode_shallow(value: Any) -> bytes:
-    """Return compact JSON text that any reader takes, also one that cannot follow deep nesting."""
+    """Return compact JSON text that any parser accepts, also one that limits nesting."""
     text = encode(value)
     may_be_deep = text.count(b"{") + text.count(b"[") > MAX_ENCODED_DEPTH
-    return _ENCODER.encode(plain(value)) if may_be_deep and _is_deep(text) else text
+    return _ENCODER.encode(to_json(value)) if may_be_deep and _is_deep(text) else text
 
 
-def plain(value: Any, depth: int = 0) -> JSON:
-    """Return `value` made of JSON's own types only; records become mappings."""
+def to_json(value: Any, depth: int = 0) -> JSON:
+    """Return `value` made of JSON's own types; records become mappings."""
     if isinstance(value, str):
-        return whole_text(value)
+        return well_formed(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
         return _number(value)
     if depth >= MAX_ENCODED_DEPTH:
-        return "[nested too deeply to be kept]"
+        return "[nested too deeply to be stored]"
     if isinstance(value, msgspec.Struct):
-        return {key: plain(item, depth + 1) for key, item in _fields(value)}
+        return {key: to_json(item, depth + 1) for key, item in _fields(value)}
     if isinstance(value, dict | CompactDict):
-        return {whole_text(str(key)): plain(item, depth + 1) for key, item in value.items()}
+        return {well_formed(str(key)): to_json(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset, CompactList, CompactView)):
-        return [plain(item, depth + 1) for item in value]
-    return whole_text(str(value))
-
-
-def whole_text(text: str) -> str:
-    """Return the text with each lone half of a surrogate pair replaced, so that it can be written as UTF-8."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return [to_json(item, depth + 1) for item in value]
+    return well_formed(str(value))
 
 
 def _number(value: float) -> float | None:
@@ -238,7 +231,7 @@ def _number(value: float) -> float | None:
 
 
 def _fields(record: msgspec.Struct) -> list[tuple[str, Any]]:
-    """Return a record's fields as they are called in JSON; what is not set is left out, as the record says."""
+    """Return a record's fields by their JSON names, without defaults where the record omits them."""
     config = record.__struct_config__
     tag = [(config.tag_field, config.tag)] if config.tag_field else []
     values = [(info, getattr(record, info.name)) for info in msgspec.structs.fields(record)]
@@ -252,7 +245,7 @@ def _is_default(info: msgspec.structs.FieldInfo, value: Any) -> bool:
 
 
 def _is_deep(text: bytes) -> bool:
-    """Say whether brackets nest deeper than is kept; those inside strings do not count."""
+    """Return whether brackets nest deeper than MAX_ENCODED_DEPTH; those inside strings do not count."""
     brackets = _STRING.sub(b"", text).translate(None, _NOT_BRACKETS)
     for _ in range(MAX_ENCODED_DEPTH):
         if not brackets:

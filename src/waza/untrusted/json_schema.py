@@ -1,8 +1,9 @@
-"""The one safe way to check a value against a JSON Schema.
+"""Check a value against a JSON Schema of unknown origin.
 
 Nothing is ever fetched for a `$ref`, patterns run in linear time, and a schema whose references multiply is refused.
-The dialect is 2020-12 unless `$schema` names another; `format` is asserted up to draft-07, as the dialects say, with
-`uuid` and `duration` of the later ones. `unknown_keywords` finds what no dialect knows, which a validator passes over.
+The dialect is 2020-12 unless `$schema` names another; `format` is asserted up to draft-07, as the dialects specify,
+with `uuid` and `duration` of the later ones. `unknown_keywords` finds keywords that no dialect has, which a validator
+ignores.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _FIRST = {
     },
     "2020-12": {"$dynamicAnchor", "$dynamicRef", "prefixItems"},
 }
-"""The dialect that brought a keyword, where it was not the first one."""
+"""The dialect that introduced a keyword, where it was not the first one."""
 _LAST = {"dependencies": "draft-07", "additionalItems": "2019-09", "$recursiveRef": "2019-09"}
 _KEYWORDS = {
     *("$comment", "$id", "$ref", "$schema", "default", "description", "enum", "exclusiveMaximum", "exclusiveMinimum"),
@@ -53,7 +54,7 @@ _KEYWORDS = {
 }.union(_SCHEMA_KEYS, _MAP_KEYS, *_FIRST.values())
 """The keywords of all dialects."""
 _ANNOTATIONS = {"id", "example", "nullable", "note", "comment"}
-"""Words that many schemas carry and no validator reads, though they are close to a keyword."""
+"""Common words that validators ignore, though they are close to a keyword."""
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref", "$dynamicRef")
 
 
@@ -70,18 +71,18 @@ class Schema:
         return Schema, (self._source,)
 
     def problems(self, value: Any) -> list[str]:
-        """Return a short sentence for each thing wrong with `value`, the first ones only; empty when it fits."""
+        """Return a short message for each of the first problems of `value`; empty when it is valid."""
         try:
             if self._validator.is_valid(value):
                 return []
         except ValueError as error:
             return [f"not a JSON value: {error}"]
         errors = self._validator.iter_errors(value) if _is_small(value) else self._first(value)
-        found = [_sentence(error) for error in islice(errors, MAX_PROBLEMS + 1)]
-        return found if len(found) <= MAX_PROBLEMS else [*found[:MAX_PROBLEMS], "and more"]
+        messages = [_message(error) for error in islice(errors, MAX_PROBLEMS + 1)]
+        return messages if len(messages) <= MAX_PROBLEMS else [*messages[:MAX_PROBLEMS], "and more"]
 
     def _first(self, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
-        """Yield only the first error of a large value: the library collects all of them before it gives one."""
+        """Yield only the first error of a large value: the library collects all errors before it returns one."""
         try:
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
@@ -94,21 +95,21 @@ def compile_schema(schema: dict[str, Any] | bool) -> Schema:
 
 
 def unknown_keywords(schema: dict[str, Any] | bool) -> list[tuple[str, str]]:
-    """Return the words where a keyword belongs that the dialect does not know: each with its place, as a pointer."""
-    found: list[tuple[str, str]] = []
+    """Return the keywords that the dialect does not have, each after the JSON pointer of its schema."""
+    unknown: list[tuple[str, str]] = []
     known = _keywords_of(schema.get("$schema") if isinstance(schema, dict) else None) | _ANNOTATIONS
-    seen: set[int] = set()
+    visited: set[int] = set()
     places = _named(schema) if isinstance(schema, dict) else {}
     waiting: list[tuple[str, Any]] = [("", schema)]
     while waiting:
         place, node = waiting.pop()
-        if not isinstance(node, dict) or id(node) in seen:
+        if not isinstance(node, dict) or id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         for word, value in node.items():
             below = f"{place}/{word}"
             if word not in known and not word.startswith("x-"):
-                found.append((place, word))
+                unknown.append((place, word))
             elif word in _SCHEMA_KEYS:
                 members = list(enumerate(value)) if isinstance(value, list) else []
                 waiting += [(f"{below}/{index}", inner) for index, inner in members] or [(below, value)]
@@ -116,11 +117,11 @@ def unknown_keywords(schema: dict[str, Any] | bool) -> list[tuple[str, str]]:
                 waiting += [(f"{below}/{name}", inner) for name, inner in value.items()]
             elif word in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
                 waiting.append((value.removeprefix("#"), places.get(value)))
-    return sorted(found)
+    return sorted(unknown)
 
 
 def _keywords_of(dialect: Any) -> set[str]:
-    """Return the keywords of the dialect that `$schema` names, those of all where it names one of its own."""
+    """Return the keywords of the dialect that `$schema` names, or of all dialects if it names an unknown one."""
     number = len(_DIALECTS) - 1
     if isinstance(dialect, str):
         number = next((number for number, name in enumerate(_DIALECTS) if name in dialect), -1)
@@ -131,7 +132,7 @@ def _keywords_of(dialect: Any) -> set[str]:
 
 
 def refuse_slips(schema: dict[str, Any] | bool) -> None:
-    """Raise ValueError for the words in a schema that are one slip away from a keyword, with the keyword meant."""
+    """Raise ValueError for misspelled keywords in a schema, with the keyword meant."""
     slips = [
         f"{place or 'the schema'}: unknown keyword '{word}'; did you mean '{meant}'?"
         for place, word in unknown_keywords(schema)
@@ -142,15 +143,15 @@ def refuse_slips(schema: dict[str, Any] | bool) -> None:
 
 
 def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def refuse(uri: str) -> Any:
-        asked.append(uri.removeprefix("json-schema:///"))
+        requested.append(uri.removeprefix("json-schema:///"))
         raise ValueError("nothing is fetched")
 
     if not isinstance(schema, dict | bool):
         raise ValueError(f"a JSON Schema is a mapping, found {type(schema).__name__}")
-    _refuse_what_is_not_json(schema)
+    _require_json(schema)
     try:
         validator = jsonschema_rs.validator_for(
             schema,
@@ -160,17 +161,17 @@ def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
             formats=_FORMATS,
         )
     except ValueError as error:
-        raise ValueError(_why_refused(error, asked)) from None
-    if asked:
-        raise ValueError(_why_refused(ValueError(), asked))
+        raise ValueError(_why_refused(error, requested)) from None
+    if requested:
+        raise ValueError(_why_refused(ValueError(), requested))
     if isinstance(schema, dict) and _branches(schema) > MAX_BRANCHES:
         raise ValueError(f"the schema's references multiply to more than {MAX_BRANCHES} branches for one value")
     return validator
 
 
-def _why_refused(error: ValueError, asked: list[str]) -> str:
-    if asked:
-        return f"'{asked[0]}' stands outside the schema, and nothing is ever fetched; put it under '$defs'"
+def _why_refused(error: ValueError, requested: list[str]) -> str:
+    if requested:
+        return f"'{requested[0]}' is outside the schema, and nothing is ever fetched; put it under '$defs'"
     if not isinstance(error, jsonschema_rs.ValidationError):
         return f"not a JSON Schema: {error}"
     reason = error.message
@@ -179,12 +180,12 @@ def _why_refused(error: ValueError, asked: list[str]) -> str:
     return f"not a valid JSON Schema: {_at(error.instance_path)}{_short(reason)}"
 
 
-def _sentence(error: jsonschema_rs.ValidationError) -> str:
+def _message(error: jsonschema_rs.ValidationError) -> str:
     return f"{_at(error.instance_path)}{_short(error.message)}"
 
 
 def _at(path: list[str | int]) -> str:
-    """Return where a problem stands, as the head of its sentence: `/items/0: `."""
+    """Return the place of a problem as the beginning of its message: `/items/0: `."""
     return _short("/" + "/".join(map(str, path))) + ": " if path else ""
 
 
@@ -196,7 +197,7 @@ def _short(text: str) -> str:
 
 
 def _is_small(value: Any) -> bool:
-    """Say whether a value has few parts and little text, so that listing all its errors is cheap."""
+    """Return whether a value is small enough that listing all its errors is cheap."""
     weight, waiting = 0, [value]
     while waiting and weight <= _SMALL:
         node = waiting.pop()
@@ -208,7 +209,7 @@ def _is_small(value: Any) -> bool:
     return weight <= _SMALL
 
 
-def _refuse_what_is_not_json(schema: Any) -> None:
+def _require_json(schema: Any) -> None:
     try:
         json.dumps(schema, allow_nan=False)
     except (ValueError, TypeError, RecursionError) as error:
@@ -247,7 +248,7 @@ def _applied(node: dict[str, Any], places: dict[str, Any]) -> Iterator[Any]:
 
 
 def _named(root: dict[str, Any]) -> dict[str, Any]:
-    """Return the subschemas by what a `$ref` may call them: a pointer, an anchor, an id."""
+    """Return the subschemas by the names a `$ref` may use: a pointer, an anchor, an id."""
     places: dict[str, Any] = {"#": root}
     waiting: list[tuple[str, Any]] = [("#", root)]
     while waiting:

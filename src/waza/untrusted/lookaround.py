@@ -1,7 +1,7 @@
 """RE2's syntax plus lookaround and back-references, rewritten for an engine that backtracks, with RE2's meaning.
 
-RE2 itself judges the syntax: `without_backtracking` leaves out what it cannot run, and what it then refuses is refused.
-`for_backtracking` may therefore assume a valid pattern. Nothing is matched here.
+RE2 itself checks the syntax: `without_backtracking` removes what it cannot run, and a pattern that RE2 then refuses is
+refused. `for_backtracking` may therefore assume a valid pattern. Nothing is matched here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def for_backtracking(source: str, *, ignore_case: bool) -> str:
 
 
 def unbalanced(source: str) -> int | None:
-    """Return where the first bracket stands that has no partner, or None."""
+    """Return the position of the first bracket without a partner, or None."""
     opened: list[int] = []
     for token in TOKEN.finditer(source):
         if token["close"]:
@@ -97,7 +97,7 @@ def _reference(token: re.Match[str]) -> str | None:
 
 
 def _rewritten(token: re.Match[str], scopes: list[frozenset[str]]) -> str:
-    """Return one token rewritten; `scopes` holds the flags of every group that is open here."""
+    """Return one token rewritten; `scopes` has the flags of every group that is open here."""
     flags = scopes[-1]
     if (char := token["char"]) is not None:
         return _literal(code_of(char), flags)
@@ -172,7 +172,7 @@ def _gaps(codes: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def code_of(text: str) -> int:
-    """Return the number of the character that a `char` token stands for."""
+    """Return the code point of the character that a `char` token means."""
     if len(text) == 1:
         return ord(text)
     if text[1] == "x":
@@ -180,7 +180,7 @@ def code_of(text: str) -> int:
     if text[1] in "01234567":
         return int(text[1:], 8)
     if text[1] == "C":
-        raise ValueError(r"\C (any byte) cannot stand beside lookaround or back-references")
+        raise ValueError(r"\C (any byte) cannot be used together with lookaround or back-references")
     return ord(_CONTROL.get(text[1], text[1]))
 
 

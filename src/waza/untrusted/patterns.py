@@ -1,4 +1,4 @@
-"""The one safe way to run a pattern: RE2 in linear time, or a backtracking engine in a child that can be killed.
+"""Run a pattern safely: RE2 in linear time, or a backtracking engine in a child process that can be killed.
 
 `Pattern` refuses what cannot be compiled with a ValueError; `Pattern.search` never hangs: it raises PatternTimeout.
 """
@@ -34,7 +34,7 @@ _REASONS = {
     "missing )": "a '(' is never closed",
     "unexpected )": "a ')' closes nothing",
     "no argument for repetition operator": "there is nothing to repeat",
-    "bad repetition operator": "two repetition operators stand in a row",
+    "bad repetition operator": "two repetition operators in a row",
     "invalid repetition size": "a repetition count must be in order and at most 1000, all nested ones together",
     "invalid character class range": "an unknown or reversed character class",
     "invalid escape sequence": "an unknown escape",
@@ -48,14 +48,14 @@ _ESCAPES = re.compile(r"\\.|[^\\]|\\\Z", re.DOTALL)
 _REPEATED_CLASS = re.compile(r"[sSdDwW](?:[*+?]|\{\d)")
 _IN_CLASS = re.compile(r"[dDsSwWnrtfv]|[pP](?:\{|[A-Z])|x[0-9A-Fa-f{]")
 _ELSEWHERE = re.compile(r"\\(?:Z|u[0-9A-Fa-f]{4})|(\\.)", re.DOTALL)
-"""Escapes that people know from other engines, and RE2 has not."""
+"""Escapes of other engines that RE2 does not have."""
 _MAY_BE_IMPOSSIBLE = re.compile(r"[$^].|.[$^]|\\[AzZbBP]|\\p\{\^|\(\?<?[=!]", re.DOTALL)
 _WITNESSES = ("", "\x01", "\n\x01\n")
 """Texts that most patterns do not match; one that matches all of them may match every text."""
 
 
 class PatternTimeout(Exception):
-    """A pattern that did not come to an answer within its limits."""
+    """A pattern that gave no result within its limits."""
 
 
 class Pattern:
@@ -77,9 +77,9 @@ class Pattern:
         if len(source) > MAX_PATTERN_CHARS:
             raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARS} characters, this one has {len(source)}")
         if source != well_formed(source):
-            raise ValueError("not a valid pattern: it holds half a character (a lone surrogate)")
+            raise ValueError("not a valid pattern: it contains a lone surrogate")
         self.source = source
-        self.meant = _read(source, python)
+        self.meant = _intended(source, python)
         self.ignore_case = ignore_case
         self.python = python
         self._finds: Callable[[bytes], bool] | None = None
@@ -100,10 +100,10 @@ class Pattern:
         return hash(self._key())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, self._key()
+        return _rebuild, self._key()
 
     def search(self, text: str) -> bool:
-        """Say whether the pattern matches anywhere in `text`; raise PatternTimeout when time or memory runs out."""
+        """Return whether the pattern matches anywhere in `text`; raise PatternTimeout when time or memory runs out."""
         if self._finds is not None:
             return self._finds(utf8(text))
         text = well_formed(text)
@@ -115,7 +115,7 @@ class Pattern:
             raise PatternTimeout(f"pattern '{self.source}' {reason}") from None
 
     def matches_every_text(self) -> bool:
-        """Say whether the pattern certainly matches in every text, the empty one and those of many lines too."""
+        """Return whether the pattern certainly matches in every text, the empty one and those of many lines too."""
         try:
             if not all(map(self.search, _WITNESSES)):
                 return False
@@ -124,7 +124,7 @@ class Pattern:
         return _matches_every_text(self.meant, self.ignore_case, self.python)
 
     def matches_no_text(self) -> bool:
-        """Say whether the pattern certainly matches in no text, such as `$a` and `[^\\s\\S]`."""
+        """Return whether the pattern certainly matches in no text, such as `$a` and `[^\\s\\S]`."""
         return _MAY_BE_IMPOSSIBLE.search(self.meant) is not None and _matches_no_text(
             self.meant, self.ignore_case, self.python
         )
@@ -139,7 +139,7 @@ class Pattern:
             self._program = _backtracking(self.meant, self.ignore_case, error)
 
 
-def _read(source: str, python: bool) -> str:
+def _intended(source: str, python: bool) -> str:
     """Return the pattern its author meant; raise ValueError where doubled backslashes leave two possible readings."""
     if "\\\\" not in source or not (doubled := _doubled(source)):
         return source
@@ -164,7 +164,7 @@ def _read(source: str, python: bool) -> str:
 
 
 def _doubled(source: str) -> dict[int, bool]:
-    """Return where a doubled backslash is before what a single one could escape, and whether that is in a class."""
+    """Return the positions of doubled backslashes before what one could escape, and whether each is in a class."""
     found = {}
     deliberate = _deliberate(source)
     for token in TOKEN.finditer(source):
@@ -181,7 +181,7 @@ def _doubled(source: str) -> dict[int, bool]:
 
 
 def _deliberate(source: str) -> set[int]:
-    r"""Return where a doubled backslash is next to another escape or at the end (`\\\\`, `\\\.`), which is no slip."""
+    r"""Return the positions of deliberate doubled backslashes: before another escape or at the end (`\\\\`, `\\\.`)."""
     tokens = _escapes(source)
     found = set()
     for (at, token), (_, after) in zip(tokens, [*tokens[1:], (0, "\\")], strict=True):
@@ -195,12 +195,12 @@ def _escapes(source: str) -> list[tuple[int, str]]:
 
 
 def _replaced(source: str, by: Mapping[int, str]) -> str:
-    """Return the pattern with other texts in place of the doubled backslashes at some places."""
+    """Return the pattern with the doubled backslashes at some positions replaced."""
     return "".join(by.get(at, token) for at, token in _escapes(source))
 
 
 def _is_valid(source: str, python: bool) -> bool:
-    """Say whether a pattern can be compiled, with the escapes of other engines, which get a hint of their own."""
+    """Return whether a pattern compiles; escapes of other engines count as valid, they get a hint of their own."""
     try:
         if python:
             python_tree(source, ignore_case=False)
@@ -212,7 +212,7 @@ def _is_valid(source: str, python: bool) -> bool:
     return True
 
 
-def _again(source: str, ignore_case: bool, python: bool) -> Pattern:
+def _rebuild(source: str, ignore_case: bool, python: bool) -> Pattern:
     return Pattern(source, ignore_case=ignore_case, python=python)
 
 
@@ -242,9 +242,9 @@ def re2_ascii_members(source: str) -> list[range]:
 
 @lru_cache(maxsize=4096)
 def name_glob(name: str) -> Callable[[str], bool] | None:
-    """Return what says whether a whole text fits the glob `name`: `*` is any characters, `?` one, all else literal.
+    """Return a function that matches a whole text against the glob `name`: `*` is any characters, `?` one.
 
-    None where `name` is no glob. Raises ValueError for one that is too long.
+    Returns None where `name` is no glob; raises ValueError for one that is too long.
     """
     if "*" not in name and "?" not in name:
         return None
@@ -258,7 +258,7 @@ def name_glob(name: str) -> Callable[[str], bool] | None:
 
 
 def fits_name(name: str, text: str) -> bool:
-    """Say whether a text is a plain name, or fits it as a glob."""
+    """Return whether a text equals a name, or matches it as a glob."""
     if name == text:
         return True
     glob = name_glob(name)
@@ -266,10 +266,10 @@ def fits_name(name: str, text: str) -> bool:
 
 
 def finder(compiled: Any) -> Callable[[bytes], bool]:
-    """Return what says whether an RE2 pattern matches in UTF-8.
+    """Return a function that reports whether an RE2 pattern matches in UTF-8.
 
-    RE2 is asked directly where that can be done: the binding's own `search` costs twice as much, and given a str it
-    works out the place of every match in characters.
+    It calls RE2 directly where possible: the binding's own `search` costs twice as much, and given a str it computes
+    the position of every match in characters.
     """
     try:
         match, anywhere = compiled._regexp.Match, re2._Anchor.UNANCHORED
@@ -280,11 +280,11 @@ def finder(compiled: Any) -> Callable[[bytes], bool]:
 
 def _backtracking(source: str, ignore_case: bool, error: Exception) -> PatternProgram:
     """Return the program of a pattern that RE2 refuses only for its lookaround or back-references."""
-    plain = without_backtracking(source)
-    if plain == source:
+    reduced = without_backtracking(source)
+    if reduced == source:
         raise ValueError(_refusal(source, error))
     try:
-        re2.compile(plain, _options(ignore_case))
+        re2.compile(reduced, _options(ignore_case))
     except re2.error as remaining:
         raise ValueError(_refusal(source, remaining)) from None
     program = PatternProgram("regex", for_backtracking(source, ignore_case=ignore_case))
@@ -302,17 +302,17 @@ def _options(ignore_case: bool) -> Any:
 
 
 def _refusal(source: str, error: Exception) -> str:
-    """Return a sentence about why RE2 refuses the pattern, with the place where it can be told."""
+    """Return why RE2 refuses the pattern, with the position where it is known."""
     reason, _, fragment = error.args[0].decode("utf-8", "replace").partition(": ")
     at = source.find(fragment)
     if reason in ("missing )", "unexpected )"):
-        found = unbalanced(source)
-        at, fragment = (-1, "") if found is None else (found, source[found : found + 20])
+        bracket = unbalanced(source)
+        at, fragment = (-1, "") if bracket is None else (bracket, source[bracket : bracket + 20])
     place = f", '{fragment}' at position {at + 1}" if fragment and at >= 0 else ""
     return f"not a valid pattern: {_REASONS.get(reason, reason)}{place}{_HINTS.get(fragment, '')}"
 
 
-# Patterns on a backtracking engine, in a child that is killed when its time runs out.
+# Patterns for a backtracking engine, in a child process that is killed when its time runs out.
 
 SEARCH_LIMIT_S = 1.0
 COMPILE_LIMIT_S = 2.0
@@ -329,7 +329,7 @@ class PatternProgram(NamedTuple):
 
 
 def check_program(program: PatternProgram) -> None:
-    """Raise ValueError with a sentence when the engine cannot compile the program, or not in time."""
+    """Raise ValueError with the reason when the engine cannot compile the program, or not in time."""
     try:
         CHILD.ask(program._asdict(), COMPILE_LIMIT_S)
     except NoAnswer as reason:
@@ -339,5 +339,5 @@ def check_program(program: PatternProgram) -> None:
 
 
 def search(program: PatternProgram, text: str) -> bool:
-    """Say whether the program matches anywhere in `text`; raise NoAnswer when time or memory runs out."""
+    """Return whether the program matches anywhere in `text`; raise NoAnswer when time or memory runs out."""
     return bool(CHILD.ask(program._asdict() | {"text": text}, SEARCH_LIMIT_S))

@@ -1,6 +1,6 @@
 """Python assertions, evaluated outside this process by CPython: no files, no network, no processes, under limits.
 
-`expressions` says what is accepted, `evaluator` runs in the worker. Each assertion sees fresh data.
+`python_expressions` decides what is accepted, `python_evaluator` runs in the worker. Each assertion gets fresh data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _START = "import sys; sys.path.append(sys.argv[1]); from waza.untrusted.python_e
 
 
 class AssertionOutcome(NamedTuple):
-    """What came of an assertion: it held, it did not, or (None) nobody can tell; and why."""
+    """The outcome of an assertion: passed, failed, or (None) undecided; and why."""
 
     ok: bool | None
     message: str = ""
@@ -47,7 +47,7 @@ def evaluate(
     missing: Mapping[str, str] | None = None,
     limit_s: float = LIMIT_S,
 ) -> list[AssertionOutcome]:
-    """Return what comes of each expression in the context; one that reads a `missing` name is undecided."""
+    """Return the outcome of each expression in the context; one that reads a `missing` name is undecided."""
     sources = list(expressions)
     outcomes = {place: AssertionOutcome(None, reason) for place, reason in _without_evidence(sources, missing or {})}
     waiting = [place for place in range(len(sources)) if place not in outcomes]
@@ -63,20 +63,20 @@ def evaluate(
     return [outcomes[place] for place in range(len(sources))]
 
 
-def raised(what: str) -> AssertionOutcome:
-    """Return the outcome of an assertion that raised instead of giving a value."""
-    return AssertionOutcome(False, well_formed(f"the assertion raised {what}"[:MESSAGE_CHARS]))
+def raised(error: str) -> AssertionOutcome:
+    """Return the outcome of an assertion that raised."""
+    return AssertionOutcome(False, well_formed(f"the assertion raised {error}"[:MESSAGE_CHARS]))
 
 
 def not_data(kind: str) -> AssertionOutcome:
-    """Return the outcome of an assertion whose value is not data and would therefore always be true."""
+    """Return the outcome of an assertion whose value is not data and would always be true."""
     return AssertionOutcome(False, f"the result is {kind}, which is always true; did you forget to call it?")
 
 
 def _without_evidence(sources: list[str], missing: Mapping[str, str]) -> Iterable[tuple[int, str]]:
     for place, source in enumerate(sources):
-        if unseen := sorted(read_expression(source).names & missing.keys()):
-            yield place, missing[unseen[0]]
+        if absent := sorted(read_expression(source).names & missing.keys()):
+            yield place, missing[absent[0]]
 
 
 def _data(sources: list[str], context: Mapping[str, JSON]) -> dict[str, bytes]:
@@ -87,14 +87,14 @@ def _data(sources: list[str], context: Mapping[str, JSON]) -> dict[str, bytes]:
 class _EvaluatorProcess(Child):
     """A worker process that evaluates."""
 
-    # A verdict must not depend on the order in which a set happens to hold its texts.
+    # A result must not depend on the order of a set, which follows the hash seed.
     variables: ClassVar[dict[str, str]] = {"PYTHONHASHSEED": "0"}
 
     def __init__(self) -> None:
         super().__init__("waza")
 
     def evaluate(self, sources: list[str], data: Mapping[str, bytes], limit_s: float) -> list[AssertionOutcome]:
-        """Return the outcomes of the expressions as far as the worker lived, at least one."""
+        """Return the outcomes of the expressions up to where the worker ended, at least one."""
         header = marshal.dumps((limit_s, sources, {name: len(blob) for name, blob in data.items()}))
         message = b"".join((len(header).to_bytes(8, "little"), header, *data.values()))
         try:
@@ -112,10 +112,11 @@ class _EvaluatorProcess(Child):
 
 
 class _Workers:
-    """Workers that wait for the next grade, as many as there were grades at the same time."""
+    """Idle worker processes, as many as were needed at the same time."""
 
     def __init__(self) -> None:
         self._idle: list[_EvaluatorProcess] = []
+        # A lock that another thread holds during a fork would stay locked in the child for ever.
         self._reset_lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset_lock)
@@ -125,7 +126,7 @@ class _Workers:
 
     @contextmanager
     def one(self) -> Iterator[_EvaluatorProcess]:
-        """Hand out a worker that nobody else uses."""
+        """Lend a worker to one caller at a time."""
         with self._lock:
             worker = self._idle.pop() if self._idle else _EvaluatorProcess()
         try:

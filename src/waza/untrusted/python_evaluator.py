@@ -1,12 +1,12 @@
-"""The program that evaluates Python assertions: CPython itself, in a process that holds nothing worth reaching.
+"""The program that evaluates Python assertions: CPython itself, in a process that has nothing worth reaching.
 
-What keeps an expression in: `expressions` accepts no statement and no name or attribute beyond its lists, so it is
-data and computation by construction. Should that ever fail, the process has no environment, no open file but two
+Two lines of defence. `python_expressions` accepts no statement and no name or attribute beyond its lists, so it is
+data and computation by construction. Should that fail, the process has no environment, no open file but two
 pipes, a bounded memory, and (on Linux) a kernel that refuses it files, programs, sockets and signals. It imports only
-the standard library and what is named here of ours.
+the standard library and the modules of ours below.
 
-One question: expressions, and the data they may read. One line of JSON per expression answers it, in order. An
-expression that computes for too long ends the process by SIGPROF.
+A request is a list of expressions and the data they may read; the reply is one line of JSON per expression, in order.
+An expression that computes for too long ends the process by SIGPROF.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ _NOT_DATA = {
     types.GeneratorType: "a generator",
     type: "a type",
 }
-Answer = tuple[str, str]
-"""What came of an expression (`true`, `false`, `raised`, `unknown name`, `unavailable`, `memory`, `a function` ...)."""
+Reply = tuple[str, str]
+"""An outcome and its message (`true`, `false`, `raised`, `unknown name`, `unavailable`, `memory`, `a function` ...)."""
 
 
 class Unavailable(BaseException):
-    """Something that CPython has and assertions do not; found only while an expression ran."""
+    """Something that CPython has and assertions do not, found while an expression ran."""
 
 
 def get_attribute(value: object, name: str, /) -> object:
@@ -82,7 +82,7 @@ def call_format(value: object, name: str, /, *args: object, **kwargs: object) ->
 
 
 def _refuse_encoding(name: str) -> None:
-    """Tell an encoding that is merely not loaded here from one that does not exist; called for both."""
+    """Raise Unavailable for an encoding that exists and is not loaded here; called for unknown ones too."""
     if reason := unavailable_encoding(name):
         raise Unavailable(reason)
 
@@ -102,8 +102,8 @@ def _compiled(source: str) -> tuple[types.CodeType, frozenset[str]]:
     return compile(expression.tree, "<assertion>", "eval"), expression.names
 
 
-def evaluate(source: str, data: Callable[[str], Any], context_names: frozenset[str]) -> Answer:
-    """Return what comes of an expression; `data` gives a fresh value of the context by its name."""
+def evaluate(source: str, data: Callable[[str], Any], context_names: frozenset[str]) -> Reply:
+    """Return the outcome of an expression; `data` returns a fresh value of the context by its name."""
     try:
         code, names = _compiled(source)
         value = eval(code, {**_NAMES, **{name: data(name) for name in names & context_names}})
@@ -126,16 +126,16 @@ def _described(error: Exception) -> str:
         return type(error).__name__
 
 
-def answer(limit_s: float, sources: list[str], blobs: Mapping[str, bytes]) -> None:
-    """Evaluate expressions; an immutable value is read once, any other afresh for each of them."""
-    kept: dict[str, Any] = {}
+def reply(limit_s: float, sources: list[str], blobs: Mapping[str, bytes]) -> None:
+    """Evaluate expressions and write their outcomes; only immutable values are shared between them."""
+    shared: dict[str, Any] = {}
 
     def data(name: str) -> Any:
-        if name in kept:
-            return kept[name]
+        if name in shared:
+            return shared[name]
         value = marshal.loads(blobs[name])
         if isinstance(value, _IMMUTABLE):
-            kept[name] = value
+            shared[name] = value
         return value
 
     for source in sources:
@@ -144,11 +144,11 @@ def answer(limit_s: float, sources: list[str], blobs: Mapping[str, bytes]) -> No
         _end_after(0)
         _write(json.dumps(result).encode("ascii") + b"\n")
         if result[0] == "memory":
-            os._exit(0)  # What is left of the memory may be in pieces; the next worker has all of it.
+            os._exit(0)  # Memory may be fragmented now; the next worker starts with all of it.
 
 
 def _end_after(limit_s: float) -> None:
-    """Let the kernel end this process when it has computed that long; 0 calls it off."""
+    """Let the kernel end this process after that much CPU time; 0 cancels it."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, limit_s)
     elif limit_s:
@@ -157,8 +157,8 @@ def _end_after(limit_s: float) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def close_in() -> None:
-    """Load what expressions may need, then give up files, programs, sockets and signals as far as the system can."""
+def drop_privileges() -> None:
+    """Load what expressions may need, then give up files, programs, sockets and signals as far as the system allows."""
     for name in ("unicodedata", "_pylong", *(f"encodings.{encoding}" for encoding in TEXT_ENCODINGS)):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -172,15 +172,15 @@ def close_in() -> None:
     if hasattr(signal, "SIGPROF"):
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
-    _lose_rights()
+    _restrict()
 
 
-def _lose_rights() -> None:
+def _restrict() -> None:
     with contextlib.suppress(OSError):
         if landlock.abi():
-            fence = landlock.build([], [], network=False)
-            landlock.enter(fence)
-            os.close(fence)
+            ruleset = landlock.build([], [], network=False)
+            landlock.enter(ruleset)
+            os.close(ruleset)
     limits = {"AS": MEMORY_BYTES, "FSIZE": 0, "CORE": 0, "NPROC": 0, "NOFILE": 0}
     for name, most in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}", None)
@@ -193,8 +193,8 @@ def _lose_rights() -> None:
 
 
 def main() -> NoReturn:
-    """Answer questions until there are no more: each is a length, a header of that length, then the data it names."""
-    close_in()
+    """Answer requests until there are no more: each is a length, a header of that length, then the data it names."""
+    drop_privileges()
     _write(b"ready\n")
     while True:
         limit_s, sources, sizes = marshal.loads(_read(int.from_bytes(_read(8), "little")))
@@ -203,11 +203,11 @@ def main() -> NoReturn:
         except MemoryError:
             _write(b'["memory", ""]\n')
             os._exit(0)
-        answer(limit_s, sources, blobs)
+        reply(limit_s, sources, blobs)
 
 
 def _read(size: int) -> bytes:
-    """Return that many bytes of standard input; when it ends, so does this process."""
+    """Return that many bytes of standard input; end this process when it ends."""
     parts = []
     while size:
         chunk = os.read(0, min(size, 1 << 20))

@@ -2,8 +2,8 @@
 
 An accepted expression means what it means in CPython. That is so by construction: CPython compiles and runs it, after
 every attribute access was replaced by a call of a guard that knows which attributes are available (`available`), so
-that no expression reaches the interpreter behind its data. Only the standard library: the evaluator starts without
-packages.
+that no expression reaches interpreter internals through its data. Only the standard library: the evaluator starts
+without packages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_CHARS = 10_000
 MAX_NODES = 2_000
 MAX_DEPTH = 100
 GET_ATTRIBUTE, CALL_FORMAT = "@get_attribute", "@call_format"
-"""The guards' names; no source can spell them."""
+"""The guards' names; `@` cannot be part of a name in source code."""
 RE_NAMES = _words(
     "search match fullmatch split findall finditer sub subn compile escape Pattern Match NOFLAG "
     "A ASCII I IGNORECASE M MULTILINE S DOTALL U UNICODE X VERBOSE"
@@ -99,7 +99,7 @@ class Expression(NamedTuple):
 
 
 def available(value: object, name: str) -> bool:
-    """Say whether an assertion may read this attribute of a value."""
+    """Return whether an assertion may read this attribute of a value."""
     kind = type(value)
     if kind is type:
         return name in _OF_CLASSES.get(value, ())
@@ -107,14 +107,14 @@ def available(value: object, name: str) -> bool:
 
 
 def unavailable_reason(name: str) -> str:
-    """Return why an attribute of that name is refused wherever it is written; nothing if it is not."""
+    """Return why an attribute of that name is refused wherever it is written; an empty text if it is not."""
     if name.startswith("_"):
         return f"'.{name}': attributes that begin with an underscore are not available in assertions"
     return f"'.{name}' is not available in assertions" if name in _UNAVAILABLE else ""
 
 
 def unavailable_in_format(template: str) -> str:
-    """Return why a format string, as of `str.format`, is refused; nothing if it is not, or is malformed."""
+    """Return why a format string, as of `str.format`, is refused; an empty text if it is not, or is malformed."""
     try:
         for _, field, spec, _ in _string.formatter_parser(template):
             if field:
@@ -130,7 +130,7 @@ def unavailable_in_format(template: str) -> str:
 
 
 def unavailable_encoding(name: str) -> str:
-    """Return why an encoding is refused: Python has it, and assertions do not; nothing for any other name."""
+    """Return why an encoding that Python has is refused in assertions; an empty text for any other name."""
     plain = encodings.normalize_encoding(name).lower().replace(".", "_")
     found = aliases.get(plain, plain)
     if found in TEXT_ENCODINGS or found not in all_encodings():
@@ -168,22 +168,22 @@ def read_expression(source: str) -> Expression:
     except SyntaxError as error:
         raise ValueError(_at(error.lineno, error.offset, source, error.msg)) from None
     except (MemoryError, RecursionError):
-        raise ValueError("an assertion must not be nested so deeply") from None
+        raise ValueError("an assertion must not be nested this deeply") from None
 
 
 def _parse(source: str) -> ast.Expression:
     try:
         return ast.parse(source, mode="eval")
     except SyntaxError:
-        if sentence := _statement(source):
-            raise ValueError(sentence) from None
+        if message := _statement(source):
+            raise ValueError(message) from None
         raise
     except ValueError:
-        raise ValueError("an assertion must not hold NUL or half characters") from None
+        raise ValueError("an assertion must not contain NUL or lone surrogates") from None
 
 
 def _statement(source: str) -> str:
-    """Return a sentence about the statement where an expression should be, or nothing."""
+    """Return a message about the statement where an expression should be, or an empty text."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError):
@@ -234,13 +234,13 @@ def _refusals(nodes: list[ast.AST]) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _bound(nodes: list[ast.AST]) -> set[str]:
-    """Return the names that the expression itself gives values to."""
+    """Return the names that the expression itself binds."""
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     return stored | {node.arg for node in nodes if isinstance(node, ast.arg)}
 
 
 def unknown_names(source: str) -> list[str]:
-    """Return the names in an accepted expression that nothing gives a value to; reading one raises NameError."""
+    """Return the names in an accepted expression that nothing binds; reading one raises NameError."""
     expression = read_expression(source)
     nodes = list(ast.walk(expression.tree))
     known = {*CONTEXT_NAMES, *BUILT_IN_NAMES, GET_ATTRIBUTE, CALL_FORMAT} | _bound(nodes)
@@ -256,7 +256,7 @@ def _attribute_refusal(node: ast.Attribute, is_called: bool) -> str:
 
 
 def _call_refusal(node: ast.Call) -> str:
-    """Return why a call is refused for a text written in it: a format string or an encoding; or nothing."""
+    """Return why a call is refused for a format string or an encoding written in it, or an empty text."""
     if isinstance(node.func, ast.Attribute) and node.func.attr in _FORMATS:
         texts = _texts([node.func.value, *node.args[:1]])
         return next(filter(None, map(unavailable_in_format, texts)), "")

@@ -1,4 +1,4 @@
-"""Texts as engines and comparisons take them: half characters that agents leave replaced, case folded."""
+"""Normalise text of unknown origin (lone surrogates, control characters, case) and format numbers for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from waza.model import JSON
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)|\x1b[ -/]*[0-~]|\x9b[0-?]*[ -/]*[@-~]", re.MULTILINE
 )
-"""What terminals obey: colours, movements, titles."""
+"""Terminal escape sequences: colours, cursor movements, titles."""
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -23,7 +23,7 @@ def well_formed(text: str) -> str:
 
 
 def fold_case(text: str) -> str:
-    """Return the text as it is compared where case does not matter: character by character, the length unchanged.
+    """Return the text folded for case-insensitive comparison: character by character, the length unchanged.
 
     Simple lower case, with both small sigmas equal. `str.lower` alone gives U+0130 two characters and chooses the
     sigma by its neighbours, so that a part of a text could differ from the same part on its own.
@@ -39,9 +39,9 @@ def without_controls(text: str) -> str:
 
 
 def last_lines(text: str, lines: int = 20, chars: int = 2_000) -> str:
-    """Return the end of what a program wrote, without control characters and blank lines at the end."""
-    kept = without_controls(text[-8 * chars :]).rstrip()
-    return "\n".join(kept[-chars:].split("\n")[-lines:]).strip("\n")
+    """Return the end of a program's output, without control characters and trailing blank lines."""
+    end = without_controls(text[-8 * chars :]).rstrip()
+    return "\n".join(end[-chars:].split("\n")[-lines:]).strip("\n")
 
 
 def utf8(text: str) -> bytes:
@@ -63,19 +63,17 @@ def well_formed_data(value: JSON) -> JSON:
     return value
 
 
-# Text from agents made safe to print: control characters are shown, never obeyed.
-
-_NOBODY = "\ufdd0-\ufdef" + "".join(chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17))
-"""Code points that stand for no character: XML and HTML forbid them."""
-_UNSEEN = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-"""Characters that turn text around, or that nobody sees."""
-_CONTROL = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_UNSEEN}{_NOBODY}]")
+_NONCHARACTERS = "\ufdd0-\ufdef" + "".join(chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17))
+"""Unicode noncharacters, which XML and HTML forbid."""
+_INVISIBLE = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+"""Characters that reverse text or are invisible, which can hide what a text says."""
+_CONTROL = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}{_NONCHARACTERS}]")
 _BREAKS = re.compile("[\n\t]")
 
 
 def visible(text: str, *, lines: bool = False) -> str:
     """Return the text with control, bidi and surrogate characters written as escapes; `lines` keeps line breaks."""
-    if not text.replace("\n", "").replace("\t", "").isprintable():  # most text is, and saying so is quick
+    if not text.replace("\n", "").replace("\t", "").isprintable():  # fast path for most text
         text = _CONTROL.sub(_escape, text)
     return text if lines else _BREAKS.sub(_escape, text)
 
@@ -94,7 +92,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def seconds(ms: float | None) -> str:
-    """Return a duration as people say it."""
+    """Return a duration for people."""
     if ms is None:
         return "–"
     if ms < 1000:
@@ -103,7 +101,7 @@ def seconds(ms: float | None) -> str:
 
 
 def score(value: float | None) -> str:
-    """Return a score with two digits, or a dash when nobody can tell."""
+    """Return a score with two digits, or a dash when it is undecided."""
     return "–" if value is None else f"{value:.2f}"
 
 

@@ -1,10 +1,10 @@
-"""Decide whether a pattern matches every text, or none, so that a check with it could come out only one way.
+"""Decide whether a pattern matches every text, or none, so that a check with it could only pass or only fail.
 
-The pattern becomes an automaton over classes of characters that it cannot tell apart, and all texts are explored, for
-the first question the shortest first, until one is found that does not match (that does), or none is left. A lookahead
-is a condition on the rest of the text that a thread carries along, a lookbehind an automaton of its own. Where the
-pattern is beyond this (references to groups, atomic groups), only matches that are certain are counted for the first
-question, and all that are possible for the second; the answer True is always a proof.
+The pattern becomes an automaton over classes of characters that it does not distinguish, and all texts are explored,
+for the first question the shortest first, until one is found that does not match (that does), or none is left. A
+lookahead is a condition on the rest of the text that a thread carries along, a lookbehind an automaton of its own.
+Where the pattern is beyond this (references to groups, atomic groups), only matches that are certain are counted for
+the first question, and all that are possible for the second; the answer True is always a proof.
 
 `re2_tree` and `python_tree` read the two syntaxes; both assume a pattern that its engine has accepted.
 """
@@ -24,7 +24,7 @@ from waza.untrusted.lookaround import TOKEN, code_of
 
 MAX_STATES = 4_000
 MAX_STEPS = 40_000
-"""How much work one pattern is worth; beyond it the answer is None."""
+"""Limits of the work for one pattern; beyond them the answer is None."""
 _LITERAL = re.compile(r"\\x\{([0-9a-f]+)\}|\\U([0-9a-f]{8})")
 
 Members: TypeAlias = "Callable[[str], list[range]]"
@@ -38,7 +38,7 @@ class Atom(NamedTuple):
 
 
 class PatternPosition(NamedTuple):
-    """A condition on the characters before and after a place."""
+    """A condition on the characters before and after a position."""
 
     kind: str
     """`start`, `end`, `line_start`, `line_end`, or about the edges of words: `edge`, `no_edge`, `no_edge_in_text`."""
@@ -59,7 +59,7 @@ class Either(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """The same again; `most` is None where there is no limit."""
+    """A repetition; `most` is None where there is no limit."""
 
     node: Node
     least: int
@@ -74,13 +74,13 @@ class PatternGroup(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What a group matched, once more."""
+    """A back-reference to what a group matched."""
 
     name: int
 
 
 class Look(NamedTuple):
-    """A look ahead or behind."""
+    """A lookahead or lookbehind."""
 
     node: Node
     ahead: bool
@@ -88,13 +88,13 @@ class Look(NamedTuple):
 
 
 class Atomic(NamedTuple):
-    """What is not tried again in another way."""
+    """An atomic group: the engine does not backtrack into it."""
 
     node: Node
 
 
 class Unknown(NamedTuple):
-    """A part that is not understood here."""
+    """A part that is not analysed."""
 
 
 Node: TypeAlias = (
@@ -106,30 +106,30 @@ Groups: TypeAlias = frozenset[int]
 
 
 def matches_every_text(read: Callable[[], Node], members: Members) -> bool | None:
-    """Return whether the pattern that `read` returns matches every text, None when that takes too long to find out."""
+    """Return whether the pattern that `read` returns matches every text, None when that takes too long to decide."""
     try:
-        return _Search(_Automaton(read()), members).holds_for_all()
-    except (_TooMuch, RecursionError):
+        return _Search(_Automaton(read()), members).every_text_matches()
+    except (_LimitReached, RecursionError):
         return None
 
 
 def matches_no_text(read: Callable[[], Node], members: Members, ascii_members: Members) -> bool:
     r"""Return whether a pattern certainly matches nowhere, such as `$a`, `a\bb` and `[^\s\S]`.
 
-    Most patterns match some text of ASCII characters, which is found without asking about all of them.
+    Most patterns match some ASCII text, which is found without trying all characters.
     """
     try:
         automaton = _Automaton(_loosened(read()))
         in_ascii = _Search(automaton, ascii_members, 0x80)
-        return not in_ascii.finds_one() and not _Search(automaton, members).finds_one()
-    except (_TooMuch, RecursionError):
+        return not in_ascii.some_text_matches() and not _Search(automaton, members).some_text_matches()
+    except (_LimitReached, RecursionError):
         return False
 
 
 def _loosened(node: Node, *, wanted: bool = True) -> Node:
-    """Return a tree that matches wherever `node` does, and perhaps elsewhere, of parts that can be followed exactly.
+    """Return a tree that matches wherever `node` does, and perhaps elsewhere, of parts that can be analysed exactly.
 
-    What must not match (`wanted` is false) is kept or left out as a whole.
+    A part that must not match (`wanted` is false) is kept or dropped as a whole.
     """
     match node:
         case Sequence(parts):
@@ -152,12 +152,12 @@ def _loosened(node: Node, *, wanted: bool = True) -> Node:
     return node
 
 
-class _TooMuch(Exception):
-    """More work than a pattern is worth."""
+class _LimitReached(Exception):
+    """More work than MAX_STATES or MAX_STEPS allow."""
 
 
 class _Automaton:
-    """States with steps over characters and steps over nothing, the latter perhaps under a condition."""
+    """A nondeterministic automaton: steps over characters and empty steps, the latter possibly under a condition."""
 
     def __init__(self, tree: Node) -> None:
         self.free: list[list[tuple[PatternPosition | Look | Unknown | None, int]]] = []
@@ -172,7 +172,7 @@ class _Automaton:
 
     def _state(self) -> int:
         if len(self.free) == MAX_STATES:
-            raise _TooMuch
+            raise _LimitReached
         self.free.append([])
         self.steps.append([])
         return len(self.free) - 1
@@ -180,7 +180,7 @@ class _Automaton:
     def _build(self, node: Node, here: int, there: int, known: Groups, empty: bool = False) -> Groups:
         """Put a node between two states and return the groups that are certainly set after it.
 
-        With `empty` no character is taken.
+        With `empty` no character is consumed.
         """
         match node:
             case Atom(source):
@@ -262,7 +262,7 @@ class _MatchThread(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """What is known of the texts that were read so far and have not matched."""
+    """The state of the search after the texts that were read so far and have not matched."""
 
     threads: frozenset[_MatchThread]
     behind: tuple[frozenset[int], ...]
@@ -272,7 +272,7 @@ class _Text(NamedTuple):
 
 
 class _Search:
-    """The texts that do not match, explored by their characters."""
+    """Explores texts character by character."""
 
     def __init__(self, automaton: _Automaton, members: Members, characters: int = 0x110000) -> None:
         self.automaton = automaton
@@ -284,14 +284,14 @@ class _Search:
             for look in automaton.looks
             if any(isinstance(node, Look | Unknown | Reference | Atomic) for node in _nodes(look.node))
         }
-        self._left = MAX_STEPS
+        self._steps_left = MAX_STEPS
 
-    def holds_for_all(self) -> bool:
-        """Say whether no text is left that does not match."""
+    def every_text_matches(self) -> bool:
+        """Return whether every text matches."""
         if self._matches_nothing_anywhere():
             return True
         waiting = deque([_Text(frozenset({_MatchThread(self.automaton.start)}), self._started(()), None)])
-        seen = set(waiting)
+        visited = set(waiting)
         while waiting:
             text = waiting.popleft()
             closed, _ = self._closed(text, None)
@@ -299,15 +299,15 @@ class _Search:
                 return False
             for following in self._alphabet:
                 after = self._after(text, following)
-                if after is not None and after not in seen:
-                    seen.add(after)
+                if after is not None and after not in visited:
+                    visited.add(after)
                     waiting.append(after)
         return True
 
-    def finds_one(self) -> bool:
-        """Say whether there is a text that matches; one thread at a time is enough."""
+    def some_text_matches(self) -> bool:
+        """Return whether some text matches; one thread at a time is enough."""
         waiting = [_Text(frozenset({_MatchThread(self.automaton.start)}), self._started(()), None)]
-        seen = set(waiting)
+        visited = set(waiting)
         while waiting:
             text = waiting.pop()
             closed, _ = self._closed(text, None)
@@ -321,13 +321,13 @@ class _Search:
                 )
                 for thread in threads:
                     after = _Text(frozenset({thread}), self._started(moved), following)
-                    if after not in seen:
-                        seen.add(after)
+                    if after not in visited:
+                        visited.add(after)
                         waiting.append(after)
         return False
 
     def _matches_nothing_anywhere(self) -> bool:
-        """Say whether an empty match is possible at every place, whatever is before and after it."""
+        """Return whether an empty match is possible at every place, whatever precedes and follows it."""
         start = self.automaton.start
         reached, waiting = {start}, [start]
         while waiting:
@@ -342,7 +342,7 @@ class _Search:
         return _classes(self.automaton.atoms, self._members, self._characters)
 
     def _started(self, states: Iterable[frozenset[int]]) -> tuple[frozenset[int], ...]:
-        """Return the states of the lookbehinds with a new beginning at this place."""
+        """Return the states of the lookbehinds with a new start at this position."""
         before = list(states) or [frozenset[int]()] * len(self._behind)
         return tuple(
             states | {self.automaton.looks[look][0]} for look, states in zip(self._behind, before, strict=True)
@@ -379,36 +379,36 @@ class _Search:
     def _closed(
         self, text: _Text, following: frozenset[str] | None
     ) -> tuple[frozenset[_MatchThread], list[frozenset[int]]]:
-        """Return the threads and lookbehinds after all steps over nothing, between the last character and the next."""
-        beside = (text.last, following)
-        behind = [self._reached(states, beside) for states in text.behind]
+        """Return the threads and lookbehinds after all empty steps, between the last character and the next."""
+        neighbours = (text.last, following)
+        behind = [self._reached(states, neighbours) for states in text.behind]
         truths = {
             look: None if look in self._nested else self.automaton.looks[look][1] in states
             for look, states in zip(self._behind, behind, strict=True)
         }
-        seen: set[_MatchThread] = set()
+        visited: set[_MatchThread] = set()
         waiting = list(text.threads)
         while waiting:
-            self._left -= 1
-            if self._left < 0:
-                raise _TooMuch
-            thread = self._settled(waiting.pop(), beside)
-            if thread is None or thread in seen:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise _LimitReached
+            thread = self._settled(waiting.pop(), neighbours)
+            if thread is None or thread in visited:
                 continue
-            seen.add(thread)
+            visited.add(thread)
             for condition, state in self.automaton.free[thread.state]:
-                waiting += self._taken(thread._replace(state=state), condition, beside, truths)
+                waiting += self._taken(thread._replace(state=state), condition, neighbours, truths)
             for owed in thread.owed:
                 for condition, state in self.automaton.free[owed[0]]:
                     moved = thread._replace(owed=thread.owed - {owed} | {(state, owed[1])})
-                    waiting += self._taken(moved, condition, beside, truths)
-        return frozenset(seen), behind
+                    waiting += self._taken(moved, condition, neighbours, truths)
+        return frozenset(visited), behind
 
-    def _settled(self, thread: _MatchThread, beside: _Beside) -> _MatchThread | None:
-        """Return a thread without what is fulfilled, or None if something barred has matched."""
+    def _settled(self, thread: _MatchThread, neighbours: _Neighbours) -> _MatchThread | None:
+        """Return a thread without the lookaheads that matched, or None if a barred one did."""
         barred = set()
         for states, goal in thread.barred:
-            reached = self._reached(states, beside, cautious=True)
+            reached = self._reached(states, neighbours, cautious=True)
             if goal in reached or -1 in reached:
                 return None
             barred.add((reached, goal))
@@ -419,15 +419,15 @@ class _Search:
         self,
         moved: _MatchThread,
         condition: PatternPosition | Look | Unknown | None,
-        beside: _Beside,
+        neighbours: _Neighbours,
         truths: dict[Look, bool | None],
     ) -> Iterator[_MatchThread]:
-        """Yield the thread that a step over nothing leads to, if the step's condition may be met."""
+        """Yield the thread that an empty step leads to, if the step's condition may be met."""
         match condition:
             case None:
                 yield moved
             case PatternPosition():
-                if _is_met(condition, beside):
+                if _is_met(condition, neighbours):
                     yield moved
             case Look(ahead=False):
                 if truths[condition] is condition.wanted:
@@ -438,26 +438,26 @@ class _Search:
                 first, goal = self.automaton.looks[condition]
                 yield moved._replace(barred=moved.barred | {(frozenset({first}), goal)})
 
-    def _reached(self, states: Iterable[int], beside: _Beside, *, cautious: bool = False) -> frozenset[int]:
-        """Return the states after all steps over nothing; `cautious` adds -1 where that cannot be told."""
+    def _reached(self, states: Iterable[int], neighbours: _Neighbours, *, cautious: bool = False) -> frozenset[int]:
+        """Return the states after all empty steps; `cautious` adds -1 where that is unknown."""
         reached = set(states)
         waiting = list(reached)
         while waiting:
             for condition, state in self.automaton.free[waiting.pop()]:
                 if isinstance(condition, (Look, Unknown)):
                     reached |= {-1} if cautious else set()
-                elif state not in reached and (condition is None or _is_met(condition, beside)):
+                elif state not in reached and (condition is None or _is_met(condition, neighbours)):
                     reached.add(state)
                     waiting.append(state)
         return frozenset(reached)
 
 
-_Beside: TypeAlias = tuple[frozenset[str] | None, frozenset[str] | None]
-"""The characters before and after a place; None where the text begins or ends."""
+_Neighbours: TypeAlias = tuple[frozenset[str] | None, frozenset[str] | None]
+"""The characters before and after a position; None where the text begins or ends."""
 
 
-def _is_met(place: PatternPosition, beside: _Beside) -> bool:
-    before, after = beside
+def _is_met(place: PatternPosition, neighbours: _Neighbours) -> bool:
+    before, after = neighbours
     match place.kind:
         case "start":
             return before is None
@@ -475,7 +475,7 @@ def _is_met(place: PatternPosition, beside: _Beside) -> bool:
 
 
 def _classes(atoms: Iterable[str], members: Members, characters: int) -> list[frozenset[str]]:
-    """Return the classes of the first characters that no atom tells apart, each as the atoms that match it."""
+    """Return the classes of characters that no atom distinguishes, each as the atoms that match it."""
     changes: dict[int, set[str]] = {0: set(), 0xE000: set()}
     for atom in atoms:
         literal = _LITERAL.fullmatch(atom)
@@ -497,12 +497,12 @@ ASCII = "".join(map(chr, range(0x80)))
 
 @cache
 def every_character() -> str:
-    """Return a text of all characters in their order; half characters are none."""
+    """Return a text of all characters in order, without surrogates."""
     return "".join(map(chr, range(0xD800))) + "".join(map(chr, range(0xE000, 0x110000)))
 
 
 def spans(runs: Iterable[str]) -> list[range]:
-    """Return parts of `every_character` as ranges of numbers."""
+    """Return parts of `every_character` as ranges of code points."""
     found: list[range] = []
     for run in runs:
         first, last = ord(run[0]), ord(run[-1])
@@ -536,7 +536,7 @@ class _Re2Reader:
         self._names: dict[str, int] = {}
 
     def group(self, flags: frozenset[str]) -> Node:
-        """Return everything up to the end of a group; flags set on the way hold for the rest of it."""
+        """Return everything up to the end of a group; flags set on the way apply to the rest of it."""
         branches: list[list[Node]] = [[]]
         for token in self._tokens:
             if token["close"]:

@@ -1,7 +1,7 @@
-"""YAML 1.2 (core schema) in, plain data with positions out; every refusal says where, what, and what to write instead.
+"""Read YAML 1.2 (core schema) of unknown origin as data with positions; each error has a place, a fact and a next step.
 
 Built on libyaml's events, never on its composer, which overflows the C stack on deep nesting. Sizes are bounded
-before anything is built. What the data means is not decided here; the sentences for broken YAML are in `yaml_faults`.
+before anything is built. What the data means is not decided here.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Mark(NamedTuple):
 
 
 class _ParserMark(Protocol):
-    """The parser's own mark, counted from 0; kept as it is because most marks are never looked at."""
+    """The parser's own mark, counted from 0; converted only when it is needed."""
 
     @property
     def line(self) -> int: ...
@@ -72,7 +72,7 @@ class _ParserMark(Protocol):
 
 
 class YamlMap(dict[str, Any]):
-    """A dict that knows where it and each of its keys stand in the file."""
+    """A dict with its position and those of its keys in the file."""
 
     __slots__ = ("_place", "_places")
     _place: _ParserMark
@@ -85,12 +85,12 @@ class YamlMap(dict[str, Any]):
 
     @property
     def marks(self) -> dict[str, Mark]:
-        """Where each key stands."""
+        """The position of each key."""
         return {key: _mark(place) for key, place in self._places.items()}
 
 
 class YamlList(list[Any]):
-    """A list that knows where it and each of its items stand in the file."""
+    """A list with its position and those of its items in the file."""
 
     __slots__ = ("_place", "_places")
     _place: _ParserMark
@@ -103,12 +103,12 @@ class YamlList(list[Any]):
 
     @property
     def marks(self) -> list[Mark]:
-        """Where each item stands."""
+        """The position of each item."""
         return [_mark(place) for place in self._places]
 
 
 def read_yaml(text: str | bytes, file: str, *, may_be_empty: bool = False) -> Any:
-    """Return the one document in `text` as plain data with positions; raise SpecError with all that is wrong.
+    """Return the one document in `text` as data with positions; raise SpecError with all problems.
 
     Mappings are `YamlMap`, lists are `YamlList`. A file without content is refused, or None if it `may_be_empty`.
     """
@@ -124,7 +124,7 @@ def read_yaml(text: str | bytes, file: str, *, may_be_empty: bool = False) -> An
 
 
 def mark_of(data: Any, path: Sequence[str | int]) -> Mark:
-    """Return where the deepest existing place on `path` stands: a mapping's key, or a list's item."""
+    """Return the position of the deepest existing part of `path`: a mapping's key, or a list's item."""
     if isinstance(data, Mark):
         return data
     place: _ParserMark | None = data._place if isinstance(data, YamlMap | YamlList) else None
@@ -176,7 +176,7 @@ class _EventReader:
         return data
 
     def _empty(self) -> NoReturn:
-        raise SpecError(Problem("the file is empty; write the keys it should hold", self._file, 1, 1))
+        raise SpecError(Problem("the file is empty; write the keys it should contain", self._file, 1, 1))
 
     def _node(self, event: Any) -> Any:
         """Return the value that begins with `event`."""
@@ -198,47 +198,47 @@ class _EventReader:
         return self._alias(event)
 
     def _mapping(self, start: Any) -> YamlMap:
-        found = YamlMap()
-        found._place = start.start_mark
-        places = found._places = {}
-        self._begin(start, found, "map")
+        mapping = YamlMap()
+        mapping._place = start.start_mark
+        places = mapping._places = {}
+        self._begin(start, mapping, "map")
         while type(event := self._next()) is not MappingEndEvent:
             key = self._node(event)
             if type(key) is not str or (key == "<<" and not event.style):
                 self._bad_key(event, key)
             elif key in places:
                 first = places[key].line + 1
-                self._report(event, f"the key '{_short(key)}' stands on line {first} already; keep one of the two")
+                self._report(event, f"the key '{_short(key)}' is on line {first} already; keep one of the two")
             else:
                 places[key] = event.start_mark
-                found[key] = self._node(self._next())
+                mapping[key] = self._node(self._next())
                 continue
             self._node(self._next())
         self._open.pop()
-        return found
+        return mapping
 
     def _sequence(self, start: Any) -> YamlList:
-        found = YamlList()
-        found._place = start.start_mark
-        places = found._places = []
-        self._begin(start, found, "seq")
+        items = YamlList()
+        items._place = start.start_mark
+        places = items._places = []
+        self._begin(start, items, "seq")
         while type(event := self._next()) is not SequenceEndEvent:
             places.append(event.start_mark)
-            found.append(self._node(event))
+            items.append(self._node(event))
         self._open.pop()
-        return found
+        return items
 
-    def _begin(self, start: Any, found: YamlMap | YamlList, tag: str) -> None:
-        self._open.append(found)
+    def _begin(self, start: Any, container: YamlMap | YamlList, tag: str) -> None:
+        self._open.append(container)
         if len(self._open) > MAX_DEPTH:
             self._refuse(start, f"the nesting is deeper than {MAX_DEPTH} levels; flatten it")
         if start.tag and start.tag != _STANDARD_TAG + tag:
             self._bad_tag(start)
         if start.anchor:
-            self._anchors[start.anchor] = found
+            self._anchors[start.anchor] = container
 
     def _plain(self, event: Any, text: str) -> Any:
-        """Return what an unquoted text means in the core schema."""
+        """Return the value of an unquoted text in the core schema."""
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if _INT.fullmatch(text):
@@ -247,7 +247,7 @@ class _EventReader:
             return text
         number = float(text)
         if number in (float("inf"), float("-inf")):
-            self._report(event, f"the number {_short(text)} is too large to hold; write a smaller one")
+            self._report(event, f"the number {_short(text)} is too large; write a smaller one")
         return number
 
     def _integer(self, event: Any, text: str) -> int:
@@ -281,7 +281,7 @@ class _EventReader:
         return value
 
     def _alias(self, event: AliasEvent) -> Any:
-        """Return the value an alias stands for, within the budget for expanded values."""
+        """Return the value of an alias, within the budget for expanded values."""
         name = event.anchor
         if name not in self._anchors:
             self._report(event, f"no value above is named &{name}; put *{name} in quotes if it is text")
@@ -292,7 +292,7 @@ class _EventReader:
         size, height = self._size(value)
         self._expanded += size
         if self._nodes + self._expanded > MAX_EXPANDED_NODES:
-            self._refuse(event, f"the aliases stand for more than {MAX_EXPANDED_NODES:,} values; write fewer of them")
+            self._refuse(event, f"the aliases expand to more than {MAX_EXPANDED_NODES:,} values; write fewer of them")
         if len(self._open) + height > MAX_DEPTH:
             self._refuse(event, f"with its aliases the nesting is deeper than {MAX_DEPTH} levels; flatten it")
         return value
@@ -328,7 +328,7 @@ class _EventReader:
         self._report(event, f"the tag {tag} is not understood here; remove it and write plain data")
 
     def _report(self, event: Any, message: str) -> None:
-        """Note a mistake and read on, so that all of them are told at once."""
+        """Record a mistake and read on, so that all of them are reported at once."""
         line, column = _mark(event.start_mark)
         self.problems.append(Problem(message, self._file, line, column))
         if len(self.problems) >= MAX_PROBLEMS:
@@ -343,17 +343,15 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-# Bytes that are no YAML text, and YAML that does not parse: each told in a sentence with its place and a next step.
-
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAG_LINE = re.compile("(?:^|(?<=[\n\r]))%TAG")
 _YAML_1_1_BREAKS = re.compile("[\x85\u2028\u2029]")
 
-# What the parsers (libyaml, and PyYAML's own) say, by a part of it; {start} is where the unfinished thing begins.
-_SENTENCES = (
+# Messages by a part of what the parsers (libyaml, and PyYAML's own) report; {start} is where the open block begins.
+_MESSAGES = (
     (
         ("values are not allowed",),
-        "a ': ' stands where no key can begin; put the text in quotes if the colon belongs to it, "
+        "a ': ' is where no key can begin; put the text in quotes if the colon belongs to it, "
         "else check the indentation of this line",
     ),
     (
@@ -365,7 +363,7 @@ _SENTENCES = (
     (
         ("expected key", "expected <block end>", "expected '-' indicator"),
         "this does not fit the block that begins on line {start}; check the indentation, "
-        "and put a text that holds quotes or brackets in quotes as a whole",
+        "and put a text with quotes or brackets in quotes as a whole",
     ),
     (("',' or ']'",), "the '[' on line {start} is not closed before this; write ',' or ']', or put the text in quotes"),
     (("',' or '}'",), "the '{' on line {start} is not closed before this; write ',' or '}', or put the text in quotes"),
@@ -376,20 +374,20 @@ _SENTENCES = (
     ),
     (
         ("unknown escape", "hexdecimal", "hexadecimal", "character escape"),
-        r"an escape that does not exist stands in double quotes; write \\ for a backslash, or use single quotes",
+        r"an unknown escape in double quotes; write \\ for a backslash, or use single quotes",
     ),
     (("alphabetic", "directive"), "a text cannot begin with '&', '*' or '%'; put it in quotes"),
-    (("tab character", "cannot start any token"), "a tab stands in the indentation; use spaces"),
+    (("tab character", "cannot start any token"), "a tab is in the indentation; use spaces"),
     (("line break", "chomping"), "a text cannot begin on the line of its '|' or '>'; begin it on the next line"),
     (("indentation indicator",), "the number after '|' or '>' must be 1 to 9; leave it out"),
     (("tag", "URI", "'>'"), "a text cannot begin with '!'; put it in quotes"),
-    (("<document start>",), "this does not fit what stands above it; check the indentation"),
+    (("<document start>",), "this does not fit what is above it; check the indentation"),
     (("incompatible YAML",), "files are read as YAML 1.2; remove the %YAML line"),
 )
 
 
 def decoded(text: str | bytes, file: str, max_bytes: int) -> tuple[bytes, str]:
-    """Return a file as UTF-8 bytes and as text, without byte order mark; raise SpecError where it is no text."""
+    """Return a file as UTF-8 bytes and as text, without byte order mark; raise SpecError if it is not text."""
     if len(text) > max_bytes:
         raise SpecError(Problem(f"the file is larger than {max_bytes:,} bytes; split it", file, 1, 1))
     try:
@@ -400,7 +398,7 @@ def decoded(text: str | bytes, file: str, max_bytes: int) -> tuple[bytes, str]:
             text = text.removeprefix("\ufeff")
             raw = text.encode()
     except UnicodeError as error:
-        raise SpecError(_no_text(error, file)) from None
+        raise SpecError(_not_text(error, file)) from None
     if not text.isascii() and (found := _YAML_1_1_BREAKS.search(text)):
         raise SpecError(_character(found, "is a line break to some readers and not to others", text, file))
     # libyaml takes quadratic time over %TAG lines: minutes for a file within the size limit.
@@ -410,27 +408,29 @@ def decoded(text: str | bytes, file: str, max_bytes: int) -> tuple[bytes, str]:
 
 
 def explained(error: YAMLError, text: str, file: str) -> Problem:
-    """Return a parser's complaint as a sentence a person can act on."""
+    """Return a parser's error as a problem with its place and a next step."""
     if not isinstance(error, MarkedYAMLError):
         found = _UNPRINTABLE.search(text)
-        return _character(found, "is not allowed", text, file) if found else Problem("this is no YAML text", file, 1, 1)
+        return (
+            _character(found, "is not allowed", text, file) if found else Problem("this is not YAML text", file, 1, 1)
+        )
     start, end = error.context_mark, error.problem_mark
     offset = end.index if end else 0
-    message = _sentence(error.problem or "", text[offset : offset + 1])
+    message = _message(error.problem or "", text[offset : offset + 1])
     if "has no end" in message and start:
         offset = start.index
     offset = min(offset, len(text.rstrip()))
     return _problem(message.replace("{start}", str(start.line + 1 if start else 1)), text, offset, file)
 
 
-def _sentence(problem: str, character: str) -> str:
+def _message(problem: str, character: str) -> str:
     if "cannot start any token" in problem and character != "\t":
         return f"a text cannot begin with '{character}'; put it in quotes"
     if not character and any(part in problem for part in ("node content", "',' or ")):
         return "the file ends before this value is complete; close what '[' or '{' opened"
-    for parts, sentence in _SENTENCES:
+    for parts, message in _MESSAGES:
         if any(part in problem for part in parts):
-            return sentence
+            return message
     return "this is not YAML; check the indentation and the quotes"
 
 
@@ -441,11 +441,11 @@ def _character(found: re.Match[str], fact: str, text: str, file: str) -> Problem
     return _problem(message, text, found.start(), file)
 
 
-def _no_text(error: UnicodeError, file: str) -> Problem:
-    """Return what is wrong with bytes that are not UTF-8, or a str that cannot be written as UTF-8."""
+def _not_text(error: UnicodeError, file: str) -> Problem:
+    """Return the problem of bytes that are not UTF-8, or of a str that cannot be encoded as UTF-8."""
     if isinstance(error, UnicodeEncodeError):
         before = error.object[: error.start]
-        return _problem("half of a surrogate pair is no character; remove it", before, len(before), file)
+        return _problem("a lone surrogate is not a character; remove it", before, len(before), file)
     assert isinstance(error, UnicodeDecodeError)
     if error.object[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return Problem("the file is UTF-16; save it as UTF-8", file, 1, 1)
