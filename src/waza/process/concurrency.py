@@ -1,4 +1,4 @@
-"""Small asyncio tools: many time limits on one timer, blocking work in threads, waiting from synchronous code, turns."""
+"""Small asyncio tools: many time limits on one timer, blocking work in threads, waiting from synchronous code."""
 
 from __future__ import annotations
 
