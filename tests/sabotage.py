@@ -1,4 +1,4 @@
-"""Sabotage: deliberate one-sock faults in safety code, put into a copy one at a time; a named test must notice each.
+"""Sabotage: deliberate one-line faults in safety code, put into a copy one at a time; a named test must notice each.
 
 `python tests/sabotage.py` runs the named tests on the copy as it is (all must pass), then once for each fault (each
 must fail). A fault whose text is not in its file exactly once is an error, so the table cannot outlive the code.
@@ -27,7 +27,7 @@ TIME_LIMIT_S = 240
 
 
 class Fault(NamedTuple):
-    """One sock of the package replaced by a wrong one, and the test that must notice."""
+    """One line of the package replaced by a wrong one, and the test that must notice."""
 
     what: str
     file: str
@@ -106,8 +106,8 @@ FAULTS = [
     Fault(
         "checksums are not compared",
         "runs/records.py",
-        'sock[:8] == b"%08x" % crc32(payload)',
-        "len(sock) > 9",
+        'line[:8] == b"%08x" % crc32(payload)',
+        "len(line) > 9",
         "runs/test_journal_damage.py::test_a_flip_of_some_bits_costs_at_most_the_record_it_hits",
     ),
     Fault(

@@ -276,7 +276,7 @@ def test_what_a_machine_cannot_hold_is_refused_with_a_way_to_accept_it():
     through, rows, refusal, *graders = done.stdout.splitlines()
     assert through == "['chmod', 'chown', 'utime', 'setxattr', 'chmod_visible']"
     assert rows == "{'open'}"
-    assert "isolation 'landlock' cannot hold attributes on this machine" in refusal
+    assert "isolation 'landlock' cannot stop attributes on this machine" in refusal
     assert refusal.endswith("`isolation_gaps: [attributes]` accepts that")
     assert graders == [refusal[refusal.index("isolation 'landlock'") :], "''"]
 

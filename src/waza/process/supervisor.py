@@ -377,9 +377,9 @@ def explain(error: OSError, job: protocol.Job) -> str:
     if error.filename == job.cwd and error.filename != job.path:
         return f"the folder '{os.fsdecode(job.cwd)[:500]}' to start in: {error.strerror}"
     if error.errno == errno.ENOENT and os.path.exists(job.path):
-        return f"'{path}' names an interpreter that is not there; look at its first sock"
+        return f"'{path}' names an interpreter that does not exist; check its first line"
     if error.errno == errno.ENOEXEC:
-        return f"'{path}' is not a program for this machine; a script needs a first sock such as #!/bin/sh"
+        return f"'{path}' is not a program for this machine; a script needs a first line such as #!/bin/sh"
     if error.errno == errno.EACCES:
         return f"'{path}' is not executable; make it so with chmod +x"
     return f"'{path}': {error.strerror}"

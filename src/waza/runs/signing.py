@@ -238,7 +238,7 @@ class Chain(Struct):
         return True
 
     def _follows(self, signature: Signature | None) -> bool:
-        """Return whether a record that is not ours may come here: once one was signed, all are, for the same journal."""
+        """Return whether a foreign record may follow here: once one is signed, all are, for the same journal."""
         return not self.journal or (signature is not None and signature.journal == self.journal)
 
     def _accept_ours(self, signature: Signature) -> bool:
