@@ -341,8 +341,8 @@ FAULTS = [
     Fault(
         "orphans are not adopted",
         "process/descendants.py",
-        "        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)\n",
-        "        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)\n",
+        "        libc().prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)\n",
+        "        libc().prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)\n",
         "process/test_leftovers.py::test_nothing_is_left_when_time_runs_out",
     ),
     Fault(
