@@ -16,7 +16,7 @@ from waza.reports.comparison import document, sentence
 from waza.reports.document import ForeignText, Heading, TextLine, html_document, markdown_document, print_document
 from waza.stats.difference import verdict_on_passing
 from waza.stats.paired import Tally
-from waza.untrusted.json import plain
+from waza.untrusted.json import to_json
 
 OURS = {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "strong", "bullet_list", "list_item"}
 PLAIN = {"inline", "text", "code_inline", "softbreak"}
@@ -56,7 +56,7 @@ def test_no_text_of_an_agent_is_more_than_text(text):
     screen = io.StringIO()
     print_document(document(found), Console(file=screen, width=120, markup=False))
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", screen.getvalue())
-    json.loads(json.dumps(plain(found), allow_nan=False))
+    json.loads(json.dumps(to_json(found), allow_nan=False))
 
 
 def test_words_that_are_not_escaped_would_be_noticed():

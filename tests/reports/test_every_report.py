@@ -11,7 +11,7 @@ from waza.reports.base import REPORTS, Report
 from waza.reports.json import JsonReport
 from waza.reports.run_before import EarlierRun, before_from_file
 from waza.runs.store import RunFolder, open_run
-from waza.untrusted.json import whole_text
+from waza.untrusted.text import well_formed
 
 
 def test_the_folder_is_the_registry():
@@ -60,7 +60,7 @@ def test_results_json_gives_every_text_back(text):
         raise ValueError(f"{constant} is not JSON")
 
     tree = json.loads(b"".join(JsonReport().render(hostile_run(text))), parse_constant=refuse)
-    whole = whole_text(text)
+    whole = well_formed(text)
     assert (tree["eval_name"], tree["skill"], tree["tasks"][0]["test_id"]) == (whole, whole, f"{whole}#0")
     trial = tree["tasks"][0]["runs"][0]
     assert trial["prompt"] == trial["final_output"] == trial.get("error_msg", "") == trial.get("reason", "") == whole

@@ -14,8 +14,7 @@ from waza.reports.html.markup import Html, el, href, render
 from waza.runs.calibrations import Calibration, write_calibration
 from waza.runs.retention import TAGS
 from waza.stats.agreement import Confusion
-from waza.untrusted.json import whole_text
-from waza.untrusted.text import visible
+from waza.untrusted.text import visible, well_formed
 
 MEGABYTE = 1_000_000
 
@@ -28,7 +27,7 @@ def runs(folder):
     for number, text in enumerate(STRINGS):
         run = hostile_run(text)
         made.append(store_run(parent, run, run.results, run_id=f"hostile-{number:02}"))
-        (made[-1] / TAGS).write_bytes(msgspec.json.encode([whole_text(text), "<b>tag</b>"]))
+        (made[-1] / TAGS).write_bytes(msgspec.json.encode([well_formed(text), "<b>tag</b>"]))
     run = hostile_run(*STRINGS)
     made.append(store_run(parent, run, run.results, run_id="hostile-all"))
     broken = store_run(parent, run, [], run_id="broken")
@@ -52,7 +51,7 @@ def test_a_hostile_text_is_text_on_the_pages_of_its_run(site, number):
         status, _, page = site.get(path)
         assert status == 200
         assert faults(page) == [], path
-        shown = visible(whole_text(STRINGS[number]))
+        shown = visible(well_formed(STRINGS[number]))
         assert shown[:60] in text_of(page) or not STRINGS[number].strip()
 
 
@@ -68,7 +67,7 @@ def test_a_page_with_all_of_them_is_strict_whole_and_as_a_file(site, path):
 @pytest.mark.sampled
 @pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 def test_what_a_person_types_into_an_address_is_text_too(site, text):
-    asked = whole_text(text)[:300]
+    asked = well_formed(text)[:300]
     every = dict.fromkeys(("q", "suite", "model", "tag", "verdict", "since", "sort", "skip"), asked)
     for path in (href("trends", suite=asked, model=asked), href("runs", "hostile-00", task=asked, **every),
                  href("runs", asked or "x"), *([href(**every)] if len(asked) % 4 == 0 else [])):  # fmt: skip
@@ -179,9 +178,11 @@ def test_trigger_tests_and_judges_stand_on_the_run_s_page_as_text(site, folder):
     for number, text in enumerate(STRINGS[:30]):
         made = Confusion(true_pass=number, true_fail=3)
         write_calibration(root, Calibration(grader=text, rubric="r", model=text, counts=made))
-    prompts = [{"id": f"trigger:{n}", "prompt": text, "skill": text} for n, text in enumerate(map(whole_text, STRINGS))]
+    prompts = [
+        {"id": f"trigger:{n}", "prompt": text, "skill": text} for n, text in enumerate(map(well_formed, STRINGS))
+    ]
     about = {"prompts": prompts, "skills": [one["skill"] for one in prompts], "catalogue": True, "tasks": prompts}
-    graders = {"task-0000": [{"name": whole_text(text), "type": "prompt"} for text in STRINGS]}
+    graders = {"task-0000": [{"name": well_formed(text), "type": "prompt"} for text in STRINGS]}
     run = plan("judged", tasks=1)
     spec = run.spec | {"triggers": about, "judged": {"task-0000": ["r"]}, "graders": graders}
     asked = [msgspec.structs.replace(a_trial(prompt["id"], rate=n > 2), reason=prompt["skill"])

@@ -17,8 +17,7 @@ from waza.reports.html.markup import href
 from waza.reports.html.steps import steps_of
 from waza.server.pages.files import lines_of
 from waza.traces.conversation import join_turns
-from waza.untrusted.json import whole_text
-from waza.untrusted.text import visible
+from waza.untrusted.text import visible, well_formed
 
 MEGABYTE = 1_000_000
 GIVEN = [{"path": "policy.md", "content": "# Policy\nTen days.\n"}, {"path": "gone.txt", "content": "x"},
@@ -364,9 +363,9 @@ def test_a_comparison_of_lines_keeps_a_few_around_each_change():
 @pytest.mark.parametrize("number", range(len(STRINGS)))
 def test_a_hostile_text_is_text_on_a_trials_pages(site, number):
     text = STRINGS[number]
-    task = whole_text(f"{text}#{number}")
+    task = well_formed(f"{text}#{number}")
     page = shown(site, href("runs", "hostile", "task", id=task, trial=1))
-    assert visible(whole_text(text))[:60].strip() in text_in(read(page)[0]) or not text.strip()
+    assert visible(well_formed(text))[:60].strip() in text_in(read(page)[0]) or not text.strip()
     if number % 4 == 0:
         for trial in (2, 3):
             shown(site, href("runs", "hostile", "task", id=task, trial=trial))

@@ -248,7 +248,7 @@ async def _within(future: CallFuture, timeout_s: float) -> CallOutcome | None:
     try:
         return await future
     finally:
-        limits.lift(limit)
+        limits.cancel(limit)
 
 
 def _settle(future: CallFuture, outcome: CallOutcome | None) -> None:
