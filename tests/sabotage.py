@@ -170,7 +170,7 @@ FAULTS = [
     Fault(
         "the live workspace is graded instead of the snapshot",
         "runner/trial.py",
-        "SnapshotFiles(setting.artifacts, name, checkpoints.snapshots)",
+        "SnapshotFiles(context.artifacts, name, checkpoints.snapshots)",
         "Workspace(room.workspace)",
         "runner/test_run.py::test_what_changes_the_workspace_after_the_agent_changes_no_grade",
     ),

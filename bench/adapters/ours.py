@@ -127,17 +127,17 @@ def _suite(d, n, agent, graders, *, files=False):
 
 def _conduct(d, n):
     from waza import load_spec
-    from waza.runner.request import order_for
-    from waza.runner.run import Listeners, conduct
+    from waza.runner.request import request_for
+    from waza.runner.run import Listeners, execute
 
     sys.path.insert(0, str(d))
     import recorded_agent
 
     recorded_agent.OUTPUTS = c.outputs(n)
     ph.mark("import")
-    order = order_for(load_spec(d), workers=50)
+    order = request_for(load_spec(d), workers=50)
     ph.mark("build")
-    run = conduct(order, Listeners())
+    run = execute(order, Listeners())
     ph.mark("run")
     return run
 

@@ -64,12 +64,12 @@ class SuiteFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield one item a task and trial; a wrong suite is an error with every mistake in it."""
         from waza.errors import WazaError
-        from waza.runner.request import order_for, plan
+        from waza.runner.request import plan, request_for
         from waza.suites.load import load_spec
 
         try:
             self.spec = load_spec(self.path, trust=True)  # pytest runs the project's conftest.py anyway
-            order = order_for(self.spec, engine=self.config.getoption("--waza-engine"))
+            order = request_for(self.spec, engine=self.config.getoption("--waza-engine"))
             engine = self.spec.engine(order.engine or None)
         except WazaError as error:
             raise self.CollectError(_visible(str(error))) from None

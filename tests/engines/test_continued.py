@@ -24,8 +24,8 @@ from waza.judges.fencing import Data
 from waza.judges.verdict_tools import PASS_FAIL
 from waza.model import Task, Trace, Trial
 from waza.runner.regrade import ask_missing, from_run, graded
-from waza.runner.request import order_for
-from waza.runner.run import conduct
+from waza.runner.request import request_for
+from waza.runner.run import execute
 from waza.runner.suite import Listeners
 from waza.suites.load import load_spec, read_spec
 from waza.suites.mocks import session_problems
@@ -113,7 +113,7 @@ def test_the_agent_gives_one_verdict_on_each_criterion(tmp_path, model):
 def test_a_vendor_that_refuses_the_judge_for_its_rate_limit_pauses_the_agents_too(tmp_path, model):
     said = []
     file = suite(tmp_path, "openai", model, "limited")
-    _, grade = only(conduct(order_for(load_spec(file)), Listeners(on_remark=said.append)))
+    _, grade = only(execute(request_for(load_spec(file)), Listeners(on_remark=said.append)))
     assert grade.status == "error" and "429" in grade.feedback
     assert [remark for remark in said if "no agent starts" in remark] == [
         "the vendor refuses for its rate limit: no agent starts for 0 s"

@@ -24,7 +24,7 @@ def ran(random, rates, auto):
         task = int(trial.task.id)
         passed = random.random() < rates[task]
         counts[task, 0 if passed else 1] += 1
-        trials.heard(trial.task.id, trial.number, "passed" if passed else "failed")
+        trials.record(trial.task.id, trial.number, "passed" if passed else "failed")
     return counts
 
 
@@ -153,5 +153,5 @@ def test_what_a_resumed_run_has_already_counts():
     tasks = [Task(id="a", prompt=""), Task(id="b", prompt="")]
     trials = AutoTrials(tasks, Auto(most=3, share=0.5))
     for number in (1, 3):
-        trials.heard("a", number, "passed")
+        trials.record("a", number, "passed")
     assert [(trial.task.id, trial.number) for trial in trials] == [("b", 1), ("b", 2), ("a", 2), ("b", 3)]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from campaign import count, size
-from waza.runner.arms import conduct_baseline, with_baseline
-from waza.runner.request import order_for, stored_form
+from waza.runner.baseline import with_baseline
+from waza.runner.request import request_for, stored_form
 from waza.runner.resume import resume
-from waza.runner.run import conduct
+from waza.runner.run import execute
 from waza.runner.suite import Listeners
 from waza.runner.trial import CUT_SHORT
 from waza.runs.outcomes import run_costs
@@ -244,11 +244,11 @@ def test_a_signal_is_seen_between_trials_of_an_agent_that_answers_at_once(suite,
         if len(done) == 5:
             signal.raise_signal(signal.SIGTERM)
 
-    order, listeners = order_for(load_spec(folder)), Listeners(on_done=on_done)
+    order, listeners = request_for(load_spec(folder)), Listeners(on_done=on_done)
     if with_control:
-        conduct_baseline(with_baseline(order), listeners)
+        execute(with_baseline(order), listeners)
     else:
-        conduct(order, listeners)
+        execute(order, listeners)
     assert listeners.stop.signal == signal.SIGTERM
     assert 5 <= len(done) < 2_900
 
@@ -285,8 +285,8 @@ def test_what_an_agent_reported_before_a_second_signal_ended_it_is_billed(suite,
             time.sleep(0.1)
 
     threading.Thread(target=interrupt).start()
-    run = conduct(order_for(load_spec(folder)), Listeners())
+    run = execute(request_for(load_spec(folder)), Listeners())
     costs = run_costs(read_run(run.folder))
     assert (len(run.results), run.complete, costs) == (0, False, run_costs(run))
     assert (costs.agent.cost_usd, costs.agent.input_tokens, costs.agent.without_cost) == (0.25, 14, 1)
-    assert resume(Path(run.folder), stored_form(order_for(load_spec(folder)))).done == frozenset()
+    assert resume(Path(run.folder), stored_form(request_for(load_spec(folder)))).done == frozenset()

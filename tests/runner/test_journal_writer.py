@@ -19,7 +19,7 @@ def test_a_result_is_told_as_it_was_kept_and_only_then():
 
     async def scenario():
         journal_writer = JournalWriter(store, told.append, width=2)
-        safe = journal_writer.keep(a_result("a"))
+        safe = journal_writer.store(a_result("a"))
         await asyncio.sleep(0.05)
         assert not told and not safe.done()
         gate.set()
@@ -41,7 +41,7 @@ def test_a_result_is_on_disk_before_it_is_reported_whatever_the_number_of_worker
     async def scenario():
         journal_writer = JournalWriter(store, lambda result: happened.append(("reported", result.task_id)), width=width)
         for task in "ab":
-            await journal_writer.keep(a_result(task))
+            await journal_writer.store(a_result(task))
         await journal_writer.close()
 
     asyncio.run(scenario())
@@ -60,7 +60,7 @@ def test_results_that_wait_at_the_same_time_share_one_write():
 
     async def scenario():
         journal_writer = JournalWriter(store, lambda result: None, width=8)
-        safe = [journal_writer.keep(a_result(task)) for task in "abcd"]
+        safe = [journal_writer.store(a_result(task)) for task in "abcd"]
         gate.set()
         await asyncio.gather(*safe)
         await journal_writer.close()
@@ -77,8 +77,8 @@ def test_close_writes_what_still_waits():
         journal_writer = JournalWriter(
             lambda *results: kept.extend(results) or list(results), lambda result: None, width=2
         )
-        journal_writer.keep(a_result("a"))
-        journal_writer.keep(a_result("b"))
+        journal_writer.store(a_result("a"))
+        journal_writer.store(a_result("b"))
         await journal_writer.close()
 
     asyncio.run(scenario())
@@ -91,7 +91,7 @@ def test_close_tells_of_everything_that_is_safe_in_order():
     async def scenario():
         journal_writer = JournalWriter(lambda *results: list(results), told.append, width=2)
         for task in "abcde":
-            await journal_writer.keep(a_result(task))
+            await journal_writer.store(a_result(task))
         await journal_writer.close()
 
     asyncio.run(scenario())
@@ -103,7 +103,7 @@ def test_a_result_is_told_of_though_no_other_follows():
     async def scenario():
         told = asyncio.Event()
         journal_writer = JournalWriter(lambda *results: list(results), lambda result: told.set(), width=2)
-        await journal_writer.keep(a_result("a"))
+        await journal_writer.store(a_result("a"))
         await told.wait()
         await journal_writer.close()
 
@@ -118,7 +118,7 @@ def test_results_that_come_faster_than_rounds_do_not_pile_up():
 
         async def worker():
             for number in range(100):
-                await journal_writer.keep(a_result(str(number)))
+                await journal_writer.store(a_result(str(number)))
                 most.append(len(journal_writer._unnotified))
 
         await asyncio.gather(*(worker() for _ in range(50)))
@@ -136,7 +136,7 @@ def test_a_listener_that_raises_ends_the_run(ends_first):
 
     async def scenario():
         journal_writer = JournalWriter(lambda *results: list(results), on_result, width=2)
-        await journal_writer.keep(a_result("a"))
+        await journal_writer.store(a_result("a"))
         if not ends_first:
             await journal_writer.trouble()
         await journal_writer.close()
@@ -156,10 +156,10 @@ def test_one_who_is_cancelled_while_closing_keeps_and_tells_everything_first():
 
     async def scenario():
         journal_writer = JournalWriter(store, told.append, width=2)
-        journal_writer.keep(a_result("a"))
+        journal_writer.store(a_result("a"))
         closing = asyncio.create_task(journal_writer.close())
         await asyncio.sleep(0.05)
-        journal_writer.keep(a_result("b"))
+        journal_writer.store(a_result("b"))
         for _ in range(2):
             closing.cancel()
             await asyncio.sleep(0.05)
@@ -181,7 +181,7 @@ def test_a_store_that_fails_is_told_at_once_to_those_who_wait_for_an_agent():
         async with asyncio.TaskGroup() as group:
             group.create_task(journal_writer.trouble())
             group.create_task(asyncio.sleep(600))
-            safe = journal_writer.keep(a_result("a"))
+            safe = journal_writer.store(a_result("a"))
         assert safe
 
     with pytest.raises(ExceptionGroup) as caught:

@@ -304,7 +304,6 @@ NO_ARMS = {
         {"skill": "greeter"},
         "is switched off by disabled_skills",
     ),
-    "auto": ({"executor": "mock", "trials_per_task": "auto"}, {"skill": "greeter"}, "give it with --trials NUMBER"),
     "nothing both could pass": (
         {"executor": "mock"},
         {"skill": "greeter", "graders": [{"type": "skill_triggered", "skill": "greeter"}]},

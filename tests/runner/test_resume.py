@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from waza.errors import StoreError, UsageError
-from waza.runner.request import order_for, stored_form
+from waza.runner.request import request_for, stored_form
 from waza.runner.resume import AFFECTS, JUDGE, PACE, changes, resume
 from waza.runs.store import RunFolder
 from waza.suites.load import load_spec
@@ -239,12 +239,12 @@ def test_a_run_is_held_from_the_moment_it_is_read_for_a_resume(ran, tmp_path):
     ran()
     (folder,) = (tmp_path / "runs").glob("2*")
     spec = load_spec(tmp_path)
-    found = resume(folder, stored_form(order_for(spec)))
+    found = resume(folder, stored_form(request_for(spec)))
     with pytest.raises(StoreError, match=f"another run is writing it .process {os.getpid()} on"):
         RunFolder.open(folder)
     found.kept.close()
     with pytest.raises(UsageError, match="not a run of this suite"):
-        resume(folder, stored_form(order_for(replace(spec, file=tmp_path / "other.yaml"))))
+        resume(folder, stored_form(request_for(replace(spec, file=tmp_path / "other.yaml"))))
     RunFolder.open(folder).close()  # refused ones hold nothing
 
 

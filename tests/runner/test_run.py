@@ -9,8 +9,8 @@ import pytest
 
 import waza
 from waza.cli import run_command
-from waza.runner.request import order_for, runs_folder
-from waza.runner.run import Listeners, conduct
+from waza.runner.request import request_for, runs_folder
+from waza.runner.run import Listeners, execute
 from waza.runs.journal import read_journal
 from waza.runs.summary import summarize
 from waza.suites.load import load_spec
@@ -131,7 +131,7 @@ def test_trials_run_at_once_under_one_limit_and_start_in_order(suite, function):
     )
     started = []
     heard = Listeners(on_start=lambda trial: started.append((trial.task.id, trial.number)))
-    run = conduct(order_for(load_spec(folder), workers=24), heard)
+    run = execute(request_for(load_spec(folder), workers=24), heard)
     assert all(result.status == "passed" for result in run.results)
     assert sorted(started) == started and len(started) == 24
     import sys
@@ -407,7 +407,7 @@ def test_a_number_of_trials_that_no_stored_run_may_have_is_refused_before_anythi
         )
     )
     with pytest.raises(waza.errors.UsageError, match="2000000 trials a task are more than 1000000"):
-        order_for(spec, trials=2_000_000)
+        request_for(spec, trials=2_000_000)
 
 
 def test_a_suite_for_the_mock_without_scripts_is_undecided_in_one_sentence(suite, capsys):

@@ -6,8 +6,8 @@ import pytest
 
 import waza
 from results_made import a_result
-from waza.runner.request import order_for
-from waza.runner.run import Listeners, conduct
+from waza.runner.request import request_for
+from waza.runner.run import Listeners, execute
 from waza.runs import lazy_results
 from waza.runs.lazy_results import ProgressResults, RunProgress
 from waza.runs.outcomes import outcomes_of
@@ -35,7 +35,7 @@ def odd_suite(suite):
 
 
 def test_the_end_of_a_run_says_what_reading_it_again_says(suite):
-    made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners())
+    made = execute(request_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners())
     again = open_run(made.folder)
     assert outcomes_of(made.results) == outcomes_of(again.results) and len(made.results) == 42
     assert list(made.results) == list(again.results)
@@ -46,13 +46,13 @@ def test_the_end_of_a_run_says_what_reading_it_again_says(suite):
 
 def test_listeners_hear_what_was_kept_not_what_was_handed_over(suite):
     heard = []
-    made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners(on_result=heard.append))
+    made = execute(request_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners(on_result=heard.append))
     assert sorted(heard, key=str) == sorted(made.results, key=str)
 
 
 def test_texts_that_do_not_fit_in_memory_come_from_a_file(suite, monkeypatch):
     monkeypatch.setattr(lazy_results, "_MOST_HELD", 200_000)
-    made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners())
+    made = execute(request_for(waza.load_spec(odd_suite(suite)), workers=4), Listeners())
     assert made.results._complete.texts._rolled
     with open(f"{made.folder}/results.json", "rb") as file:
         assert file.read() == b"".join(results_json(open_run(made.folder)))
@@ -61,7 +61,7 @@ def test_texts_that_do_not_fit_in_memory_come_from_a_file(suite, monkeypatch):
 def test_a_stopped_run_says_of_tasks_that_were_not_run_what_its_journal_says(suite):
     listeners = Listeners()
     stopping = replace(listeners, on_done=lambda result: listeners.stop("enough"))
-    made = conduct(order_for(waza.load_spec(odd_suite(suite)), workers=2), stopping)
+    made = execute(request_for(waza.load_spec(odd_suite(suite)), workers=2), stopping)
     assert isinstance(made.results, ProgressResults) and 0 < len(made.results) < 42
     with open(f"{made.folder}/results.json", "rb") as file:
         assert file.read() == b"".join(results_json(open_run(made.folder)))

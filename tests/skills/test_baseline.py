@@ -9,8 +9,9 @@ import pytest
 from waza.cli import run_command
 from waza.cli._baseline import impact_code
 from waza.errors import UsageError
-from waza.runner.arms import conduct_baseline, with_baseline
-from waza.runner.request import order_for
+from waza.runner.baseline import with_baseline
+from waza.runner.request import request_for
+from waza.runner.run import execute
 from waza.runner.suite import Listeners, Stop
 from waza.runs.impact import is_one_sided, stored_impact
 from waza.runs.impact_records import CONTROL, UNCLEAN
@@ -44,7 +45,7 @@ def suite(folder, scripts, trials=2, **more):
 
 def run(file, **how):
     listeners = how.pop("listeners", Listeners())
-    return conduct_baseline(with_baseline(order_for(load_spec(file), **how)), listeners)
+    return execute(with_baseline(request_for(load_spec(file), **how)), listeners)
 
 
 def test_both_arms_are_run_in_turn_and_stored_as_two_runs_in_one_folder(tmp_path):
@@ -165,8 +166,9 @@ def test_which_graders_only_the_skill_can_pass(tmp_path):
         ({"type": "trigger", "config": {"skill_path": "skills/greeter", "mode": "positive"}}, False),
     ]
     file = suite(tmp_path, {"a": HELPS}, graders=[entry for entry, _ in graders])
-    built = load_spec(file).graders["a"]
-    assert [is_one_sided(grader_as_data(grader)) for grader in built] == [expected for _, expected in graders]
+    spec = load_spec(file)
+    found = [is_one_sided(grader_as_data(grader), spec.grader_facts()) for grader in spec.graders["a"]]
+    assert found == [expected for _, expected in graders]
 
 
 def test_a_checkpoint_on_the_use_of_a_skill_does_not_count_either(tmp_path):
@@ -174,7 +176,9 @@ def test_a_checkpoint_on_the_use_of_a_skill_does_not_count_either(tmp_path):
     checkpoint = {"after_turn": 1, "expected": {"should_trigger": True}, "graders": [named]}
     task = {"id": "a", "prompt": "x", "inputs": {"follow_up_prompts": ["y"]}, "checkpoints": [checkpoint]}
     file = suite(tmp_path, {}, tasks=[task])
-    assert [is_one_sided(grader_as_data(grader)) for grader in load_spec(file).graders["a"]] == [False, True, True]
+    spec = load_spec(file)
+    found = [is_one_sided(grader_as_data(grader), spec.grader_facts()) for grader in spec.graders["a"]]
+    assert found == [False, True, True]
 
 
 def test_a_stopped_run_goes_on_with_what_is_missing_in_each_arm(tmp_path, monkeypatch, capsys):
@@ -253,14 +257,13 @@ def test_a_suite_may_ask_for_its_baseline_itself(tmp_path, monkeypatch, capsys):
     [
         ({"skill": ""}, "the suite names none"),
         ({"skill": "absent"}, "skill 'absent' was not found"),
-        ({"config": {"executor": "mock", "trials_per_task": "auto"}}, "the same number of trials"),
         ({"config": {"executor": "replay", "replay": "runs"}}, "gives its agent no skill"),
     ],
 )
 def test_a_baseline_that_would_compare_nothing_is_refused(tmp_path, change, reason):
     file = suite(tmp_path, {"a": HELPS}, **change)
     with pytest.raises(UsageError, match=reason):
-        with_baseline(order_for(load_spec(file)))
+        with_baseline(request_for(load_spec(file)))
 
 
 def test_options_that_do_not_go_together_are_refused(tmp_path, monkeypatch, capsys):
@@ -268,7 +271,7 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, monkeypatch, caps
     suite(tmp_path, {"a": HELPS})
     assert run_command(["run", "--needs", "improvement"]) == 2
     assert "--needs goes with --baseline" in capsys.readouterr().err
-    assert run_command(["run", "--baseline", "--fail-fast"]) == 2
+    assert run_command(["run", "--baseline", "--skip-graders"]) == 2
     assert run_command(["run", "-q"]) == 0
     assert run_command(["run", "--baseline", "--resume"]) == 2
     assert "was started without --baseline" in capsys.readouterr().err
@@ -423,3 +426,77 @@ def test_a_control_arm_that_lacks_a_trial_or_cannot_be_read_decides_nothing(tmp_
     assert impact_code(made, 0, {"needs": needs}) == 3
     assert "the arm without the skill cannot be read" in capsys.readouterr().err
     assert impact_code(made, 0, {"needs": "pass"}) == 0
+
+
+AUTO = {"executor": "mock", "trials_per_task": "auto", "pass_rule": 0.5, "max_trials": 6, "workers": 1}
+FLAKY = {"output": "Hello", "without_skill": {"trials": [{"output": "Hello"}, {"output": "hm"}]}}
+
+
+def trials_of(folder):
+    """Return the numbers of the trials of each task, in both arms."""
+    found = []
+    for where in (Path(folder), Path(folder) / CONTROL):
+        arm = {}
+        for result in open_run(where).results:
+            arm.setdefault(result.task_id, []).append(result.trial)
+        found.append({task: sorted(numbers) for task, numbers in arm.items()})
+    return found
+
+
+def test_auto_tries_a_task_until_both_arms_are_settled(tmp_path):
+    config = AUTO | {"pass_rule": "all"}
+    both_fail = {"output": "hm", "without_skill": {"output": "hm"}}
+    made = run(suite(tmp_path, {"settled": both_fail, "open": HELPS}, config=config))
+    skill, control = trials_of(made.folder)
+    assert skill == control == {"settled": [1], "open": [1, 2, 3, 4, 5, 6]}
+    assert made.complete and open_run(Path(made.folder) / CONTROL).complete
+    assert stored_impact(made).tasks[0].difference.value == 0
+
+
+def test_auto_has_one_budget_of_pairs(tmp_path):
+    made = run(suite(tmp_path, {"a": FLAKY, "b": FLAKY}, config=AUTO | {"trials_budget": 5}))
+    assert [sum(map(len, arm.values())) for arm in trials_of(made.folder)] == [5, 5]
+    assert made.complete and open_run(Path(made.folder) / CONTROL).complete
+
+
+def test_a_stopped_auto_run_completes_its_pairs_when_it_is_resumed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = suite(tmp_path, {"a": FLAKY, "b": FLAKY}, config=AUTO)
+    stop, results = Stop(), []
+
+    def on_result(result):
+        results.append(result)
+        if len(results) == 5:
+            stop("enough")
+
+    made = run(file, listeners=Listeners(on_result=on_result, stop=stop))
+    skill, control = trials_of(made.folder)
+    assert not made.complete and skill != control
+    assert run_command(["run", "--resume", "-q"]) in (0, 1, 3)
+    skill, control = trials_of(made.folder)
+    assert skill == control == {"a": [1, 2, 3, 4, 5, 6], "b": [1, 2, 3, 4, 5, 6]}
+    assert read_run(made.folder).complete
+
+
+def test_fail_fast_stops_at_a_failure_with_the_skill_and_not_at_one_without(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    fails = {"output": "hm", "without_skill": {"output": "hm"}}
+    suite(tmp_path, {"helps": HELPS, "fails": fails, "later": HELPS}, trials=1, config={"workers": 1})
+    assert run_command(["run", "--baseline", "--fail-fast"]) == 3
+    assert "task 'fails' did not pass" in capsys.readouterr().err
+    (made,) = list_runs(tmp_path / "runs")
+    skill, _ = trials_of(made.folder)
+    assert skill == {"helps": [1], "fails": [1]}
+
+
+def test_max_cost_counts_both_arms(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    costly = {"usage": {"cost_usd": 1.0}, "output": "Hello"}
+    task = costly | {"without_skill": costly}
+    suite(tmp_path, {f"t{number}": task for number in range(4)}, trials=1, config={"workers": 1})
+    assert run_command(["run", "--baseline", "--max-cost", "4"]) == 3
+    assert "$4.0000 spent, the limit is $4.0000" in capsys.readouterr().err
+    (made,) = list_runs(tmp_path / "runs")
+    assert trials_of(made.folder) == [{"t0": [1], "t1": [1]}] * 2
+    assert run_command(["run", "--resume", "--max-cost", "4"]) == 3
+    assert trials_of(made.folder) == [{"t0": [1], "t1": [1]}] * 2

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from waza.errors import SpecError, UsageError
-from waza.runner.arms import conduct_baseline, with_baseline
-from waza.runner.request import order_for, stored_form
+from waza.runner.baseline import with_baseline
+from waza.runner.request import request_for, stored_form
 from waza.runner.resume import resume
-from waza.runner.run import conduct
+from waza.runner.run import execute
 from waza.runner.suite import Listeners
 from waza.runs.impact import stored_impact
 from waza.runs.impact_records import CONTROL
@@ -75,7 +75,7 @@ def said(run):
 
 
 def test_skills_are_delivered_as_the_agent_loads_them_and_never_pasted(project):
-    skills, told = said(conduct(order_for(project(skill_directories=["more"])), Listeners()))
+    skills, told = said(execute(request_for(project(skill_directories=["more"])), Listeners()))
     assert skills == ["greeter", "other"]
     assert told == ""
 
@@ -84,13 +84,13 @@ def test_a_task_names_its_own_skills_and_adds_instructions(project):
     task = {"skill_directories": ["extra"], "instruction_files": ["task.md"]}
     spec = project(task, skill_directories=["more"], instruction_files=["suite.md"])
     assert [note for note in spec.notes if "read" in note.message] == []
-    skills, told = said(conduct(order_for(spec), Listeners()))
+    skills, told = said(execute(request_for(spec), Listeners()))
     assert skills == ["greeter", "third"]
     assert told == "Suite says.\n\nTask says."
 
 
 def test_a_task_may_have_none_but_the_suites_skill(project):
-    skills, _ = said(conduct(order_for(project({"skill_directories": []}, skill_directories=["more"])), Listeners()))
+    skills, _ = said(execute(request_for(project({"skill_directories": []}, skill_directories=["more"])), Listeners()))
     assert skills == ["greeter"]
 
 
@@ -110,7 +110,7 @@ def test_an_engine_that_does_not_read_them_is_named(project):
 
 
 def test_the_body_is_pasted_only_where_that_is_asked_for(project):
-    skills, told = said(conduct(order_for(project(inject_skill_body=True)), Listeners()))
+    skills, told = said(execute(request_for(project(inject_skill_body=True)), Listeners()))
     assert skills == ["greeter"]
     assert told == "# How to be greeter"
 
@@ -120,7 +120,7 @@ def test_changed_instructions_and_skills_of_a_task_are_noticed(project, tmp_path
         spec = project(
             {"skill_directories": ["extra"], "instruction_files": ["task.md"]}, instruction_files=["suite.md"]
         )
-        return stored_form(order_for(spec)).spec["fingerprints"]["a"]
+        return stored_form(request_for(spec)).spec["fingerprints"]["a"]
 
     seen = [made()]
     for file in ("task.md", "suite.md", "extra/third/SKILL.md"):
@@ -130,7 +130,7 @@ def test_changed_instructions_and_skills_of_a_task_are_noticed(project, tmp_path
 
 
 def test_the_control_arm_of_an_agent_program_does_not_have_the_skill(project):
-    made = conduct_baseline(with_baseline(order_for(project(skill_directories=["more", "skills"]))), Listeners())
+    made = execute(with_baseline(request_for(project(skill_directories=["more", "skills"]))), Listeners())
     assert said(made)[0] == ["greeter", "other"]
     control = read_run(Path(made.folder) / CONTROL)
     assert said(control)[0] == ["other"]
@@ -140,7 +140,7 @@ def test_the_control_arm_of_an_agent_program_does_not_have_the_skill(project):
 
 def test_an_injected_body_is_not_in_the_control_arm_and_says_nothing_about_activation(project):
     spec = project(inject_skill_body=True, required_skills=["greeter"])
-    made = conduct_baseline(with_baseline(order_for(spec)), Listeners())
+    made = execute(with_baseline(request_for(spec)), Listeners())
     assert said(read_run(Path(made.folder) / CONTROL)) == [[], ""]
     found = stored_impact(made)
     assert found.activation is None
@@ -154,7 +154,7 @@ def test_a_skill_in_the_fixtures_makes_the_control_arm_unclean(project, tmp_path
     (tmp_path / "fixtures/skills/greeter").mkdir(parents=True)
     (tmp_path / "fixtures/skills/greeter/SKILL.md").write_text("x")
     spec = project({"inputs": {"prompt": "x", "files": [{"path": "skills"}]}, "prompt": None})
-    made = conduct_baseline(with_baseline(order_for(spec)), Listeners())
+    made = execute(with_baseline(request_for(spec)), Listeners())
     assert stored_impact(made).unclean == 1
 
 
@@ -187,8 +187,8 @@ def test_an_agent_that_loads_no_skills_is_told_the_body_only_where_that_is_asked
         how = {"executor": "openai", "model": "scripted", "base_url": f"{served.url}/v1"}
         task = {"prompt": "[[script:it]]"}
         with pytest.raises(UsageError, match="gives its agent no skill"):
-            with_baseline(order_for(project(task, **how)))
-        made = conduct_baseline(with_baseline(order_for(project(task, inject_skill_body=True, **how))), Listeners())
+            with_baseline(request_for(project(task, **how)))
+        made = execute(with_baseline(request_for(project(task, inject_skill_body=True, **how))), Listeners())
         told = [str(request) for request in served.requests]
     assert sorted("How to be greeter" in request for request in told) == [False, True]
     found = stored_impact(made)
@@ -197,12 +197,12 @@ def test_an_agent_that_loads_no_skills_is_told_the_body_only_where_that_is_asked
 
 def test_a_changed_skill_leaves_what_was_run_without_it_as_it_is(project, tmp_path):
     spec = project(skill_directories=["skills"])
-    made = conduct_baseline(with_baseline(order_for(spec)), Listeners())
+    made = execute(with_baseline(request_for(spec)), Listeners())
     file = tmp_path / "skills/greeter/SKILL.md"
     file.write_text(file.read_text() + "More.\n")
     started = []
     listening = Listeners(on_start=lambda trial: started.append(trial.task.id))
-    order = with_baseline(order_for(spec))
-    order = replace(order, resume=resume(Path(made.folder), stored_form(order), rerun_changed=True))
-    conduct_baseline(order, listening, rerun_changed=True)
+    order = with_baseline(request_for(spec))
+    found = resume(Path(made.folder), stored_form(order), rerun_changed=True)
+    execute(replace(order, resume=found, rerun_changed=True), listening)
     assert started == ["a"]

@@ -10,9 +10,9 @@ from trigger_suites import RULES, stored, suite
 from waza.cli import run_command
 from waza.model import Result, SkillInvocation, Task, Trace, Trial
 from waza.runner.controls import Controls
-from waza.runner.request import order_for, stored_form
+from waza.runner.request import request_for, stored_form
 from waza.runner.resume import resume
-from waza.runner.run import conduct
+from waza.runner.run import execute
 from waza.runner.suite import Listeners
 from waza.runs.store import list_runs
 from waza.runs.summary import summarize
@@ -66,12 +66,12 @@ def test_the_arm_with_the_skill_asks_no_further_prompt_either(tmp_path, capsys):
 
 
 def test_a_resumed_run_asks_the_controls_again_and_believes_no_answer_given_beside_failed_ones(tmp_path):
-    order = order_for(load_spec(suite(tmp_path, rules=BLIND)))
-    first = conduct(order, Listeners())
+    order = request_for(load_spec(suite(tmp_path, rules=BLIND)))
+    first = execute(order, Listeners())
     found = resume(Path(first.folder), stored_form(order))
     assert found.done == {("t", 1)}
     seen = []
-    conduct(replace(order, resume=found), Listeners(on_start=lambda trial: seen.append(trial.task.id)))
+    execute(replace(order, resume=found), Listeners(on_start=lambda trial: seen.append(trial.task.id)))
     assert seen == CONTROLS, "they fail again, so nothing else is asked"
     suite(tmp_path)
     assert run_command(["run", str(tmp_path), "-q", "--resume", "--rerun-changed"]) == 0
@@ -80,8 +80,8 @@ def test_a_resumed_run_asks_the_controls_again_and_believes_no_answer_given_besi
 
 
 def test_proof_that_answers_beside_controls_that_registered_are_kept(tmp_path):
-    order = order_for(load_spec(suite(tmp_path)))
-    assert len(resume(Path(conduct(order, Listeners()).folder), stored_form(order)).done) == 7
+    order = request_for(load_spec(suite(tmp_path)))
+    assert len(resume(Path(execute(order, Listeners()).folder), stored_form(order)).done) == 7
 
 
 def test_the_reason_holds_nothing_an_agent_said(tmp_path, capsys):
@@ -117,9 +117,9 @@ def test_a_prompt_waits_until_every_control_is_known_or_one_has_failed():
         controls = Controls(PROMPTS, 2)
         found = [await waits(controls)]
         for one in (result("a", "one"), result("b", "")):
-            controls.heard(one)
+            controls.record(one)
             found.append(await waits(controls))
-        controls.heard(result("b", "two", 2))
+        controls.record(result("b", "two", 2))
         return [*found, await waits(controls), controls.failed]
 
     assert asyncio.run(look()) == [True, True, True, False, []]
@@ -137,9 +137,9 @@ def test_a_run_that_is_to_stop_keeps_nobody_waiting():
 
 @pytest.mark.timeout(30)
 def test_a_run_that_stops_before_its_controls_are_heard_of_ends(tmp_path):
-    order = order_for(load_spec(suite(tmp_path, fail_fast=True, workers=6)))
+    order = request_for(load_spec(suite(tmp_path, fail_fast=True, workers=6)))
     listeners = Listeners(on_start=lambda trial: listeners.stop("enough") if trial.task.id == "t" else None)
-    run = conduct(order, listeners)
+    run = execute(order, listeners)
     assert not run.complete and len(run.triggers) < 3
 
 

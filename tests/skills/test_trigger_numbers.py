@@ -17,8 +17,8 @@ from waza.model import Result, Run, SkillInvocation, Trace
 from waza.reports.csv import CsvReport
 from waza.reports.json import JsonReport
 from waza.reports.markdown import MarkdownReport
-from waza.runner.request import order_for
-from waza.runner.run import conduct
+from waza.runner.request import request_for
+from waza.runner.run import execute
 from waza.runner.suite import Listeners
 from waza.runs.summary import summarize
 from waza.runs.triggers import (
@@ -262,7 +262,7 @@ def test_a_prompt_that_failed_to_execute_is_undecided_while_the_run_goes_on(tmp_
     agent = {"executor": "python", "agent": "agent:agent", "on_agent_crash": policy}
     spec = load_spec(suite(tmp_path, tests=tests, rules=None, tasks=False, needs=None, **agent), trust=True)
     told = {}
-    conduct(order_for(spec), Listeners(on_result=lambda result: told.update({result.task_id: result})))
+    execute(request_for(spec), Listeners(on_result=lambda result: told.update({result.task_id: result})))
     early = told["trigger:should-not-1"]
     assert (early.status, "before any skill was used" in early.reason) == ("error", True)
     assert told["trigger:should-1"].status == "passed"

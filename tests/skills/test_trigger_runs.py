@@ -10,8 +10,8 @@ from trigger_suites import RULES, TESTS, stored, suite
 import waza
 from waza.cli import run_command
 from waza.errors import SpecError
-from waza.runner.request import order_for
-from waza.runner.run import conduct
+from waza.runner.request import request_for
+from waza.runner.run import execute
 from waza.runner.suite import Listeners, Stop
 from waza.runs.store import list_runs, open_run
 from waza.runs.summary import summarize
@@ -212,7 +212,7 @@ def test_an_interrupted_run_goes_on_with_the_prompts_that_are_left(tmp_path, cap
         if len(count) == 3:
             stop("enough")
 
-    half = conduct(order_for(spec), Listeners(on_result=on_result, stop=stop))
+    half = execute(request_for(spec), Listeners(on_result=on_result, stop=stop))
     assert not half.complete
     assert summarize(half).triggers.all.errors == 0
     assert run_command(["run", str(tmp_path), "-q", "--resume"]) == 0

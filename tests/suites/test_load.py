@@ -12,8 +12,8 @@ import waza
 from waza.cli import run_command
 from waza.errors import SpecError, UsageError
 from waza.reports.json import JsonReport
-from waza.runner.request import order_for
-from waza.runner.run import conduct
+from waza.runner.request import request_for
+from waza.runner.run import execute
 from waza.runner.suite import Listeners
 from waza.runs.summary import summarize
 from waza.suites.load import load_spec
@@ -130,7 +130,7 @@ def test_other_columns_are_metadata_of_the_task_and_reach_the_results(tmp_path):
     first, second = (task.metadata for task in spec.tasks)
     assert first == {"word": "hi", "author": "ada", "source.page": 7, "labels": ["a"]}
     assert second == {"own": True}
-    tree = json.loads(b"".join(JsonReport().render(conduct(order_for(spec), Listeners()))))
+    tree = json.loads(b"".join(JsonReport().render(execute(request_for(spec), Listeners()))))
     assert tree["tasks"][0]["metadata"] == first
 
 

@@ -20,7 +20,7 @@ from waza.model import JSON, Result, Task
 from waza.process.concurrency import wait_for
 from waza.runner.judge_checks import judged_graders
 from waza.runner.request import plan
-from waza.runner.suite import Listeners, run_suite
+from waza.runner.suite import Arm, Listeners, run_suite
 from waza.runner.trial import RunContext
 from waza.suites.suite import EvalSpec, grader_as_data
 
@@ -269,9 +269,10 @@ def _played(
         return list(kept)
 
     with TemporaryDirectory(prefix="waza-") as kept:
-        setting = RunContext(engine=MockEngine(folder=spec.folder), engine_name="mock", artifacts=Path(kept))
-        listeners = Listeners(on_remark=on_remark)
-        wait_for(run_suite(staged, plan(staged, trials=1), setting, listeners, store))
+        context = RunContext(engine=MockEngine(folder=spec.folder), engine_name="mock", artifacts=Path(kept))
+        arm = Arm(staged, context, store)
+        rounds = ([(arm, trial)] for trial in plan(staged, trials=1))
+        wait_for(run_suite([arm], rounds, Listeners(on_remark=on_remark)))
     return results
 
 

@@ -19,9 +19,8 @@ import click
 from waza.cli._screen import remark, say
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.model import Run
-from waza.runner.request import RunRequest, order_for
-from waza.runner.run import conduct
-from waza.runner.suite import Listeners
+from waza.runner.baseline import control_trials, with_baseline
+from waza.runner.request import RunRequest, request_for
 from waza.runs.impact import stored_impact
 from waza.runs.impact_records import BASELINE, CONTROL, Impact
 from waza.runs.store import open_run
@@ -73,13 +72,9 @@ def baseline_of(order: RunRequest, options: dict[str, Any]) -> RunRequest:
 
 
 def _with_baseline(order: RunRequest, stored: dict[str, Any], options: dict[str, Any]) -> RunRequest:
-    from waza.runner.arms import with_baseline  # a plain run does without
-
-    for option in ("against", "skip_graders", "fail_fast", "replay"):
+    for option in ("against", "skip_graders", "replay"):
         if options.get(option):
             raise UsageError(f"--{option.replace('_', '-')} does not go with --baseline")
-    if order.spec.config.fail_fast:
-        remark("fail_fast has no effect with --baseline: the arm without the skill may fail", "yellow")
     return with_baseline(order, these_tasks=bool(options.get("these_tasks") or stored.get("these_tasks")))
 
 
@@ -87,8 +82,6 @@ def control_counts(order: RunRequest) -> tuple[int, int]:
     """Return how many trials the control arm has, and how many of them are done; none for a plain run."""
     if not order.baseline:
         return 0, 0
-    from waza.runner.arms import control_trials  # a plain run does without
-
     return control_trials(order)
 
 
@@ -96,18 +89,8 @@ def say_baseline(spec: EvalSpec, engine: str | None, options: dict[str, Any]) ->
     """Say what a baseline run would run beside the tasks; raise UsageError where it could not."""
     if not options.get("baseline"):
         return
-    order = baseline_of(order_for(spec, engine=engine, trials=options["trials"]), options)
+    order = baseline_of(request_for(spec, engine=engine, trials=options["trials"]), options)
     say(f"\n--baseline: {plural(control_counts(order)[0], 'more trial')} without the skill {spec.skill}, in turn")
-
-
-def conduct_either(order: RunRequest, listeners: Listeners, options: dict[str, Any]) -> Run:
-    """Run the order: both arms where it is a baseline run."""
-    if not order.baseline:
-        return conduct(order, listeners)
-    from waza.runner.arms import conduct_baseline  # a plain run does without
-
-    rerun = {key: options[key] for key in ("rerun_changed", "rerun_errors")}
-    return conduct_baseline(order, listeners, **rerun)
 
 
 def impact_code(run: Run, code: int, options: dict[str, Any]) -> int:

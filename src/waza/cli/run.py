@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import click
 
-from waza.cli._baseline import baseline_of, baseline_options, conduct_either, control_counts, impact_code, say_baseline
+from waza.cli._baseline import baseline_of, baseline_options, control_counts, impact_code, say_baseline
 from waza.cli._otel import both, otel_option, telemetry, traces_url
 from waza.cli._progress import progress_for
 from waza.cli._reporters import model_suffixes, report, reporter_options, sent, store_of, wanted_reports
@@ -28,8 +28,9 @@ from waza.runner.auto import most_trials
 from waza.runner.cost_limit import refuse_unreported_costs
 from waza.runner.judge_checks import planned_canaries
 from waza.runner.preflight import refusals, refuse, without_refused
-from waza.runner.request import RunRequest, auto_for, fewest_trials, judge_for, order_for, runs_folder, stored_form
+from waza.runner.request import RunRequest, auto_for, fewest_trials, judge_for, request_for, runs_folder, stored_form
 from waza.runner.resume import newest, resume
+from waza.runner.run import execute
 from waza.runner.suite import Listeners, Stop
 from waza.runs.folder import read_run_json
 from waza.runs.remote_store import is_url
@@ -212,7 +213,7 @@ def one_model(
     """Run the suite with one model and show the result; return its exit code and the run."""
     store = store_of(spec)
     _preflight(spec, engine, options)
-    order = order_for(
+    order = request_for(
         spec,
         engine=engine,
         model=model,
@@ -237,7 +238,7 @@ def one_model(
 
 def _conducted(order: RunRequest, model: str | None, store: str | None, options: dict[str, Any]) -> tuple[int, Run]:
     order, spec = baseline_of(order, options), order.spec
-    asked = sum(1 for _ in order.asked())
+    asked = sum(1 for _ in order.trigger_trials())
     planned = len(order.spec.tasks) * order.trials + asked
     total = most_trials(len(order.spec.tasks), order.auto) + asked if order.auto else planned
     done = 0
@@ -263,7 +264,7 @@ def _conducted(order: RunRequest, model: str | None, store: str | None, options:
         )
         try:
             with redirect_stdout(sys.stderr):  # what a Python agent prints is not ours to mix into results
-                run = conduct_either(order, listeners, options)
+                run = execute(order, listeners)
         except StoreError as error:
             if "safe" in str(error):  # a disk that gave up in the middle, not a run that never began
                 progress.on_remark(f"go on with:  {_again(spec, options)}")
@@ -341,7 +342,8 @@ def _resumed(order: RunRequest, model: str | None, options: dict[str, Any]) -> R
         remark(f"run {found.run.id} is {found.run.integrity}", "yellow")
     if found.removed:
         remark(f"no longer in the suite, left out of the report: {', '.join(found.removed)}", "yellow")
-    return replace(order, resume=found)
+    reruns = {key: options[key] for key in ("rerun_changed", "rerun_errors")}
+    return replace(order, resume=found, **reruns)
 
 
 def _as_stored(order: RunRequest, run: Run) -> RunRequest:

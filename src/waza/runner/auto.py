@@ -1,15 +1,15 @@
 """`trials_per_task: auto`: trials where they are needed, none where a task is settled.
 
-Trials are handed out one at a time, to the task that had the fewest; results come back while others are under way. A
-task gets no further trial once its pass rate is settled against the pass rule, by an interval one may look at after
-every trial.
+Trials are handed out one at a time, to the task that had the fewest; results arrive while other trials are running. A
+task gets no further trial once its pass rate is settled against the pass rule, by an interval that stays valid when it
+is evaluated after every trial.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from waza.runs.outcomes import outcomes_of
 from waza.stats.scores import settled
 
 MOST_UNDECIDED = 3
-"""A task of which so many trials could not be decided gets no further one."""
+"""A task with this many undecided trials gets no further one."""
 SHARES = {"all": 1.0, "any": 0.0}
 
 
@@ -26,43 +26,48 @@ class Auto(Struct, frozen=True, kw_only=True):
     """How far `auto` may go."""
 
     most: int
-    """Trials a task may get."""
+    """Largest number of trials of one task."""
     budget: int | None = None
-    """Trials all tasks may get together."""
+    """Largest number of trials of all tasks together; a control arm's come on top."""
     share: float = 1.0
     """The pass rate a task is settled against: 1 for the pass rule `all`, 0 for `any`."""
 
 
 def most_trials(tasks: int, auto: Auto) -> int:
-    """Return how many trials there may be in all."""
+    """Return the largest number of trials of a run."""
     return min(tasks * auto.most, auto.budget or tasks * auto.most)
 
 
 def share_of(rule: JSON) -> float:
-    """Return the pass rate that a pass rule stands for."""
+    """Return the pass rate that a pass rule requires."""
     return SHARES[rule] if isinstance(rule, str) else float(rule)
 
 
 class AutoTrials(Iterator[Trial]):
-    """Trials, each planned when it is asked for, from what is known by then."""
+    """Trials, each planned when the next one is requested, from the results known by then.
 
-    def __init__(self, tasks: Sequence[Task], auto: Auto, model: str = "") -> None:
+    With a control arm a trial stands for a pair, one of each arm, and a task is settled when both arms are: so both
+    have the same number of trials.
+    """
+
+    def __init__(self, tasks: Sequence[Task], auto: Auto, model: str = "", controls: Collection[str] = ()) -> None:
+        """`controls` are the ids of tasks that a control arm tries as well."""
         self._tasks = tasks
         self._auto = auto
         self._model = model
         self._taken: dict[str, set[int]] = {task.id: set() for task in tasks}
-        self._seen: dict[str, Counter[str]] = {task.id: Counter() for task in tasks}
+        self._statuses = {task.id: [Counter[str]() for _ in range(2 if task.id in controls else 1)] for task in tasks}
         self._queue: list[tuple[int, int]] | None = None
         self._count = 0
 
-    def heard(self, task_id: str, trial: int, status: ResultStatus) -> None:
-        """Note how a trial ended, be it of this run or of the one it goes on with."""
-        if task_id in self._seen:
+    def record(self, task_id: str, trial: int, status: ResultStatus, *, arm: int = 0) -> None:
+        """Count how a trial ended, of this run or of the one it resumes; arm 1 is the control arm."""
+        if task_id in self._statuses:
             self._take(task_id, trial)
-            self._seen[task_id][status] += 1
+            self._statuses[task_id][arm][status] += 1
 
     def most_of(self, task_id: str) -> int:
-        """Return how many trials a task may come to have."""
+        """Return the largest number of trials a task may still come to have."""
         return len(self._taken[task_id]) if self._is_settled(task_id) else self._auto.most
 
     def __next__(self) -> Trial:
@@ -88,10 +93,12 @@ class AutoTrials(Iterator[Trial]):
         self._taken[task_id].add(number)
 
     def _is_settled(self, task_id: str) -> bool:
-        seen = self._seen[task_id]
-        if seen["error"] + seen["skipped"] >= MOST_UNDECIDED:
+        return all(self._is_arm_settled(statuses) for statuses in self._statuses[task_id])
+
+    def _is_arm_settled(self, statuses: Counter[str]) -> bool:
+        if statuses["error"] + statuses["skipped"] >= MOST_UNDECIDED:
             return True
-        return bool(settled(seen["passed"], seen["failed"], self._auto.share))
+        return bool(settled(statuses["passed"], statuses["failed"], self._auto.share))
 
 
 def _first_free(taken: set[int]) -> int:
@@ -99,10 +106,12 @@ def _first_free(taken: set[int]) -> int:
     return number if number not in taken else next(n for n in range(1, number + 1) if n not in taken)
 
 
-def is_over(run: Run) -> bool:
-    """Say whether a stored run with trials on `auto` has all the trials it was to have."""
+def is_settled(run: Run, control: Run | None = None) -> bool:
+    """Return whether a stored run with trials on `auto`, and its control arm, need no further trial."""
     tasks = [Task(id=str(task["id"]), prompt="") for task in run.spec["tasks"]]
-    trials = AutoTrials(tasks, Auto(**run.spec["auto_trials"]))
-    for outcome in outcomes_of(run.results):
-        trials.heard(outcome.task_id, outcome.trial, outcome.status)
+    controls = {str(task["id"]) for task in control.spec["tasks"]} if control else ()
+    trials = AutoTrials(tasks, Auto(**run.spec["auto_trials"]), controls=controls)
+    for arm, one in enumerate([run, control] if control else [run]):
+        for outcome in outcomes_of(one.results):
+            trials.record(outcome.task_id, outcome.trial, outcome.status, arm=arm)
     return next(trials, None) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 
 from waza.model import Result, Trial
 from waza.runs.triggers import TriggerPrompt, answer_to
@@ -16,9 +16,10 @@ class Controls:
     One that registered in no trial makes the run INVALID, whatever the other prompts would come to.
     """
 
-    def __init__(self, prompts: Collection[TriggerPrompt] = (), trials: int = 1, heard: Iterable[Result] = ()) -> None:
+    def __init__(
+        self, prompts: Collection[TriggerPrompt] = (), trials: int = 1, earlier: Sequence[Result] = ()
+    ) -> None:
         self._explicit = {prompt.id: prompt for prompt in prompts if prompt.control == "explicit"}
-        earlier = list(heard)
         known = Counter(result.task_id for result in earlier)
         self._left = {name: max(trials, known[name]) for name in self._explicit}
         self._others = {prompt.id for prompt in prompts if not prompt.control}
@@ -28,10 +29,10 @@ class Controls:
         self.held_back = 0
         """Trials that were not started because of that."""
         for result in earlier:
-            self.heard(result)
-        self._look()
+            self.record(result)
+        self._check()
 
-    def heard(self, result: Result) -> None:
+    def record(self, result: Result) -> None:
         """Note how a trial ended."""
         if (left := self._left.get(result.task_id)) is None:
             return
@@ -41,9 +42,9 @@ class Controls:
         else:
             self._left[result.task_id] = left - 1
             self.failed += [prompt.skill] if left == 1 else []
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.failed or not self._left:
             self._known.set()
 

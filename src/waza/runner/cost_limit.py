@@ -47,16 +47,16 @@ class CostLimit:
         for canary in canaries_of(run):
             self.costs += Costs(judge=canary.billed)
 
-    def heard(self, result: Result, listeners: Listeners) -> None:
+    def record(self, result: Result, listeners: Listeners) -> None:
         """Count a result; end the run where the limit is reached, and say once that it may not hold."""
         is_known = self.spend(result)
-        self.look(listeners)
+        self.check(listeners)
         if not is_known and not self._has_warned:
             self._has_warned = True
             fact = f"no cost was recorded, so the limit of ${self.limit:.4f} may not hold"
             listeners.on_remark(f"task '{result.task_id}': {fact}")
 
-    def look(self, listeners: Listeners) -> None:
+    def check(self, listeners: Listeners) -> None:
         """End the run where the limit is reached, or was by the run it goes on with."""
         if self.spent >= self.limit:
             listeners.stop(f"${self.spent:.4f} spent, the limit is ${self.limit:.4f}")
@@ -68,15 +68,15 @@ class CostLimit:
             listeners.trouble.append(f"the limit of ${self.limit:.4f} could not be held: {told}")
 
 
-def cost_limit_for(order: RunRequest) -> CostLimit | None:
+def cost_limit_for(request: RunRequest) -> CostLimit | None:
     """Return the purse of an order with what the run it goes on with has cost; None where there is no limit.
 
     Raises UsageError where no limit could hold.
     """
-    if order.max_cost_usd is None:
+    if request.max_cost_usd is None:
         return None
-    refuse_unreported_costs(order.spec.engine(order.engine or None))
-    return CostLimit(order.max_cost_usd, order.resume.run if order.resume else None)
+    refuse_unreported_costs(request.spec.engine(request.engine or None))
+    return CostLimit(request.max_cost_usd, request.resume.run if request.resume else None)
 
 
 def refuse_unreported_costs(engine: Engine) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from waza.errors import StoreError
 from waza.model import Run
-from waza.runner.auto import is_over
+from waza.runner.auto import is_settled as auto_is_settled
 from waza.runs.lazy_results import ProgressResults
 from waza.runs.outcomes import outcomes_of
 from waza.runs.results_json import results_json
@@ -23,14 +23,20 @@ RESULTS = "results.json"
 
 
 def finish(
-    folder: RunFolder, reason: str, on_remark: Callable[[str], None], progress: ProgressResults | None = None
+    folder: RunFolder,
+    reason: str,
+    on_remark: Callable[[str], None],
+    progress: ProgressResults | None = None,
+    *,
+    is_settled: bool | None = None,
 ) -> Run:
-    """Write down how the run ended and everything made from it; return it, its results read when asked for.
+    """Store how the run ended and the files made from its results; return the run, its results read on demand.
 
-    What was gathered while it ran need not be read again.
+    With `progress`, the results of a run of this process, the journal is not read again. `is_settled` says whether
+    `auto` needs no further trial, where one run alone cannot tell: in a baseline run.
     """
-    made = open_run(folder.path) if progress is None else replace(folder.run, results=progress)
-    made = replace(made, complete=is_complete(made))
+    made = stored_run(folder, progress)
+    made = replace(made, complete=is_complete(made, is_settled=is_settled))
     tasks = summarize_tasks(made) if progress is None else progress.tasks
     summary = summarize(made, tasks=tasks)
     try:
@@ -41,12 +47,20 @@ def finish(
     return made
 
 
-def is_complete(run: Run) -> bool:
-    """Say whether every trial that was planned has a result."""
+def stored_run(folder: RunFolder, progress: ProgressResults | None = None) -> Run:
+    """Return the run in a folder that is being written to."""
+    return open_run(folder.path) if progress is None else replace(folder.run, results=progress)
+
+
+def is_complete(run: Run, *, is_settled: bool | None = None) -> bool:
+    """Return whether every planned trial has a result."""
     trials = range(1, run.spec["config"]["trials_per_task"] + 1)
-    made: Counter[str] = Counter()  # of one trial there is one result
+    made: Counter[str] = Counter()  # a trial has one result
     for some in (run.results, run.triggers):
         made.update(intern(outcome.task_id) for outcome in outcomes_of(some) if outcome.trial in trials)
     planned = chain(run.spec["tasks"], (run.spec.get("triggers") or {}).get("tasks", ()))
-    is_whole = all(made[task["id"]] == len(trials) for task in planned)
-    return is_whole and ("auto_trials" not in run.spec or is_over(run))
+    if not all(made[task["id"]] == len(trials) for task in planned):
+        return False
+    if "auto_trials" not in run.spec:
+        return True
+    return auto_is_settled(run) if is_settled is None else is_settled

@@ -49,7 +49,7 @@ class JournalWriter:
         self._telling: asyncio.Task[None] | None = None
         self._failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
-    def keep(self, result: Result) -> asyncio.Future[None]:
+    def store(self, result: Result) -> asyncio.Future[None]:
         """Take a result; what is returned is done when it is safe, or has what the store raised."""
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._thread is None:

@@ -21,7 +21,7 @@ from waza.judges.asking import Question, Unanswered, answer, wait_for_judge
 from waza.judges.base import Judge
 from waza.judges.fencing import Data
 from waza.judges.verdict_tools import PASS_FAIL
-from waza.runner.arms import with_baseline
+from waza.runner.baseline import with_baseline
 from waza.runner.cost_limit import refuse_unreported_costs
 from waza.runner.request import RunRequest, auto_for, runs_folder
 from waza.suites.judges import jurors_of

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import to_builtins
+from msgspec.structs import replace as changed
 
 from waza import __version__
 from waza.compact import CompactList
@@ -22,12 +23,15 @@ from waza.judges.base import Judge
 from waza.model import JSON, Run, Task, Trial
 from waza.runner.auto import Auto, share_of
 from waza.runner.controls import Controls
+from waza.runner.judge_checks import CARDS, about_judges
 from waza.runner.resume import Resumed, fingerprints
+from waza.runs.canaries import KEY
 from waza.runs.folder import MOST_TRIALS
 from waza.runs.grader_facts import GRADER_FACTS
 from waza.runs.partial import NOT_SELECTED
 from waza.runs.redaction import Redactor, secrets_in
 from waza.runs.remote_store import is_url
+from waza.runs.store import RunFolder
 from waza.suites.judges import judge_as_data, judge_settings, jurors_of
 from waza.suites.suite import EvalSpec, fingerprint_of_spec
 
@@ -63,12 +67,16 @@ class RunRequest:
     """Which arm of a baseline run this is, and of which skill (`stats/impact_records.py`); empty for a plain run."""
     baselines: Mapping[tuple[str, int], str] = field(default_factory=dict)
     """By task id and trial: the output of another run, to compare with."""
+    rerun_changed: bool = False
+    """With `resume`: whether tasks that changed since are run again."""
+    rerun_errors: bool = False
+    """With `resume`: whether undecided trials are run again."""
 
     def planned(self) -> Iterator[Trial]:
         """Yield every trial of the order: its tasks', then its trigger tests'."""
-        return chain(plan(self.spec, trials=self.trials, model=self.model), self.asked())
+        return chain(plan(self.spec, trials=self.trials, model=self.model), self.trigger_trials())
 
-    def asked(self) -> Iterator[Trial]:
+    def trigger_trials(self) -> Iterator[Trial]:
         """Yield every trial of the trigger tests, those of the controls first."""
         for task in self.spec.triggers.tasks if self.spec.triggers else ():
             yield from (Trial(task=task, number=number + 1, model=self.model) for number in range(self.trials))
@@ -77,10 +85,10 @@ class RunRequest:
         """Return the controls of the trigger tests, with what the run it goes on with tells of them."""
         if self.spec.triggers is None:
             return Controls()
-        kept = self.resume.run.triggers if self.resume else []
+        stored = self.resume.run.triggers if self.resume else []
         done = self.resume.done if self.resume else frozenset()
-        heard = (result for result in kept if (result.task_id, result.trial) in done)
-        return Controls(self.spec.triggers.prompts, self.trials, heard)
+        earlier = [result for result in stored if (result.task_id, result.trial) in done]
+        return Controls(self.spec.triggers.prompts, self.trials, earlier)
 
     @property
     def stored(self) -> EvalSpec:
@@ -94,7 +102,7 @@ class RunRequest:
         return replace(whole, tasks=tasks, triggers=whole.triggers if asks else None)
 
 
-def order_for(
+def request_for(
     spec: EvalSpec,
     *,
     engine: str | None = None,
@@ -183,9 +191,9 @@ def _judge_keys(spec: EvalSpec) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and name in os.environ))
 
 
-def stored_form(order: RunRequest, redactor: Redactor | None = None) -> Run:
+def stored_form(request: RunRequest, redactor: Redactor | None = None) -> Run:
     """Return the run before anything happened, as it is written down: without secrets, with its fingerprints."""
-    run = (redactor or redactor_for(order.spec)[0]).tree(_blank(order))
+    run = (redactor or redactor_for(request.spec)[0]).tree(_blank(request))
     run.spec["fingerprints"] = fingerprints(run.spec)
     return run
 
@@ -198,33 +206,46 @@ def _not_selected(spec: EvalSpec, whole: EvalSpec) -> dict[str, JSON]:
     return {"tasks": tasks, "trigger_tests": whole.triggers is not None and spec.triggers is None}
 
 
-def _blank(order: RunRequest) -> Run:
-    spec = order.stored
-    parent = order.runs or runs_folder(spec)
+def _blank(request: RunRequest) -> Run:
+    spec = request.stored
+    parent = request.runs or runs_folder(spec)
     data = spec.as_data() | {"file": Path(os.path.relpath(spec.file, parent.resolve())).as_posix()}
-    data["config"] |= {"trials_per_task": order.trials, "executor": order.engine, "model": order.model}
+    data["config"] |= {"trials_per_task": request.trials, "executor": request.engine, "model": request.model}
     data[GRADER_FACTS] = spec.grader_facts()
-    data[NOT_SELECTED] = _not_selected(spec, order.whole or spec)
-    if order.auto is not None:
-        data["auto_trials"] = to_builtins(order.auto)
-    if order.baseline:
-        data["baseline"] = order.baseline
-    if order.given:
-        data["given"] = order.given
-    if order.judge is not None:
-        data["judge"] = judge_as_data(order.judge)
+    data[NOT_SELECTED] = _not_selected(spec, request.whole or spec)
+    if request.auto is not None:
+        data["auto_trials"] = to_builtins(request.auto)
+    if request.baseline:
+        data["baseline"] = request.baseline
+    if request.given:
+        data["given"] = request.given
+    if request.judge is not None:
+        data["judge"] = judge_as_data(request.judge)
         data["judged"] = spec.judged
     return Run(
         id="",
         name=spec.name,
         started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        engine=order.engine,
-        model=order.model,
+        engine=request.engine,
+        model=request.model,
         skill=spec.skill,
         spec=data,
         fingerprint=fingerprint_of_spec({key: data[key] for key in data.keys() - {"places", GRADER_FACTS}}),
         versions={"waza": __version__, "python": platform.python_version()},
     )
+
+
+def folder_for(request: RunRequest, redactor: Redactor) -> RunFolder:
+    """Return the run folder to write to: a new one, or the stored one with the suite as it is now."""
+    new = stored_form(request, redactor)
+    if request.resume is None:
+        new.spec.update(redactor.tree(about_judges(request.spec, request.judge)))
+        return RunFolder.create(request.runs or runs_folder(request.spec), new)
+    new.spec.update({key: value for key, value in request.resume.run.spec.items() if key in (KEY, CARDS)})
+    folder = request.resume.kept
+    if request.resume.run.spec != new.spec:
+        folder.respec(changed(request.resume.run, spec=new.spec, fingerprint=new.fingerprint))
+    return folder
 
 
 # Which trials a run consists of, in which order.

@@ -5,39 +5,38 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace as changed
 
 from waza.errors import StoreError, UsageError
 from waza.files.pinned import PinnedFiles
 from waza.files.trial_folder import remove_trial_folders, trial_folders_for
-from waza.model import JSON, Result, Run, Trial
+from waza.model import Result, Run
 from waza.process.concurrency import FairQueue, wait_for
-from waza.runner.auto import AutoTrials
+from waza.runner.auto import is_settled
+from waza.runner.baseline import control_folder, control_request, why_not_with, why_not_without
 from waza.runner.cost_limit import cost_limit_for
-from waza.runner.finish import finish
-from waza.runner.judge_checks import CARDS, about_judges
-from waza.runner.request import RunRequest, order_for, redactor_for, runs_folder, stored_form
+from waza.runner.finish import finish, stored_run
+from waza.runner.request import RunRequest, folder_for, redactor_for, request_for
 from waza.runner.reviewing import as_stored
-from waza.runner.suite import Listeners, Stop, run_suite
+from waza.runner.schedule import Outputs, Schedule
+from waza.runner.suite import Arm, Listeners, Stop, run_suite
 from waza.runner.trial import RunContext
-from waza.runs.canaries import KEY
 from waza.runs.folder import expanded
 from waza.runs.gc import rare_collections
-from waza.runs.lazy_results import RunProgress
+from waza.runs.lazy_results import ProgressResults, RunProgress
 from waza.runs.records import Piece
 from waza.runs.redaction import Redactor
 from waza.runs.remote_store import is_url
 from waza.runs.results_json import task_text
 from waza.runs.store import RunFolder
-from waza.runs.tasks import passes_needed
 from waza.suites.load import load_spec
 
 
@@ -67,113 +66,167 @@ def run(
     whole, names, chosen_tags = load_spec(path, trust=trust or allow_local_code), list(tasks), list(tags)
     given = {"names": names, "tags": chosen_tags} if names or chosen_tags else {}
     how: dict[str, Any] = {"trials": trials, "workers": workers, "whole": whole, "given": given}
-    order = order_for(whole.select(names, chosen_tags), engine=engine, model=model, **how)
+    request = request_for(whole.select(names, chosen_tags), engine=engine, model=model, **how)
     if is_url(runs):
         raise UsageError(f"runs={str(runs)!r}: a run is written to a folder; `waza runs push` sends it to a store")
     if runs is not None:
-        order = replace(order, runs=Path(runs))
-    made = conduct(order, Listeners(on_result=on_result))
+        request = replace(request, runs=Path(runs))
+    made = execute(request, Listeners(on_result=on_result))
     return changed(made, spec=expanded(made.spec), results=list(made.results), triggers=list(made.triggers))
 
 
 @rare_collections()
-def conduct(order: RunRequest, listeners: Listeners) -> Run:
-    """Run an order, each result safe on the disk before the next listener hears of it, and return the stored run."""
-    spec = order.spec
-    engine, cost_limit = spec.engine(order.engine or None), cost_limit_for(order)
-    redactor, warnings = redactor_for(spec)
+def execute(request: RunRequest, listeners: Listeners) -> Run:
+    """Run a request and return the stored run; each result is durable before `on_result` gets it.
+
+    A baseline run has two arms: the one with the skill is returned, the other is in its folder (`stored_impact` reads
+    both).
+    """
+    cost_limit = cost_limit_for(request)
+    redactor, warnings = redactor_for(request.spec)
     for warning in warnings:
         listeners.on_remark(warning)
-    with folder_for(order, redactor) as folder, journal_reports(folder, listeners.on_remark):
-        done = order.resume.done if order.resume else frozenset()
-        cut_short: list[Result] = []
-        setting = RunContext(
-            engine=engine,
-            engine_name=order.engine,
+    redacted = replace(listeners, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
+    with ExitStack() as stack:
+        sides = open_sides(request, redactor, stack)
+        for side in sides:
+            stack.enter_context(journal_reports(side.folder, listeners.on_remark))
+        schedule = Schedule([side.request for side in sides], listeners, cost_limit)
+        if cost_limit is not None:
+            if request.resume is None:
+                cost_limit.spend_on_canaries(sides[0].folder.run)
+            cost_limit.check(listeners)
+        contexts = run_contexts(sides, schedule.outputs, redactor, redacted)
+        arms = [
+            Arm(
+                spec=side.request.spec,
+                context=context,
+                store=partial(_store, side, redactor),
+                read=side.progress.add,
+                on_done=partial(schedule.record, arm=place),
+                suffix=f" without {request.spec.skill}" if place else "",
+            )
+            for place, (side, context) in enumerate(zip(sides, contexts, strict=True))
+        ]
+        try:
+            _run_rounds(arms, schedule, request, redacted)
+        finally:
+            for context in contexts:
+                leave_trial_folders(context, listeners.on_remark)
+            for side in sides:
+                _store_costs(side, redactor, redacted)
+        if schedule.controls.held_back:
+            listeners.stop(schedule.controls.reason(bool(request.spec.tasks)))
+        return _finish(sides, listeners)
+
+
+def _run_rounds(arms: list[Arm], schedule: Schedule, request: RunRequest, listeners: Listeners) -> None:
+    """Run what is left to run; nothing is started, hooks included, where that is nothing."""
+    rounds = schedule.rounds(arms)
+    if listeners.stop.reason or not (first := next(rounds, None)):
+        return
+    everything = chain([first], rounds)
+    working = run_suite(arms, everything, listeners, workers=request.workers, controls=schedule.controls)
+    try:
+        wait_for(until_done_or_stopped(working, listeners))
+    finally:
+        working.close()  # without an event loop it was never started
+    if schedule.cost_limit is not None:
+        schedule.cost_limit.close(listeners)
+
+
+class Side(NamedTuple):
+    """An arm of a run on disk."""
+
+    request: RunRequest
+    folder: RunFolder
+    progress: RunProgress
+    cut_short: list[Result]
+    """Trials that were ended with the run: they are no results, but their costs are stored."""
+
+
+def open_sides(request: RunRequest, redactor: Redactor, stack: ExitStack) -> list[Side]:
+    """Return the run's folder, locked until the stack is closed, and for a baseline run the control arm's."""
+    folder = stack.enter_context(folder_for(request, redactor))
+    both = [(request, folder)]
+    if request.baseline:
+        control = control_request(request, folder)
+        both.append((control, stack.enter_context(control_folder(control, redactor))))
+    # The summary of a baseline run counts both arms, so it is made from the journals when both are complete.
+    return [Side(one, where, RunProgress(where.run, task_text, is_whole=_is_whole(one)), []) for one, where in both]
+
+
+def _is_whole(request: RunRequest) -> bool:
+    """Return whether a run's report can be made from the results received while it goes on."""
+    return request.resume is None and request.spec.triggers is None and not request.baseline
+
+
+def run_contexts(sides: Sequence[Side], outputs: Outputs, redactor: Redactor, listeners: Listeners) -> list[RunContext]:
+    """Return what the trials of each arm share; all arms share the queue for grading and the pinned files."""
+    skill, path = sides[0].request.spec.skill, sides[0].folder.path
+    turns, pinned = FairQueue(), PinnedFiles([path.parent, path])
+    contexts = []
+    for place, (request, folder, _, cut_short) in enumerate(sides):
+        context = RunContext(
+            engine=request.spec.engine(request.engine or None),
+            engine_name=request.engine,
             artifacts=folder.artifacts,
-            keep_workspace=order.keep_workspace,
-            skip_graders=order.skip_graders,
-            max_attempts=spec.config.max_attempts,
-            on_crash=spec.config.on_agent_crash,
+            keep_workspace=request.keep_workspace,
+            skip_graders=request.skip_graders,
+            max_attempts=request.spec.config.max_attempts,
+            on_crash=request.spec.config.on_agent_crash,
             clean=redactor.raw if redactor else None,
-            trial_folders=trial_folders_for(folder.path.name),
+            trial_folders=trial_folders_for(f"{path.name}-{folder.path.name}" if place else path.name),
             fingerprints=folder.run.spec.get("fingerprints", {}),
             on_remark=listeners.on_remark,
-            judge=order.judge,
-            baselines=order.baselines,
-            turns=FairQueue(),
+            judge=request.judge,
+            baselines={} if place else outputs,
+            turns=turns,
             stop=listeners.stop,
             on_cut_short=cut_short.append,
-            pinned=PinnedFiles([folder.path.parent, folder.path]),
+            pinned=pinned,
         )
-        if cost_limit is not None:
-            if order.resume is None:
-                cost_limit.spend_on_canaries(folder.run)
-            cost_limit.look(listeners)
-        gathering = RunProgress(folder.run, task_text, is_whole=order.resume is None and spec.triggers is None)
-
-        def store(*results: Result) -> list[Piece]:
-            graders = order.spec.graders
-            kept = (as_stored(folder.run, one, redactor, graders.get(one.task_id, [])) for one in results)
-            return folder.append(*kept)
-
-        def on_done(result: Result) -> None:
-            listeners.on_done(result)
-            controls.heard(result)
-            if auto is not None:
-                auto.heard(result.task_id, result.trial, result.status)
-            if cost_limit is not None:
-                cost_limit.heard(result, listeners)
-            if misses is not None and misses.lost(result):
-                listeners.stop(f"task '{result.task_id}' did not pass")
-
-        auto, controls = _auto(order), order.controls()
-        misses = misses_of(order, auto)
-        planned = (trial for trial in order.planned() if (trial.task.id, trial.number) not in done)
-        asked = (trial for trial in order.asked() if (trial.task.id, trial.number) not in done)
-        trials: Iterator[Trial] = planned if auto is None else chain(asked, auto)
-        heard = replace(listeners, on_done=on_done, on_remark=lambda text: listeners.on_remark(redactor.text(text)))
-        try:
-            if not listeners.stop.reason and (first := next(trials, None)):
-                todo = chain([first], trials)
-                how: dict[str, Any] = {"workers": order.workers, "read": gathering.add, "controls": controls}
-                working = run_suite(spec, todo, setting, heard, store, **how)
-                try:
-                    wait_for(until_done_or_stopped(working, heard))
-                finally:
-                    working.close()  # where there was no event loop to be had it has not begun
-                    store_costs(cut_short, store, heard)
-                if cost_limit is not None:
-                    cost_limit.close(listeners)
-        finally:
-            leave_trial_folders(setting, listeners.on_remark)
-        if controls.held_back:
-            listeners.stop(controls.reason(bool(spec.tasks)))
-        progress = gathering.results()
-        if progress is not None and len(progress) != folder.journal.results:
-            progress = None  # somebody ended the run before it had told of all that is safe
-        return finish(folder, listeners.stop.reason, listeners.on_remark, progress)
+        if request.baseline:
+            context = context._replace(vet=partial(why_not_without if place else why_not_with, skill=skill))
+        contexts.append(context)
+    return contexts
 
 
-def store_costs(cut_short: list[Result], store: Callable[..., object], listeners: Listeners) -> None:
+def _store(side: Side, redactor: Redactor, *results: Result) -> list[Piece]:
+    graders = side.request.spec.graders
+    return side.folder.append(
+        *(as_stored(side.folder.run, one, redactor, graders.get(one.task_id, [])) for one in results)
+    )
+
+
+def _store_costs(side: Side, redactor: Redactor, listeners: Listeners) -> None:
     """Store what trials were billed that were ended with the run."""
-    if cut_short:
+    if side.cut_short:
         try:
-            store(*cut_short)
+            _store(side, redactor, *side.cut_short)
         except StoreError as error:
-            listeners.on_remark(f"{error}; what {len(cut_short)} agents were billed that were ended is not recorded")
+            count = len(side.cut_short)
+            listeners.on_remark(f"{error}; what {count} agents were billed that were ended is not recorded")
 
 
-def _auto(order: RunRequest) -> AutoTrials | None:
-    """Return what hands out trials where their number is left to `auto`; it knows those of the run it goes on with."""
-    if order.auto is None:
-        return None
-    trials = AutoTrials(order.spec.tasks, order.auto, order.model)
-    if order.resume is not None:
-        for result in order.resume.run.results:
-            if (result.task_id, result.trial) in order.resume.done:
-                trials.heard(result.task_id, result.trial, result.status)
-    return trials
+def _finish(sides: Sequence[Side], listeners: Listeners) -> Run:
+    """Finish each arm and return the first one's run; the control arm goes first, since the other's report reads it."""
+    results = [_complete_progress(side) for side in sides]
+    is_over = None
+    if sides[0].request.auto is not None and len(sides) > 1:
+        runs = [stored_run(side.folder, found) for side, found in zip(sides, results, strict=True)]
+        is_over = is_settled(*runs)
+    finished = [
+        finish(side.folder, listeners.stop.reason, listeners.on_remark, found, is_settled=is_over)
+        for side, found in reversed(list(zip(sides, results, strict=True)))
+    ]
+    return finished[-1]
+
+
+def _complete_progress(side: Side) -> ProgressResults | None:
+    """Return the results received while the run went on, None where the journal has more: the run was ended early."""
+    found = side.progress.results()
+    return found if found is not None and len(found) == side.folder.journal.results else None
 
 
 @contextmanager
@@ -190,27 +243,14 @@ def journal_reports(folder: RunFolder, on_remark: Callable[[str], None]) -> Iter
             on_remark(warning)
 
 
-def leave_trial_folders(setting: RunContext, on_remark: Callable[[str], None]) -> None:
+def leave_trial_folders(context: RunContext, on_remark: Callable[[str], None]) -> None:
     """Remove the folder of rooms, or say where it is if workspaces are to be kept."""
-    if setting.trial_folders is None:
+    if context.trial_folders is None:
         return
-    if setting.keep_workspace:
-        on_remark(f"workspaces are kept in {setting.trial_folders}")
+    if context.keep_workspace:
+        on_remark(f"workspaces are kept in {context.trial_folders}")
     else:
-        remove_trial_folders(setting.trial_folders)
-
-
-def folder_for(order: RunRequest, redactor: Redactor) -> RunFolder:
-    """Return the run folder to write to: a new one, or the stored one with the suite as it is now."""
-    new = stored_form(order, redactor)
-    if order.resume is None:
-        new.spec.update(redactor.tree(about_judges(order.spec, order.judge)))
-        return RunFolder.create(order.runs or runs_folder(order.spec), new)
-    new.spec.update({key: value for key, value in order.resume.run.spec.items() if key in (KEY, CARDS)})
-    folder = order.resume.kept
-    if order.resume.run.spec != new.spec:
-        folder.respec(changed(order.resume.run, spec=new.spec, fingerprint=new.fingerprint))
-    return folder
+        remove_trial_folders(context.trial_folders)
 
 
 async def until_done_or_stopped(working: Coroutine[Any, Any, None], listeners: Listeners) -> None:
@@ -272,42 +312,3 @@ def ends_cleanly(stop: Stop, on_remark: Callable[[str], None]) -> Iterator[None]
     finally:
         for number in installed:
             loop.remove_signal_handler(number)
-
-
-# `fail_fast`: which result shows that a task can no longer pass.
-
-
-class FailFast:
-    """The trials of each task that did not pass, held against the pass rule; prompts of trigger tests do not count."""
-
-    def __init__(self, tasks: Iterable[str], rule: JSON, most: Callable[[str], int]) -> None:
-        self._tasks = frozenset(tasks)
-        self._rule = rule
-        self._most = most
-        self._count: Counter[str] = Counter()
-        self._lost: set[str] = set()
-
-    def lost(self, result: Result) -> bool:
-        """Count a result and say whether it is the one that leaves its task too few trials to pass."""
-        task_id = result.task_id
-        if result.status not in ("failed", "error") or task_id not in self._tasks or task_id in self._lost:
-            return False
-        self._count[task_id] += 1
-        most = self._most(task_id)
-        if most - self._count[task_id] >= passes_needed(self._rule, most):
-            return False
-        self._lost.add(task_id)
-        return True
-
-
-def misses_of(order: RunRequest, auto: AutoTrials | None) -> FailFast | None:
-    """Return what ends an order early, with what is known from the run it goes on with; None without `fail_fast`."""
-    if not order.spec.config.fail_fast:
-        return None
-    tasks = [task.id for task in order.spec.tasks]
-    misses = FailFast(tasks, order.spec.config.pass_rule, auto.most_of if auto else lambda _: order.trials)
-    if order.resume is not None:
-        for result in order.resume.run.results:
-            if (result.task_id, result.trial) in order.resume.done:
-                misses.lost(result)
-    return misses

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace as changed
 
@@ -25,8 +26,8 @@ from waza.runner.trial import RunContext, failed_trial, run_trial
 from waza.suites.sources import source_files
 from waza.suites.suite import EvalSpec
 
-LOOK_S = 0.05
-"""How long trials may follow one another before signals are looked for."""
+YIELD_EVERY_S = 0.05
+"""How long trials may follow one another before signals are delivered."""
 
 
 @dataclass
@@ -35,17 +36,18 @@ class Stop:
 
     reason: str = ""
     signal: int = 0
-    looked_at: float = 0.0
-    """When the event loop was last let go."""
+    yielded_at: float = 0.0
+    """When a worker last gave way to the event loop."""
 
     async def is_wanted(self) -> bool:
-        """Say whether the run is to end; ask before each trial.
+        """Return whether the run is to end; ask before each trial.
 
-        Now and then the event loop gets its turn: it delivers signals, and agents that answer at once never wait.
+        The event loop delivers signals, and with agents that answer at once no worker ever waits for it: so it gets
+        its turn now and then.
         """
         now = monotonic()
-        if now - self.looked_at > LOOK_S:
-            self.looked_at = now
+        if now - self.yielded_at > YIELD_EVERY_S:
+            self.yielded_at = now
             await asyncio.sleep(0)
         return bool(self.reason)
 
@@ -90,44 +92,71 @@ def pin_files(spec: EvalSpec, files: PinnedFiles | None) -> None:
             files.pin(spec.folder.base if inside else path if path.is_dir() else path.parent)
 
 
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One way to run the tasks of a suite: a run has one arm, with `--baseline` a second one without the skill."""
+
+    spec: EvalSpec
+    context: RunContext
+    store: Callable[..., Sequence[Any]]
+    """Makes results durable and returns them as stored."""
+    read: Callable[[Any], Result] = as_it_is
+    """Returns the result of what `store` returned."""
+    on_done: Callable[[Result], None] = lambda result: None
+    """Called when a trial of this arm has ended, before its result is stored."""
+    suffix: str = ""
+    """Appended to task ids for listeners."""
+
+    def shown_trial(self, trial: Trial) -> Trial:
+        """Return the trial as listeners get it."""
+        return changed(trial, task=changed(trial.task, id=trial.task.id + self.suffix)) if self.suffix else trial
+
+    def shown_result(self, result: Result) -> Result:
+        """Return the result as listeners get it."""
+        return changed(result, task_id=result.task_id + self.suffix) if self.suffix else result
+
+
+Round = Sequence[tuple[Arm, Trial]]
+"""Trials that one worker runs one after the other: one, or the same trial in each arm."""
+
+
 async def run_suite(
-    spec: EvalSpec,
-    trials: Iterator[Trial],
-    setting: RunContext,
+    arms: Sequence[Arm],
+    rounds: Iterator[Round],
     listeners: Listeners,
-    store: Callable[..., Sequence[Any]],
     *,
     workers: int | None = None,
-    read: Callable[[Any], Result] = as_it_is,
     controls: Controls | None = None,
 ) -> None:
-    """Run the trials, started in order; `store` keeps results, `read` gives them back as kept: so they are told.
+    """Run the rounds of trials, started in order; the first arm's suite has the hooks and the number of workers.
 
-    Trials that `controls` hold back are left out.
+    Trials that `controls` refuse are left out.
     """
+    spec, controls = arms[0].spec, controls or Controls()
     width = concurrency(spec, workers)
-    controls = controls or Controls()
-    journal_writer = JournalWriter(store, listeners.on_result, width, read)
-    setting = paced(setting, spec)
+    active = {arm: _active(arm, listeners, width) for arm in arms}
+    writers = [one.writer for one in active.values()]
     environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}
     try:
         for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment):
             listeners.on_remark(remark)
-        pin_files(spec, setting.pinned)
-        await setting.engine.start(width)
+        pin_files(spec, arms[0].context.pinned)
+        for arm in arms:
+            await arm.context.engine.start(width)
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(journal_writer.trouble())
+            watches = [group.create_task(writer.trouble()) for writer in writers]
             at_work = []
             for _ in range(width):
-                at_work.append(group.create_task(_worker(spec, trials, setting, journal_writer, listeners, controls)))
+                at_work.append(group.create_task(_worker(rounds, active, listeners, controls)))
                 await asyncio.sleep(0)  # its agent starts before the next worker looks for one
             await asyncio.wait(at_work)
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
     finally:
-        try:
-            await journal_writer.close()
-        finally:
-            await end_suite(spec, [setting.engine], listeners, environment)
+        async with AsyncExitStack() as stack:  # each step is taken, whatever the ones before it raise
+            stack.push_async_callback(end_suite, spec, [arm.context.engine for arm in arms], listeners, environment)
+            for writer in writers:
+                stack.push_async_callback(writer.close)
 
 
 async def end_suite(
@@ -146,54 +175,60 @@ async def end_suite(
         listeners.trouble.append(str(error))
 
 
+class _Active(NamedTuple):
+    """What an arm has while its suite is run."""
+
+    context: RunContext
+    writer: JournalWriter
+
+
+def _active(arm: Arm, listeners: Listeners, width: int) -> _Active:
+    """Return an arm's context, at the pace that all agents of its vendor share, and its journal writer."""
+    pace = pace_for(arm.context.engine, arm.context.engine_name, arm.spec.config.trials_per_minute)
+    writer = JournalWriter(arm.store, lambda result: listeners.on_result(arm.shown_result(result)), width, arm.read)
+    return _Active(arm.context._replace(pace=pace), writer)
+
+
 async def _worker(
-    spec: EvalSpec,
-    trials: Iterator[Trial],
-    setting: RunContext,
-    journal_writer: JournalWriter,
-    listeners: Listeners,
-    controls: Controls,
+    rounds: Iterator[Round], active: Mapping[Arm, _Active], listeners: Listeners, controls: Controls
 ) -> None:
-    """Take the next trial until there is none, or the run is to stop; one result may be on its way meanwhile."""
-    kept: asyncio.Future[None] | None = None
-    for trial in trials:
+    """Run the next round until there is none, or the run is to stop; one result may be on its way meanwhile."""
+    stored: asyncio.Future[None] | None = None
+    for arm, trial in chain.from_iterable(rounds):
         is_allowed = await controls.allow(trial)
         if await listeners.stop.is_wanted():
             controls.release()
             break
         if not is_allowed:
             continue
-        listeners.on_start(trial)
-        result = await with_hooks(spec, trial, setting, listeners)
-        listeners.on_done(result)
-        if kept is not None:
-            await kept
-        kept = journal_writer.keep(result)
-    journal_writer.hurry()
-    if kept is not None:
-        await kept
+        listeners.on_start(arm.shown_trial(trial))
+        result = await with_hooks(arm.spec, trial, active[arm].context, listeners)
+        listeners.on_done(arm.shown_result(result))
+        arm.on_done(result)
+        if stored is not None:
+            await stored
+        stored = active[arm].writer.store(result)
+    for one in active.values():
+        one.writer.hurry()
+    if stored is not None:
+        await stored
 
 
-def paced(setting: RunContext, spec: EvalSpec) -> RunContext:
-    """Return the setting at the pace that all agents of its vendor share."""
-    return setting._replace(pace=pace_for(setting.engine, setting.engine_name, spec.config.trials_per_minute))
-
-
-async def with_hooks(spec: EvalSpec, trial: Trial, setting: RunContext, listeners: Listeners) -> Result:
+async def with_hooks(spec: EvalSpec, trial: Trial, context: RunContext, listeners: Listeners) -> Result:
     """Return one trial's result, with the suite's commands before and after it."""
     if not spec.hooks.before_task and not spec.hooks.after_task:
-        return await run_trial(trial, spec.graders[trial.task.id], setting)
+        return await run_trial(trial, spec.graders[trial.task.id], context)
     environment = {"WAZA_TASK_ID": trial.task.id, "WAZA_TRIAL": str(trial.number)}
     try:
-        with setting.pinned.own_changes() if setting.pinned else nullcontext():
+        with context.pinned.own_changes() if context.pinned else nullcontext():
             remarks = await run_hooks(spec.hooks.before_task, spec.folder, environment)
         for remark in remarks:
             listeners.on_remark(remark)
-        result = await run_trial(trial, spec.graders[trial.task.id], setting)
+        result = await run_trial(trial, spec.graders[trial.task.id], context)
     except EngineError as error:
-        result = failed_trial(trial, setting, str(error))
+        result = failed_trial(trial, context, str(error))
     try:
-        with setting.pinned.own_changes() if setting.pinned else nullcontext():
+        with context.pinned.own_changes() if context.pinned else nullcontext():
             remarks = await run_hooks(spec.hooks.after_task, spec.folder, environment)
         for remark in remarks:
             listeners.on_remark(remark)

@@ -78,60 +78,60 @@ class RunContext(NamedTuple):
     """Waited for before grading, so that of many agents that end at once each is followed by the next without delay."""
 
 
-async def run_trial(trial: Trial, graders: list[Grader], setting: RunContext) -> Result:
+async def run_trial(trial: Trial, graders: list[Grader], context: RunContext) -> Result:
     """Return what came of one trial; infrastructure errors are tried again up to `max_attempts` times."""
-    with setting.pinned.trial() if setting.pinned else nullcontext():
-        return await _tried(trial, graders, setting)
+    with context.pinned.trial() if context.pinned else nullcontext():
+        return await _tried(trial, graders, context)
 
 
-async def _tried(trial: Trial, graders: list[Grader], setting: RunContext) -> Result:
+async def _tried(trial: Trial, graders: list[Grader], context: RunContext) -> Result:
     log: list[Attempt] = []
     try:
-        for attempt in range(1, setting.max_attempts + 1):
-            if setting.pace is not None:
-                await setting.pace.begin()
-            result = await _attempt(trial, graders, setting, log)
+        for attempt in range(1, context.max_attempts + 1):
+            if context.pace is not None:
+                await context.pace.begin()
+            result = await _attempt(trial, graders, context, log)
             log = result.attempt_log
-            is_last = attempt == setting.max_attempts or not setting.engine.may_recover(trial)
+            is_last = attempt == context.max_attempts or not context.engine.may_recover(trial)
             if result.trace.status != "error" or is_last:
                 return result
             await asyncio.sleep(min(RETRY_DELAY_S * 2 ** (attempt - 1), MAX_RETRY_DELAY_S))
     except asyncio.CancelledError:
-        ended = replace(failed_trial(trial, setting, CUT_SHORT), fingerprint=CUT_SHORT, attempt_log=log)
+        ended = replace(failed_trial(trial, context, CUT_SHORT), fingerprint=CUT_SHORT, attempt_log=log)
         if log and costs_of(ended) != NO_COSTS:
-            setting.on_cut_short(ended)
+            context.on_cut_short(ended)
         raise
     raise AssertionError("max_attempts is at least 1")
 
 
-def _hear(setting: RunContext, trace: Trace) -> None:
+def _hear(context: RunContext, trace: Trace) -> None:
     """Let all agents of the vendor pause where it refused this one, and say so."""
-    if setting.pace is not None and (pause_s := setting.pace.heard(trace)):
-        setting.on_remark(f"the vendor refuses for its rate limit: no agent starts for {pause_s:.0f} s")
+    if context.pace is not None and (pause_s := context.pace.heard(trace)):
+        context.on_remark(f"the vendor refuses for its rate limit: no agent starts for {pause_s:.0f} s")
 
 
-async def _attempt(trial: Trial, graders: list[Grader], setting: RunContext, log: list[Attempt]) -> Result:
+async def _attempt(trial: Trial, graders: list[Grader], context: RunContext, log: list[Attempt]) -> Result:
     """Return what came of one attempt; `log` holds those before it."""
     started_at, started = _now(), time.perf_counter()
     task = trial.task
-    has_things = task.files or task.workdir or (task.mocks and setting.engine.mocks)
+    has_things = task.files or task.workdir or (task.mocks and context.engine.mocks)
     agent, judge = Meter(), Meter()
     try:
         with metering() as judge:
-            if setting.keep_workspace or has_things or setting.engine.needs_trial_folder(trial):
-                trace, grades, snapshots = await _in_trial_folder(trial, graders, setting, agent)
+            if context.keep_workspace or has_things or context.engine.needs_trial_folder(trial):
+                trace, grades, snapshots = await _in_trial_folder(trial, graders, context, agent)
             else:
-                trace, grades, snapshots = await _without_trial_folder(trial, graders, setting, agent)
+                trace, grades, snapshots = await _without_trial_folder(trial, graders, context, agent)
     except EngineError as error:
-        return failed_trial(trial, setting, str(error), log, Costs(agent=agent.spending, judge=judge.spending))
+        return failed_trial(trial, context, str(error), log, Costs(agent=agent.spending, judge=judge.spending))
     except asyncio.CancelledError:
         costs = Costs(agent=agent.spending, judge=judge.spending)
         log.append(Attempt(status="error", reason=CUT_SHORT, started_at=started_at, costs=costs))
         raise
-    status, reason = status_of(trace, grades, setting.on_crash)
+    status, reason = status_of(trace, grades, context.on_crash)
     if task.until_skill and (early := ended_early(trace)):
         status, reason = "error", early  # a prompt that failed to execute is no answer, whatever `on_agent_crash` says
-    if (setting.skip_graders or not graders) and status == "passed":
+    if (context.skip_graders or not graders) and status == "passed":
         status = "skipped"
     grader_ms, judge_ms = grading_times(graders, grades)
     duration_ms = (time.perf_counter() - started) * 1000
@@ -153,7 +153,7 @@ async def _attempt(trial: Trial, graders: list[Grader], setting: RunContext, log
         duration_ms=duration_ms,
         snapshot=snapshots.pop("", ""),
         turn_snapshots=snapshots,
-        fingerprint=setting.fingerprints.get(trial.task.id, ""),
+        fingerprint=context.fingerprints.get(trial.task.id, ""),
         attempts=len(log) + 1,
         attempt_log=[*log, own],
         grader_duration_ms=grader_ms,
@@ -165,37 +165,37 @@ Attempted = tuple[Trace, list[Grade], dict[str, str]]
 """What the agent did, its grades, and the names of snapshots: by the number of a prompt, the last one under ''."""
 
 
-async def _in_trial_folder(trial: Trial, graders: list[Grader], setting: RunContext, meter: Meter) -> Attempted:
+async def _in_trial_folder(trial: Trial, graders: list[Grader], context: RunContext, meter: Meter) -> Attempted:
     """Return what the agent did in a fresh folder."""
     with ExitStack() as stack:
         trial_folder = stack.enter_context(
             make_trial_folder(
-                trial.task, keep=setting.keep_workspace, parent=setting.trial_folders, pinned=setting.pinned
+                trial.task, keep=context.keep_workspace, parent=context.trial_folders, pinned=context.pinned
             )
         )
-        checkpoints = Checkpoints(graders, partial(_grade, setting, trial, trial_folder))
+        checkpoints = Checkpoints(graders, partial(_grade, context, trial, trial_folder))
         for sentence in trial_folder.left_out:
-            setting.on_remark(f"task '{trial.task.id}': {sentence}")
+            context.on_remark(f"task '{trial.task.id}': {sentence}")
 
         def keep() -> tuple[str, Files | None]:
-            if setting.artifacts is None:
+            if context.artifacts is None:
                 return "", Workspace(trial_folder.workspace)
             try:
-                name = take(trial_folder.workspace, setting.artifacts, setting.clean)
-                missing = left_out(setting.artifacts, name)
+                name = take(trial_folder.workspace, context.artifacts, context.clean)
+                missing = left_out(context.artifacts, name)
             except (StoreError, OSError) as error:
                 # The agent was paid: its answer is kept, and graded as far as that can be done without its files.
-                setting.on_remark(f"task '{trial.task.id}': {error}; graders of its files cannot decide")
-                setting.stop("the files that agents leave cannot be stored")
+                context.on_remark(f"task '{trial.task.id}': {error}; graders of its files cannot decide")
+                context.stop("the files that agents leave cannot be stored")
                 return "", None
             for sentence in _shortened(missing):
-                setting.on_remark(f"task '{trial.task.id}': the workspace was not kept in full: {sentence}")
-            return name, SnapshotFiles(setting.artifacts, name, checkpoints.snapshots)
+                context.on_remark(f"task '{trial.task.id}': the workspace was not kept in full: {sentence}")
+            return name, SnapshotFiles(context.artifacts, name, checkpoints.snapshots)
 
         checkpoints.keep = keep
-        trace = await _with_mocks(trial, trial_folder._replace(after_turn=checkpoints), setting, meter)
-        snapshot, files = await asyncio.to_thread(keep) if setting.engine.leaves_files(trial) else ("", None)
-        grades = await _rest(trial, trace, files, checkpoints, setting)
+        trace = await _with_mocks(trial, trial_folder._replace(after_turn=checkpoints), context, meter)
+        snapshot, files = await asyncio.to_thread(keep) if context.engine.leaves_files(trial) else ("", None)
+        grades = await _rest(trial, trace, files, checkpoints, context)
         await asyncio.to_thread(stack.close)
     return trace, grades, checkpoints.snapshots | {"": snapshot}
 
@@ -206,47 +206,47 @@ def _shortened(sentences: Sequence[str]) -> list[str]:
     return [f"{sentence}{more}" for sentence in sentences[:1]]
 
 
-async def _with_mocks(trial: Trial, trial_folder: TrialFolder, setting: RunContext, meter: Meter) -> Trace:
+async def _with_mocks(trial: Trial, trial_folder: TrialFolder, context: RunContext, meter: Meter) -> Trace:
     """Return what the agent did, with the calls that the task's mocks answered; those without an answer are told of."""
-    if not trial.task.mocks or not setting.engine.mocks:
-        return await _work(trial, trial_folder, setting, meter)
+    if not trial.task.mocks or not context.engine.mocks:
+        return await _work(trial, trial_folder, context, meter)
     from waza.engines.mocks.serve import serve_mocks  # only runs with mocks pay for it
 
     async with serve_mocks(trial.task, trial_folder) as (prepared, responder):
-        trace = await _work(trial, prepared, setting, meter)
+        trace = await _work(trial, prepared, context, meter)
     for sentence in responder.remarks():
-        setting.on_remark(f"task '{trial.task.id}': {sentence}")
+        context.on_remark(f"task '{trial.task.id}': {sentence}")
     return replace(trace, outcome=trace.outcome | {"mocks": responder.outcome()})
 
 
-async def _without_trial_folder(trial: Trial, graders: list[Grader], setting: RunContext, meter: Meter) -> Attempted:
+async def _without_trial_folder(trial: Trial, graders: list[Grader], context: RunContext, meter: Meter) -> Attempted:
     """Return what an agent did that uses no folder."""
-    checkpoints = Checkpoints(graders, partial(_grade, setting, trial, NO_TRIAL_FOLDER))
+    checkpoints = Checkpoints(graders, partial(_grade, context, trial, NO_TRIAL_FOLDER))
     files = SnapshotFiles(NO_TRIAL_FOLDER.workspace, EMPTY, checkpoints.snapshots)
     checkpoints.keep = lambda: (EMPTY, files)
     trial_folder = NO_TRIAL_FOLDER._replace(after_turn=checkpoints) if trial.task.follow_up_prompts else NO_TRIAL_FOLDER
-    trace = await _work(trial, trial_folder, setting, meter)
-    grades = await _rest(trial, trace, files, checkpoints, setting)
+    trace = await _work(trial, trial_folder, context, meter)
+    grades = await _rest(trial, trace, files, checkpoints, context)
     return trace, grades, checkpoints.snapshots | {"": EMPTY}
 
 
 async def _rest(
-    trial: Trial, trace: Trace, files: Files | None, checkpoints: Checkpoints, setting: RunContext
+    trial: Trial, trace: Trace, files: Files | None, checkpoints: Checkpoints, context: RunContext
 ) -> list[Grade]:
     """Return every grade; an engine that did not stop where it was to is told of."""
-    if setting.turns is not None and (trace.duration_ms or 0) > SHORT_MS:
-        await setting.turns.wait()
+    if context.turns is not None and (trace.duration_ms or 0) > SHORT_MS:
+        await context.turns.wait()
     grades = await checkpoints.rest(trace, files)
     if trace.turns and (names := checkpoints.passed_over(trace.turns, grades)):
         fact = (
-            f"engine '{setting.engine_name}' does not stop between prompts; it went on after {', '.join(names)} failed"
+            f"engine '{context.engine_name}' does not stop between prompts; it went on after {', '.join(names)} failed"
         )
-        setting.on_remark(f"task '{trial.task.id}': {fact}")
+        context.on_remark(f"task '{trial.task.id}': {fact}")
     return grades
 
 
 async def _grade(
-    setting: RunContext,
+    context: RunContext,
     trial: Trial,
     trial_folder: TrialFolder,
     graders: list[Grader],
@@ -254,32 +254,32 @@ async def _grade(
     files: Files | None,
 ) -> list[Grade]:
     """Return the grades of a trace."""
-    if trace.status == "error" or setting.skip_graders:
+    if trace.status == "error" or context.skip_graders:
         return []
-    asked = GradingContext(setting.judge, trial.task, setting.engine.folder, pinned=setting.pinned)
-    if setting.engine.continues and any(grader.continues for grader in graders):
+    asked = GradingContext(context.judge, trial.task, context.engine.folder, pinned=context.pinned)
+    if context.engine.continues and any(grader.continues for grader in graders):
         from waza.engines.continued import AgentSession, StoredSession  # only runs with such graders pay for it
 
-        begin = setting.pace.begin if setting.pace else None
-        session = StoredSession(setting.engine, trial, trace, trial_folder)
-        asked = asked._replace(session=AgentSession(session, begin, partial(_hear, setting)))
+        begin = context.pace.begin if context.pace else None
+        session = StoredSession(context.engine, trial, trace, trial_folder)
+        asked = asked._replace(session=AgentSession(session, begin, partial(_hear, context)))
     return await grades_of(trace, graders, files, asked)
 
 
-async def _work(trial: Trial, trial_folder: TrialFolder, setting: RunContext, meter: Meter) -> Trace:
+async def _work(trial: Trial, trial_folder: TrialFolder, context: RunContext, meter: Meter) -> Trace:
     """Return what the agent did; an agent that could not run gives a trace with status `error`.
 
     What it was billed is counted by `meter`, whatever comes of the trial afterwards.
     """
     with following() as progress:
         try:
-            trace, is_started = await _engine_run(trial, trial_folder, setting)
+            trace, is_started = await _engine_run(trial, trial_folder, context)
         except asyncio.CancelledError:
-            if setting.engine.mocks is not None:
+            if context.engine.mocks is not None:
                 meter.add(_reported_so_far(progress))
             raise
     spending = agent_spending(trace)
-    is_free = setting.engine.mocks is None or not is_started
+    is_free = context.engine.mocks is None or not is_started
     if is_free and spending.without_cost and not is_invalid_cost(trace):
         spending = replace(spending, without_cost=0)
     meter.add(spending)
@@ -297,7 +297,7 @@ def _reported_so_far(progress: Progress) -> Spending:
     return replace(found, without_cost=max(1, found.without_cost))
 
 
-async def _engine_run(trial: Trial, trial_folder: TrialFolder, setting: RunContext) -> tuple[Trace, bool]:
+async def _engine_run(trial: Trial, trial_folder: TrialFolder, context: RunContext) -> tuple[Trace, bool]:
     """Return what the agent did, and whether it may have been started at all."""
     is_started = True
     started = time.perf_counter()
@@ -305,9 +305,9 @@ async def _engine_run(trial: Trial, trial_folder: TrialFolder, setting: RunConte
     limit, limits = asyncio.timeout(None), deadlines()
     number = limits.set(trial.task.timeout_s * turns + GRACE_S, lambda: limit.reschedule(0))
     try:
-        with setting.pinned.agent() if setting.pinned else nullcontext():
+        with context.pinned.agent() if context.pinned else nullcontext():
             async with limit:
-                trace = await setting.engine.run(trial, trial_folder)
+                trace = await context.engine.run(trial, trial_folder)
     except EngineError as error:
         is_started = error.is_started
         before = error.recorded or Trace(input=trial.task.prompt, output="")
@@ -317,25 +317,25 @@ async def _engine_run(trial: Trial, trial_folder: TrialFolder, setting: RunConte
         if isinstance(error, TimeoutError) and limit.expired():
             took_ms = round((time.perf_counter() - started) * 1000, 3)
             trace = Trace(input=trial.task.prompt, output="", status="timeout", error=late, duration_ms=took_ms)
-            return replace(trace, engine=setting.engine_name), True
+            return replace(trace, engine=context.engine_name), True
         fact = f"the engine broke: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
     finally:
         limits.cancel(number)
     changes: dict[str, object] = {}
-    if trace.status != "error" and (fault := setting.vet(trace)):
+    if trace.status != "error" and (fault := context.vet(trace)):
         changes |= {"status": "error", "error": fault}
-    if trace.baseline_output is None and (other := setting.baselines.get((trial.task.id, trial.number))):
+    if trace.baseline_output is None and (other := context.baselines.get((trial.task.id, trial.number))):
         changes["baseline_output"] = other
     if trace.engine is None:
-        changes["engine"] = setting.engine_name
+        changes["engine"] = context.engine_name
     if trace.model is None and trial.model:
         changes["model"] = trial.model
     if trace.duration_ms is None:
         paused_s = trial_folder.after_turn.elapsed_s if isinstance(trial_folder.after_turn, Checkpoints) else 0.0
         changes["duration_ms"] = round((time.perf_counter() - started - paused_s) * 1000, 3)
     trace = replace(trace, **changes) if changes else trace
-    _hear(setting, trace)
+    _hear(context, trace)
     return trace, is_started
 
 
@@ -350,11 +350,11 @@ def _to_the_second(seconds: int) -> str:
 
 
 def failed_trial(
-    trial: Trial, setting: RunContext, reason: str, log: Sequence[Attempt] = (), costs: Costs = NO_COSTS
+    trial: Trial, context: RunContext, reason: str, log: Sequence[Attempt] = (), costs: Costs = NO_COSTS
 ) -> Result:
     """Return the result of a trial that could not be run; `log` holds the attempts before this one."""
     started_at = _now()
-    trace = Trace(input=trial.task.prompt, output="", status="error", error=reason, engine=setting.engine_name)
+    trace = Trace(input=trial.task.prompt, output="", status="error", error=reason, engine=context.engine_name)
     return Result(
         task_id=trial.task.id,
         trial=trial.number,
@@ -364,7 +364,7 @@ def failed_trial(
         attempts=len(log) + 1,
         attempt_log=[*log, Attempt(status="error", reason=reason, started_at=started_at, costs=costs)],
         started_at=started_at,
-        fingerprint=setting.fingerprints.get(trial.task.id, ""),
+        fingerprint=context.fingerprints.get(trial.task.id, ""),
     )
 
 

@@ -18,7 +18,7 @@ from waza.model import Check, Files, Grade, Result, ResultStatus, Trace, Trial
 from waza.process.concurrency import wait_for
 from waza.runner.grading import status_of
 from waza.runner.request import judge_for, redactor_for
-from waza.runner.suite import Listeners, run_suite
+from waza.runner.suite import Arm, Listeners, run_suite
 from waza.runner.trial import RunContext
 from waza.suites.graders import load_expected, load_grader
 from waza.suites.suite import EvalSpec
@@ -186,7 +186,7 @@ def run_one(spec: EvalSpec, trial: Trial, engine: Engine, engine_name: str) -> S
         return results
 
     with TemporaryDirectory(prefix="waza-") as kept:
-        setting = RunContext(
+        context = RunContext(
             engine=engine,
             engine_name=engine_name,
             max_attempts=attempts,
@@ -194,6 +194,7 @@ def run_one(spec: EvalSpec, trial: Trial, engine: Engine, engine_name: str) -> S
             artifacts=Path(kept),
             judge=judge_for(spec),
         )
-        wait_for(run_suite(alone, iter([trial]), setting, listeners, store, workers=1))
+        arm = Arm(alone, context, store)
+        wait_for(run_suite([arm], iter([[(arm, trial)]]), listeners, workers=1))
     result = changed(results[0], snapshot="", turn_snapshots={})
     return SingleTrial(redactor.tree(result), [redactor.text(remark) for remark in remarks])
