@@ -110,7 +110,7 @@ def test_what_a_judge_alone_holds_up_is_told_and_does_not_fail_the_check(tmp_pat
     (tmp_path / "eval.yaml").write_text(JUDGED)
     assert run_command(["check", "--oracles", str(tmp_path)]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "note: task 'judge-alone': nothing but kind stands against no-op, empty claim, prompt echo" in told
+    assert "note: task 'judge-alone': only kind fails no-op, empty claim, prompt echo" in told
     assert "judge-and-check" not in told
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import click
@@ -45,6 +44,8 @@ def traces_url(value: str) -> str:
 
 
 def _refuse_without_packages() -> None:
+    from importlib.metadata import PackageNotFoundError, version  # it loads the e-mail parser, for --otel only
+
     for package in ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"):
         try:
             version(package)

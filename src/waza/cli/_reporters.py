@@ -14,6 +14,7 @@ from waza.cli._runs import the_run
 from waza.cli._screen import console, emit, remark, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError, WazaError
 from waza.files.disk import write_atomically
+from waza.files.paths import display_path
 from waza.model import Run
 from waza.reports.base import REPORTS, Report
 from waza.reports.run_before import EarlierRun, before_from_file, before_of
@@ -21,8 +22,6 @@ from waza.runs.remote_store import is_url
 from waza.runs.results_json import results_json
 from waza.runs.store import RUN, open_run
 from waza.runs.summary import summarize
-from waza.suites.project import shown
-from waza.suites.suite import EvalSpec
 
 STDOUT = "-"
 MOST_OF_A_NAME = 80
@@ -112,7 +111,7 @@ class WrittenReports(NamedTuple):
     def tell(self) -> None:
         """Print where they are."""
         for kind, path in self.paths.items():
-            say(f"{kind}: {shown(path.resolve())}", "dim")
+            say(f"{kind}: {display_path(path.resolve())}", "dim")
 
 
 def write_reports(run: Run, reports: Reports, *, suffix: str = "") -> WrittenReports:
@@ -218,8 +217,8 @@ def _show(run: Run, options: dict[str, Any]) -> None:
         say("\n" + interpret(run))
     if not options["quiet"]:
         folder = Path(run.folder).resolve()
-        name = run.id if folder.is_relative_to(Path.cwd()) else shown(folder)
-        say(f"\nresults: {shown(folder / 'results.json')}   ({shlex.join(['waza', 'show', name])})", "dim")
+        name = run.id if folder.is_relative_to(Path.cwd()) else display_path(folder)
+        say(f"\nresults: {display_path(folder / 'results.json')}   ({shlex.join(['waza', 'show', name])})", "dim")
 
 
 def _write_file(run: Run, path: Path) -> None:
@@ -234,9 +233,11 @@ def _write_file(run: Run, path: Path) -> None:
 # A finished run sent to the project's object store, where it names one; the local folder stays whatever happens.
 
 
-def store_of(spec: EvalSpec) -> str | None:
-    """Return the address finished runs of a suite are sent to; raise UsageError now where that could never work."""
-    url = spec.project.paths.results
+def checked_store(url: str | None) -> str | None:
+    """Return `paths.results` of a project where it is the URL of a store; raise UsageError if it cannot be written to.
+
+    Called before a run, so that a run that could not be sent is never started.
+    """
     if not url or not is_url(url):
         return None
     from waza.runs.remote import require  # most projects keep their runs in a folder
@@ -254,7 +255,7 @@ def sent(run: Run, url: str | None, code: int, *, quiet: bool = False) -> int:
     try:
         pushed = push(Path(run.folder), url)
     except WazaError as error:
-        folder = shown(Path(run.folder).resolve())
+        folder = display_path(Path(run.folder).resolve())
         again = shlex.join(["waza", "runs", "push", folder, "--to", url])
         remark(f"not sent: {error}\nthe run is safe in {folder}; send it with:  {again}", "bold red")
         return EXIT_UNDECIDED if code == EXIT_PASSED else code

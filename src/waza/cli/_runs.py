@@ -7,10 +7,9 @@ from pathlib import Path
 
 from waza.cli._screen import remark
 from waza.errors import StoreError, UsageError
-from waza.files.paths import project_root
+from waza.files.paths import PROJECT_FILE, project_root
 from waza.runs.remote_store import checked_url, is_plain, is_url
 from waza.runs.store import StoredRun, find_run, holds_run, list_runs
-from waza.suites.project import read_project
 
 DEPTH = 6
 _SKIPPED = {"node_modules", "__pycache__", "artifacts", "venv"}
@@ -18,10 +17,9 @@ _SKIPPED = {"node_modules", "__pycache__", "artifacts", "venv"}
 
 def runs_parents(start: Path) -> list[Path]:
     """Return the folders of run folders: the project's `paths.results`, and every `runs` folder below `start`."""
-    root = project_root(start.resolve())
-    project, _ = read_project(root)
-    found = [root / project.paths.results] if project.paths.results and not is_url(project.paths.results) else []
     base = start.resolve()
+    results = _results_setting(base)
+    found = [project_root(base) / results] if results and not is_url(results) else []
     for folder, names, _ in os.walk(base):
         depth = len(Path(folder).relative_to(base).parts)
         names[:] = [] if depth >= DEPTH else sorted(n for n in names if n not in _SKIPPED and not n.startswith("."))
@@ -71,8 +69,18 @@ def own_run(ref: str) -> Path:
 
 def project_store(start: Path) -> str | None:
     """Return the address the project's runs are sent to, if it has one."""
-    results = read_project(project_root(start.resolve()))[0].paths.results
+    results = _results_setting(start.resolve())
     return results if results and is_url(results) else None
+
+
+def _results_setting(start: Path) -> str | None:
+    """Return `paths.results` of the project that a folder belongs to."""
+    root = project_root(start)
+    if not (root / PROJECT_FILE).is_file():
+        return None
+    from waza.suites.project import read_project  # it loads pydantic, half of the start-up time
+
+    return read_project(root)[0].paths.results
 
 
 def where_to_look(text: str | Path) -> str | Path:

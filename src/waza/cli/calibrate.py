@@ -47,10 +47,9 @@ def command(
     import msgspec  # not needed for --help
 
     from waza.analysis.calibration import calibrate, gather
-    from waza.files.paths import SpecFolder
+    from waza.files.paths import SpecFolder, display_path
     from waza.reports.judging import alpha_lines, judge_lines
     from waza.runs.store import open_run
-    from waza.suites.project import shown
 
     stored = [open_run(the_run(ref)) for ref in dict.fromkeys(runs or ("latest",))]
     base = _suite_folder(stored[0])
@@ -70,7 +69,7 @@ def command(
         for line in [*alpha_lines(found.between_judges, "judges"), *alpha_lines(found.between_people, "people")]:
             say(line)
         for path in kept:
-            say(f"kept: {shown(path)}", "dim")
+            say(f"kept: {display_path(path)}", "dim")
     return EXIT_PASSED if any(judge.counts.n for judge in found.judges) else EXIT_UNDECIDED
 
 

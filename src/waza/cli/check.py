@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
-from waza.analysis.oracles import ORACLES, OracleFinding, cheated
 from waza.cli._screen import emit, say, show_problems
 from waza.cli._working import trust_option
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
+from waza.files.paths import display_path
 from waza.files.trust import not_trusted
 from waza.runner.preflight import refusals, without_refused
 from waza.skills import MARK
@@ -27,86 +29,142 @@ from waza.suites.triggers import FILE as TRIGGERS
 from waza.untrusted.text import plural, visible
 
 
+@dataclass(frozen=True)
+class CheckOptions:
+    """The command line of `waza check`."""
+
+    quiet: bool
+    as_json: bool
+    trust: bool
+    strict: bool
+    engine: str | None
+    max_cost: float | None
+    baseline: bool
+    live: bool
+    oracles: bool
+
+    @property
+    def error_severities(self) -> tuple[str, ...]:
+        """The severities that make a suite wrong."""
+        return ("error", "warning", NOT_CHECKED) if self.strict else ("error",)
+
+    @property
+    def prints_summaries(self) -> bool:
+        """Whether a line for people is printed per file."""
+        return not self.quiet and not self.as_json
+
+
+@dataclass
+class Totals:
+    """What the checks found so far."""
+
+    wrong_suites: int = 0
+    weak_tasks: int = 0
+    """Tasks that an agent passes which does no work."""
+    undecided: int = 0
+    """Judges that did not answer, and tasks that no oracle could be tried on."""
+    skills: list[Path] = field(default_factory=list)
+    """Folders of skills still to check: those named, and each suite's own."""
+    printed: set[Problem] = field(default_factory=set)
+    """Problems of a project are found with each of its suites, and printed once."""
+
+
 @click.command(epilog="Example:  waza check .  ·  waza check evals/greeter/eval.yaml --quiet")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON lines.")
 @trust_option
-@click.option("--strict", is_flag=True, help="Take warnings for errors, and what was not checked.")
+@click.option("--strict", is_flag=True, help="Treat warnings, and what was not checked, as errors.")
 @click.option("--engine", help="Check for this engine, instead of the suite's.")
 @click.option(
     "--max-cost", type=click.FloatRange(0, min_open=True), help="Also check that `run --max-cost` could work."
 )
 @click.option("--baseline", is_flag=True, help="Also check that `run --baseline` could work.")
 @click.option("--live", is_flag=True, help="Also ask the judge one small question, which costs a few tokens.")
-@click.option("--oracles", is_flag=True, help="Also let agents try the suites that do no work: none may pass a task.")
-def command(
-    paths: tuple[Path, ...],
-    quiet: bool,
-    as_json: bool,
-    trust: bool,
-    strict: bool,
-    engine: str | None,
-    max_cost: float | None,
-    baseline: bool,
-    live: bool,
-    oracles: bool,
-) -> int:
+@click.option("--oracles", is_flag=True, help="Also run agents that do no work: none may pass a task.")
+def command(paths: tuple[Path, ...], **options: Any) -> int:
     """Find every mistake in suites and skills, without running anything; offline, unless --live is given.
 
     PATHS are eval files, skills, trigger tests or folders; a folder is searched for eval.yaml, SKILL.md and
-    trigger_tests.yaml. Without PATHS, the current folder. A suite's skill is looked at too. Python of the project is
-    imported only where you trust its folder; what was not checked for that reason is reported, and a mistake with
-    --strict. Exit code 0: nothing is wrong; 1: a skill is, or with --oracles an agent that does no work passes a task;
-    2: a suite is; 3: nothing is, but with --live a judge could not answer, or with --oracles a grader, or the folder
-    is not trusted.
+    trigger_tests.yaml. Without PATHS, the current folder. A suite's skill is checked too. Python of the project is
+    imported only if you trust its folder; what was not checked for that reason is reported, and is an error with
+    --strict. Exit code 0: no errors; 1: a skill has errors, or with --oracles an agent that does no work passes a task;
+    2: a suite has errors; 3: no errors, but with --live a judge did not answer, or with --oracles a grader did not, or
+    the folder is not trusted.
     """
-    wrong = silent = weak = 0
-    suites, skills = find_all(paths or (Path(),))
-    serious = ("error", "warning", NOT_CHECKED) if strict else ("error",)
-    told: set[Problem] = set()
-    paths = paths or (Path(),)
-    for file in chain(suites, lone_triggers(paths, skills)):  # the suites' own skills may have trigger tests too
-        is_lone = file.name == TRIGGERS
-        spec, problems = (read_lone_triggers if is_lone else read_spec)(file, trust=trust)
-        if spec is not None:
-            found = [*problems, *rubric_problems(spec), *_sessions(spec), *spec.not_checked()]
-            has_limit, has_baseline = max_cost is not None, baseline and not is_lone
-            imports = spec.folder.may_import
-            refused = refusals(spec, engine=engine, has_max_cost=has_limit, has_baseline=has_baseline, imports=imports)
-            refused = [one for one in refused if NO_ENGINE not in one.message or not _is_config_wrong(problems)]
-            problems = list(dict.fromkeys([*without_refused(found, refused), *refused]))
-        shown = [p for p in problems if (not quiet or p.severity in serious) and p not in told]
-        told.update(shown)  # what is about the project is found with each of its suites
-        if as_json:
-            _print_json(shown)
-        else:
-            show_problems(shown, to_stderr=False)
-        errors = sum(p.severity in serious for p in problems)
-        unchecked = sum(p.severity == NOT_CHECKED for p in problems)
-        wrong += bool(errors)
-        skills += [spec.skill_folder] if spec and spec.skill_folder else []
-        if not as_json and not quiet:
-            _summary(file, spec if not errors else None, errors, unchecked)
-        if live and spec is not None and not errors:
-            silent += _silent_judges(spec, quiet=quiet or as_json)
-        if is_lone:
-            continue
-        if oracles and spec is not None and not errors and (fact := _starts_programs(spec)):
-            silent += 1
-            left_out = [spec.place.problem(fact, NOT_CHECKED)]
-            _print_json(left_out) if as_json else show_problems(left_out, to_stderr=False)
-        elif oracles and spec is not None and not errors:
-            # it runs graders; a check does not
+    return check(paths or (Path(),), CheckOptions(**options))
 
-            passed, untried = weak_tasks(spec, quiet=quiet, as_json=as_json)
-            weak, silent = weak + passed, silent + untried
-    bad = sum(_check_skill(skill, quiet, as_json, strict) for skill in dict.fromkeys(skills))
-    return EXIT_USAGE if wrong else EXIT_FAILED if bad or weak else EXIT_UNDECIDED if silent else EXIT_PASSED
+
+def check(paths: tuple[Path, ...], options: CheckOptions) -> int:
+    """Check every suite and skill at the paths, print the problems, and return the exit code."""
+    suites, skills = find_all(paths)
+    totals = Totals(skills=skills)
+    for file in chain(suites, lone_triggers(paths, totals.skills)):  # lazy: suites add skills
+        _check_suite(file, options, totals)
+    wrong_skills = sum(_check_skill(skill, options) for skill in dict.fromkeys(totals.skills))
+    if totals.wrong_suites:
+        return EXIT_USAGE
+    if wrong_skills or totals.weak_tasks:
+        return EXIT_FAILED
+    return EXIT_UNDECIDED if totals.undecided else EXIT_PASSED
+
+
+def _check_suite(file: Path, options: CheckOptions, totals: Totals) -> None:
+    """Check one eval file, or trigger tests without one, and add what was found to the totals."""
+    is_lone = file.name == TRIGGERS
+    spec, problems = (read_lone_triggers if is_lone else read_spec)(file, trust=options.trust)
+    if spec is not None:
+        problems = _with_refusals(spec, problems, options, has_baseline=options.baseline and not is_lone)
+    errors = sum(problem.severity in options.error_severities for problem in problems)
+    wanted = [p for p in problems if not options.quiet or p.severity in options.error_severities]
+    _print_problems((p for p in wanted if p not in totals.printed), options)
+    totals.printed.update(wanted)
+    totals.wrong_suites += bool(errors)
+    totals.skills += [spec.skill_folder] if spec and spec.skill_folder else []
+    if options.prints_summaries:
+        unchecked = sum(problem.severity == NOT_CHECKED for problem in problems)
+        _summary(file, spec if not errors else None, errors, unchecked)
+    if spec is None or errors:
+        return
+    if options.live:
+        totals.undecided += _silent_judges(spec, quiet=not options.prints_summaries)
+    if options.oracles and not is_lone:
+        _try_oracles(spec, options, totals)
+
+
+def _with_refusals(
+    spec: EvalSpec, problems: list[Problem], options: CheckOptions, *, has_baseline: bool
+) -> list[Problem]:
+    """Return a suite's problems with the reasons for which a run of it would be refused, each once."""
+    engine = spec.config.executor or spec.project.defaults.engine
+    sessions = session_problems(engine, spec.graders, spec.place)
+    found = [*problems, *rubric_problems(spec), *sessions, *spec.not_checked()]
+    refused = refusals(
+        spec,
+        engine=options.engine,
+        has_max_cost=options.max_cost is not None,
+        has_baseline=has_baseline,
+        imports=spec.folder.may_import,
+    )
+    refused = [one for one in refused if NO_ENGINE not in one.message or not _is_config_wrong(problems)]
+    return list(dict.fromkeys([*without_refused(found, refused), *refused]))
+
+
+def _try_oracles(spec: EvalSpec, options: CheckOptions, totals: Totals) -> None:
+    """Run agents that do no work on a suite and add what they passed to the totals."""
+    if fact := _starts_programs(spec):
+        totals.undecided += 1
+        _print_problems([spec.place.problem(fact, NOT_CHECKED)], options)
+        return
+    from waza.cli._oracle_check import weak_tasks  # it loads the runner, which a check does without
+
+    passed, undecided = weak_tasks(spec, quiet=options.quiet, as_json=options.as_json)
+    totals.weak_tasks += passed
+    totals.undecided += undecided
 
 
 def _is_config_wrong(problems: list[Problem]) -> bool:
-    """Say whether an engine may be named in a part of the files that could not be read."""
+    """Return whether an engine may be named in a part of the files that could not be read."""
     names = ("config", "defaults")
     return any(one.severity == "error" and (not one.path or one.path.startswith(names)) for one in problems)
 
@@ -128,31 +186,22 @@ def lone_triggers(paths: Sequence[Path], skills: Sequence[Path]) -> Iterator[Pat
             yield folder / TRIGGERS
 
 
-def _check_skill(folder: Path, quiet: bool, as_json: bool, strict: bool) -> bool:
-    """Say what is wrong with a skill, and return whether something is."""
-    from waza.suites.project import shown
-
+def _check_skill(folder: Path, options: CheckOptions) -> bool:
+    """Print the problems of a skill and return whether one is an error."""
     problems = skill_problems(folder)
-    errors = [p for p in problems if p.severity == "error" or (strict and p.severity == "warning")]
-    if as_json:
-        _print_json(errors if quiet else problems)
-        return bool(errors)
-    show_problems(errors if quiet else problems, to_stderr=False)
-    if not quiet and errors:
-        say(f"{shown(folder / MARK)}: {plural(len(errors), 'mistake')}", "bold red")
-    elif not quiet:
-        say(f"{shown(folder / MARK)}: ok, {skill_line(folder)} (estimated)", "green")
+    errors = [p for p in problems if p.severity == "error" or (options.strict and p.severity == "warning")]
+    _print_problems(errors if options.quiet else problems, options)
+    if options.prints_summaries:
+        name = display_path(folder / MARK)
+        if errors:
+            say(f"{name}: {plural(len(errors), 'mistake')}", "bold red")
+        else:
+            say(f"{name}: ok, {skill_line(folder)} (estimated)", "green")
     return bool(errors)
 
 
-def _sessions(spec: EvalSpec) -> list[Problem]:
-    """Return what there is to say about judges that go on in the agent's session."""
-    engine = spec.config.executor or spec.project.defaults.engine
-    return list(session_problems(engine, spec.graders, spec.place))
-
-
 def _starts_programs(spec: EvalSpec) -> str:
-    """Return why the oracles are not let loose: in a folder that is not trusted they would start programs of it."""
+    """Return why oracles are not run: they would start hooks and programs of a folder that is not trusted."""
     graders = [grader for each in spec.graders.values() for grader in each]
     if spec.folder.may_import or not (spec.hooks.model_dump(exclude_defaults=True) or any(g.waits for g in graders)):
         return ""
@@ -160,7 +209,7 @@ def _starts_programs(spec: EvalSpec) -> str:
 
 
 def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
-    """Ask the suite's judge, say what it showed, and return how many of its models did not answer."""
+    """Ask the suite's judge one question, print its answer, and return how many of its models did not answer."""
     from waza.runner.preflight import signs_of_life  # it loads a vendor's SDK
 
     silent = 0
@@ -172,7 +221,7 @@ def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
 
 
 def find_all(paths: tuple[Path, ...]) -> tuple[list[Path], list[Path]]:
-    """Return the eval files and the folders of skills that are meant by the paths."""
+    """Return the eval files and the skill folders at the paths."""
     suites: list[Path] = []
     skills: list[Path] = []
     for path in paths:
@@ -193,7 +242,7 @@ def find_all(paths: tuple[Path, ...]) -> tuple[list[Path], list[Path]]:
 
 
 def find_suites(paths: tuple[Path, ...]) -> list[Path]:
-    """Return the eval files meant by the paths: each file, and every `eval.yaml` below each folder."""
+    """Return the eval files at the paths: each file, and every `eval.yaml` below each folder."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir() and not suite_in(path):
@@ -212,72 +261,18 @@ def _hidden(path: Path) -> bool:
 
 
 def _summary(file: Path, good: EvalSpec | None, errors: int, unchecked: int) -> None:
-    from waza.suites.project import shown
-
     if good:
         left = f"; {unchecked} not checked" if unchecked else ""
         prompts = [prompt for prompt in good.triggers.prompts if not prompt.control] if good.triggers else []
         count = plural(len(good.tasks), "task") if good.tasks or not prompts else plural(len(prompts), "trigger prompt")
-        say(f"{shown(file)}: ok, {count}{left}", "green")
+        say(f"{display_path(file)}: ok, {count}{left}", "green")
     else:
-        say(f"{shown(file)}: {plural(errors, 'mistake')}", "bold red")
+        say(f"{display_path(file)}: {plural(errors, 'mistake')}", "bold red")
 
 
-def _print_json(problems: list[Problem]) -> None:
-    import json
-
+def _print_problems(problems: Iterable[Problem], options: CheckOptions) -> None:
+    if not options.as_json:
+        show_problems(problems, to_stderr=False)
+        return
     for problem in problems:
         emit(json.dumps(problem._asdict()))
-
-
-# `waza check --oracles`: which tasks an agent gets through that does no work.
-
-
-def weak_tasks(spec: EvalSpec, *, quiet: bool, as_json: bool) -> tuple[int, int]:
-    """Let every oracle try a suite, and say what they get through; return how many tasks they pass, and cannot try."""
-    found = list(cheated(spec))
-    if as_json:
-        for finding in found:
-            emit(json.dumps(finding._asdict() | {"sentence": str(finding)}))
-    else:
-        _passed(found)
-        _untried(found)
-        if not quiet:
-            _held(found)
-    weak = {finding.task for finding in found if finding.kind == "passes"}
-    untried = {finding.task for finding in found if finding.kind == "not decided"}
-    if not as_json and not quiet and not weak | untried:
-        say(f"oracles: none of {len(ORACLES)} passes any of {plural(len(spec.tasks), 'task')}", "green")
-    return len(weak), len(untried)
-
-
-def _passed(found: list[OracleFinding]) -> None:
-    """Say, a line a task, which oracles pass it."""
-    passed: dict[str, list[str]] = {}
-    for finding in found:
-        if finding.kind == "passes":
-            passed.setdefault(finding.task, []).append(finding.oracle)
-    for task, oracles in passed.items():
-        verb = "passes" if len(oracles) == 1 else "pass"
-        told = f"error: task '{task}': {', '.join(oracles)} {verb}; add a check that only the work itself can meet"
-        say(visible(told), "bold red")
-
-
-def _untried(found: list[OracleFinding]) -> None:
-    """Say which oracles could not try a task: nobody knows whether they would pass it."""
-    for finding in found:
-        if finding.kind == "not decided":
-            say(visible(f"warning: {finding}"), "yellow")
-
-
-def _held(found: list[OracleFinding]) -> None:
-    """Say, a line a task, what only a judge stands against."""
-    held: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for finding in found:
-        if finding.kind == "held up by a judge alone":
-            held.setdefault((finding.task, finding.graders), []).append(finding.oracle)
-    for (task, graders), oracles in held.items():
-        say(
-            visible(f"note: task '{task}': nothing but {', '.join(graders)} stands against {', '.join(oracles)}"),
-            "cyan",
-        )

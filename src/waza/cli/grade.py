@@ -12,7 +12,7 @@ import click
 
 from waza.cli._otel import Listener, both, otel_option, telemetry, traces_url
 from waza.cli._progress import Progress, progress_for
-from waza.cli._reporters import report, reporter_options, sent, store_of, wanted_reports
+from waza.cli._reporters import checked_store, report, reporter_options, sent, wanted_reports
 from waza.cli._runs import own_run, run_for, the_run
 from waza.cli._screen import console, remark
 from waza.cli._working import telling_options, trust_option, with_stdout
@@ -122,7 +122,7 @@ def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: dict[str, 
     """Grade what is in recordings; what cannot be graded is told at the end, and makes the exit code 2."""
     from waza.runner.recordings import Reading, from_files
 
-    troubles, store = Troubles(), store_of(spec)
+    troubles, store = Troubles(), checked_store(spec.project.paths.results)
     total = sum(source.stat().st_size for source in recordings if isinstance(source, Path))
     with telemetry(options["otel"], suite=spec.name, engine="recorded") as heard, _progress(0, options) as progress:
 
@@ -160,7 +160,7 @@ def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options
     if gone := sorted({outcome.task_id for outcome in outcomes_of(stored.results)} - known):
         remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
     spec = _selected(spec, tasks)
-    judging, store = _judging(spec, options), store_of(spec)
+    judging, store = _judging(spec, options), checked_store(spec.project.paths.results)
     about = {"suite": spec.name, "engine": stored.engine, "model": stored.model}
     with telemetry(options["otel"], **about) as heard, _progress(len(stored.results), options) as progress:
         if options["resume"]:

@@ -11,8 +11,11 @@ import click
 
 from waza.cli._screen import console, emit, say, show_problems
 from waza.errors import did_you_mean
-from waza.runs.store import StoredRun
+from waza.plugins import Folder
 from waza.untrusted.text import visible
+
+# Not those of `graders.base` and `judges.base`: importing these takes longer than reading every summary.
+_GRADERS, _JUDGES = Folder("graders", "Grader"), Folder("judges", "Judge")
 
 
 @click.command(epilog="Example:  waza list graders  ·  waza list tasks evals/greeter  ·  waza list runs")
@@ -38,20 +41,16 @@ def command(kind: str, path: Path | None, as_json: bool) -> int:
 
 
 def _graders(_: Path) -> list[dict[str, object]]:
-    from waza.graders.base import GRADERS
-    from waza.suites.reference import grader_page
-
-    return [{"type": name, "what it checks": grader_page(name).summary} for name in GRADERS.names()]
+    return [{"type": name, "what it checks": _GRADERS.summary(name)} for name in _GRADERS.names()]
 
 
 def _engines(_: Path) -> list[dict[str, object]]:
     from waza.engines.base import ENGINES
-    from waza.suites.reference import engine_page
 
     return [
         {
             "engine": name.replace("_", "-") if name in ENGINES.built_in() else name,
-            "what it runs": engine_page(name).summary,
+            "what it runs": ENGINES.summary(name),
             "program": _installed(ENGINES.load(name)),
         }
         for name in ENGINES.names()
@@ -66,21 +65,16 @@ def _installed(engine: Any) -> str:
 
 
 def _judges(_: Path) -> list[dict[str, object]]:
-    from waza.judges.base import JUDGES
-    from waza.suites.reference import judge_page
-
-    return [{"judge": name, "whom it asks": judge_page(name).summary} for name in JUDGES.names()]
+    return [{"judge": name, "whom it asks": _JUDGES.summary(name)} for name in _JUDGES.names()]
 
 
 def _reports(_: Path) -> list[dict[str, object]]:
     from waza.reports.base import REPORTS
 
-    made = {name: REPORTS.load(name) for name in REPORTS.names()}
-    return [{"report": name, "what it writes": _first_line(cls), "file": cls.file} for name, cls in made.items()]
-
-
-def _first_line(cls: type) -> str:
-    return (cls.__doc__ or "").strip().split("\n")[0]
+    return [
+        {"report": name, "what it writes": REPORTS.summary(name), "file": REPORTS.load(name).file}
+        for name in REPORTS.names()
+    ]
 
 
 def _isolation(_: Path) -> list[dict[str, object]]:
@@ -123,39 +117,9 @@ def _table(rows: list[dict[str, object]], kind: str) -> None:
 
 
 def _runs(path: Path) -> list[dict[str, object]]:
-    from waza.cli._runs import runs_parents
-    from waza.runs.store import list_runs, newest_first
+    from waza.cli.runs import short_rows  # it loads the run store, which no other listing needs
 
-    stored = [run for parent in runs_parents(path) for run in list_runs(parent)]
-    return [_run_row(run) for run in newest_first(stored)]
-
-
-def _run_row(stored: StoredRun) -> dict[str, object]:
-    from waza.runs.signing import word_of
-    from waza.untrusted.text import score, seconds
-
-    run, summary = stored.run, stored.summary
-    if summary is None:
-        return {
-            "run": run.id,
-            "suite": stored.problem,
-            "engine": "",
-            "model": "",
-            "passed": "",
-            "score": "",
-            "time": "",
-        }
-    state = "" if stored.is_complete else " (not complete)"
-    state += f" ({word_of(run.integrity)})" if run.integrity else ""
-    return {
-        "run": run.id,
-        "suite": run.name,
-        "engine": run.engine,
-        "model": run.model,
-        "passed": f"{summary.succeeded} of {summary.total_tests}{state}",
-        "score": score(summary.weighted_score),
-        "time": seconds(summary.duration_ms),
-    }
+    return short_rows(path)
 
 
 _LISTINGS: dict[str, Callable[[Path], list[dict[str, object]]]] = {

@@ -14,10 +14,10 @@ from waza.cli._runs import own_run
 from waza.cli._screen import remark, say
 from waza.cli._working import trust_option
 from waza.errors import EXIT_INTERRUPTED, EXIT_PASSED, StoreError, UsageError
+from waza.files.paths import display_path
 from waza.model import Result, Run, Trace
 from waza.runner.reviewing import ReviewableOutput, looked_at
 from waza.runs.verdicts import Answer, record_verdict, standing_in
-from waza.suites.project import shown
 from waza.untrusted.text import clipped, plural, visible
 
 
@@ -139,10 +139,8 @@ class ReviewSession:
     def ask(self) -> bool:
         """Ask about each output in turn, and return whether the person broke off with Ctrl-C."""
         who = f" by {self._reviewer}" if self._reviewer else ""
-        say(
-            f"{plural(len(self._items), 'output')} of {self._all} to review{who}; verdicts go to {shown(self._file)}",
-            "dim",
-        )
+        count = f"{plural(len(self._items), 'output')} of {self._all}"
+        say(f"{count} to review{who}; verdicts go to {display_path(self._file)}", "dim")
         stopped, place = False, 0
         try:
             while place < len(self._items):

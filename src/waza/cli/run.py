@@ -14,13 +14,14 @@ import click
 from waza.cli._baseline import baseline_of, baseline_options, control_counts, impact_code, say_baseline
 from waza.cli._otel import both, otel_option, telemetry, traces_url
 from waza.cli._progress import progress_for
-from waza.cli._reporters import model_suffixes, report, reporter_options, sent, store_of, wanted_reports
+from waza.cli._reporters import checked_store, model_suffixes, report, reporter_options, sent, wanted_reports
 from waza.cli._runs import own_run, run_for
 from waza.cli._screen import console, remark, say, show_problems
 from waza.cli._working import telling_options, trust_option, with_stdout, working_options
 from waza.compact import CompactList
 from waza.engines.base import ENGINES, NO_CREDENTIAL, Engine
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
+from waza.files.paths import display_path
 from waza.judges.base import Judge
 from waza.model import Run, Task
 from waza.reports.table import models_table
@@ -37,7 +38,6 @@ from waza.runs.remote_store import is_url
 from waza.runs.store import find_run
 from waza.suites.load import is_suite, load_spec
 from waza.suites.local_code import NOT_CHECKED, changes_told
-from waza.suites.project import shown
 from waza.suites.suite import EvalSpec
 from waza.suites.triggers import with_time
 from waza.untrusted.text import plural
@@ -211,7 +211,7 @@ def one_model(
     spec: EvalSpec, whole: EvalSpec, engine: str | None, model: str | None, options: dict[str, Any]
 ) -> tuple[int, Run]:
     """Run the suite with one model and show the result; return its exit code and the run."""
-    store = store_of(spec)
+    store = checked_store(spec.project.paths.results)
     _preflight(spec, engine, options)
     order = request_for(
         spec,
@@ -303,7 +303,7 @@ def _given(engine: str | None, model: str | None, options: dict[str, Any]) -> di
 def _again(spec: EvalSpec, options: dict[str, Any], run: str = "") -> str:
     """Return the command that goes on with a run; what the run itself remembers is left out."""
     command = "run" if spec.tasks else "trigger"
-    words = ["waza", command, shown(spec.file), "--resume", *([run] if run else [])]
+    words = ["waza", command, display_path(spec.file), "--resume", *([run] if run else [])]
     for option in ("timeout", "replay", "max_cost", "against", "base", "catalogue", "needs"):
         words += [f"--{option.replace('_', '-')}", str(options[option])] if options.get(option) else []
     words += [word for reporter in options["reporters"] for word in ("--reporter", reporter)]

@@ -233,3 +233,26 @@ def as_data(stored: StoredRun) -> dict[str, Any]:
         **({"integrity": run.integrity} if run.integrity else {}),
         **({"problem": stored.problem} if stored.problem else {}),
     }
+
+
+def short_rows(path: Path) -> list[dict[str, object]]:
+    """Return the rows of `waza list runs`, the newest run first."""
+    return [_short_row(run) for run in newest_first(runs_here(path))]
+
+
+def _short_row(stored: StoredRun) -> dict[str, object]:
+    run, summary = stored.run, stored.summary
+    if summary is None:
+        empty = dict.fromkeys(("engine", "model", "passed", "score", "time"), "")
+        return {"run": run.id, "suite": stored.problem, **empty}
+    state = "" if stored.is_complete else " (not complete)"
+    state += f" ({word_of(run.integrity)})" if run.integrity else ""
+    return {
+        "run": run.id,
+        "suite": run.name,
+        "engine": run.engine,
+        "model": run.model,
+        "passed": f"{summary.succeeded} of {summary.total_tests}{state}",
+        "score": score(summary.weighted_score),
+        "time": seconds(summary.duration_ms),
+    }

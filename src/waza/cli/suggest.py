@@ -10,11 +10,11 @@ import click
 from waza.cli._screen import remark, say
 from waza.cli._skill_files import prompt_lines, suite_files
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, JudgeError, UsageError
-from waza.files.paths import SpecFolder, project_root
+from waza.files.paths import SpecFolder, display_path, project_root
 from waza.skills import MARK
 from waza.suites.judges import chosen_judge, judge_settings, settings_place
 from waza.suites.positions import Position
-from waza.suites.project import read_project, shown
+from waza.suites.project import read_project
 from waza.suites.shapes import ConfigShape
 from waza.suites.skill_prompts import MOST, Suggestions, from_model, from_phrases
 from waza.suites.skills import SkillFile, find_skill, read_skill_file
@@ -43,7 +43,9 @@ def command(skill: str, write: bool, into: Path | None, count: int, offline: boo
     found = read_skill_file(_folder(skill) / MARK)
     name = found.name or found.path.parent.name
     if not _NAME.fullmatch(name):  # it names folders and files below: a skill may come from anywhere
-        raise UsageError(f"{shown(found.path)}: '{visible(name)}' cannot be a skill's name; `waza check` says why")
+        raise UsageError(
+            f"{display_path(found.path)}: '{visible(name)}' cannot be a skill's name; `waza check` says why"
+        )
     try:
         suggested = _suggestions(found, name, count, offline, judge_model)
     except JudgeError as error:
@@ -51,7 +53,7 @@ def command(skill: str, write: bool, into: Path | None, count: int, offline: boo
         return EXIT_UNDECIDED
     if not suggested.should_trigger:
         fact = "its description has no `USE FOR:` phrases, and no judge is configured"
-        raise UsageError(f"{shown(found.path)}: {fact}; add phrases a user would say, or `judge:` to .waza.yaml")
+        raise UsageError(f"{display_path(found.path)}: {fact}; add phrases a user would say, or `judge:` to .waza.yaml")
     folder = into or _suite_folder(found, name)
     files = suite_files(name, suggested, folder)
     if write:
@@ -74,7 +76,7 @@ def _folder(skill: str) -> Path:
     root = project_root(Path.cwd())
     found = find_skill(skill, SpecFolder(Path.cwd(), root), [], read_project(root)[0].paths.skills)
     if found is None:
-        raise UsageError(f"no skill '{skill}': name a SKILL.md, its folder, or a skill below {shown(root)}")
+        raise UsageError(f"no skill '{skill}': name a SKILL.md, its folder, or a skill below {display_path(root)}")
     return found
 
 
@@ -82,7 +84,7 @@ def _suite_folder(skill: SkillFile, name: str) -> Path:
     """Return where tests of a skill go: beside it if they are there, else `evals/NAME`."""
     beside = skill.path.parent
     if any((beside / file).is_file() for file in ("eval.yaml", "trigger_tests.yaml")):
-        return Path(shown(beside))
+        return Path(display_path(beside))
     return Path("evals") / name
 
 

@@ -6,7 +6,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from waza.files.trust import is_trusted
 
-PROJECT_MARKS = (".waza.yaml", ".git")
+PROJECT_FILE = ".waza.yaml"
+PROJECT_MARKS = (PROJECT_FILE, ".git")
 
 
 class SpecFolder:
@@ -111,3 +112,11 @@ def inner_path(path: str) -> str:
     if not parts:
         raise ValueError(f"'{path}' is the workspace itself, not a path in it")
     return "/".join(parts)
+
+
+def display_path(path: Path) -> str:
+    """Return a path relative to the current folder where it is below it, as a person would type it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from waza.errors import Problem, SpecError
-from waza.files.paths import SpecFolder
+from waza.files.paths import SpecFolder, display_path
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader
 from waza.model import Task
@@ -25,7 +25,7 @@ from waza.suites.graders import weightless
 from waza.suites.judges import build_judge, judge_settings
 from waza.suites.local_code import code_notes, without_effect
 from waza.suites.positions import Position, parse
-from waza.suites.project import read_file, read_project, shown
+from waza.suites.project import read_file, read_project
 from waza.suites.shapes import ConfigShape, PathsShape, ProjectShape, Timeout, Words
 from waza.suites.suite import EvalSpec
 
@@ -202,7 +202,7 @@ def _cases(
 ) -> Iterator[tuple[Case, list[str]]]:
     """Yield every case of the project with the tags of its suite."""
     for file, tags in _files(shape, folder, place, problems):
-        name = shown(file)
+        name = display_path(file)
         try:
             found, wrong = documents(file.read_bytes(), name)
         except OSError as error:

@@ -10,14 +10,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from waza.errors import Problem, SpecError, did_you_mean, what
-from waza.files.paths import SpecFolder
+from waza.files.paths import PROJECT_FILE, SpecFolder, display_path
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.graders.judging import JudgedGrader
 from waza.judges.base import JUDGES, Judge, judge_type_of
 from waza.judges.jury import Juror
 from waza.suites.positions import Position, problems_of, unmarked
-from waza.suites.project import FILE, shown
 from waza.suites.shapes import ConfigShape, ProjectShape
 from waza.untrusted.yaml import read_yaml
 
@@ -42,9 +41,9 @@ def judge_settings(project: ProjectShape, config: ConfigShape) -> dict[str, Any]
 def settings_place(project: ProjectShape, config: ConfigShape, place: Position, folder: SpecFolder) -> Position:
     """Return where the judge's settings stand: in the suite, whose root is `place`, or in the project's file."""
     if config.judge is None and project.judge is not None:
-        file = folder.root / FILE
+        file = folder.root / PROJECT_FILE
         with suppress(SpecError, OSError):
-            return Position(shown(file), read_yaml(file.read_bytes(), shown(file))).at("judge")
+            return Position(display_path(file), read_yaml(file.read_bytes(), display_path(file))).at("judge")
     return place.at("config", "judge")
 
 

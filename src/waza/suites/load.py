@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from waza.engines.base import ENGINES, Engine
 from waza.errors import Problem, SpecError, did_you_mean
-from waza.files.paths import SpecFolder
+from waza.files.paths import SpecFolder, display_path
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader
 from waza.graders.human import HumanGrader
@@ -25,7 +25,7 @@ from waza.suites.graders import build_grader, with_tool_names
 from waza.suites.local_code import left_out, without_effect
 from waza.suites.mocks import as_data, plain, read_commands, read_servers
 from waza.suites.positions import Model, Position, keys_of, parse, unknown_key
-from waza.suites.project import read_file, read_project, shown
+from waza.suites.project import read_file, read_project
 from waza.suites.shapes import AgentShape, ConfigShape, EvalShape, HookShape, HooksShape, ProjectShape
 from waza.suites.sources import source_of
 from waza.suites.suite import EvalSpec, engine_keys
@@ -74,9 +74,9 @@ def find_eval(path: str | Path) -> Path:
         file = suite_in(file) or file / FILE
     if (file.parent / TRIGGERS).is_file() and (file.name == TRIGGERS or not file.is_file()):
         fact = "trigger tests are no eval file" if file.name == TRIGGERS else f"no such eval file, only a {TRIGGERS}"
-        raise SpecError(Problem(f"{fact}; `waza trigger` runs them", shown(file)))
+        raise SpecError(Problem(f"{fact}; `waza trigger` runs them", display_path(file)))
     if not file.is_file():
-        raise SpecError(Problem("no such eval file; `waza init` writes a first one", shown(file)))
+        raise SpecError(Problem("no such eval file; `waza init` writes a first one", display_path(file)))
     return file.resolve()
 
 

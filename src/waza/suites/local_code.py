@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 from waza.engines.function_calls import describe_error, not_imported
 from waza.errors import Problem, Undecidable, did_you_mean
-from waza.files.paths import SpecFolder
+from waza.files.paths import PROJECT_FILE, SpecFolder, display_path
 from waza.files.trust import changes_in, command_for
 from waza.graders.base import Grader
 from waza.model import Check, Trace
 from waza.suites.positions import Position
-from waza.suites.project import FILE, shown
 from waza.suites.shapes import ProjectShape
 
 NOT_CHECKED = "not checked"
@@ -150,7 +149,7 @@ def without_effect(project: ProjectShape, folder: SpecFolder) -> Iterator[Proble
     """Yield that `allow_local_code: true` in `.waza.yaml` trusts nothing: a repository cannot consent for itself."""
     if not project.allow_local_code:
         return
-    file = shown(folder.root / FILE)
+    file = display_path(folder.root / PROJECT_FILE)
     if folder.may_import:
         yield Problem("has no effect: this folder is trusted by its user; remove it", file, 0, 0, _KEY, "note")
     else:

@@ -10,12 +10,11 @@ from typing import Any
 from waza.engines.base import ENGINES, Engine
 from waza.engines.mocks.shapes import CommandMock, McpMock, Mocks, MockTool
 from waza.errors import Problem
-from waza.files.paths import SpecFolder
+from waza.files.paths import SpecFolder, display_path
 from waza.graders.base import Grader
 from waza.graders.composed import MockCallsGrader
 from waza.model import Task
 from waza.suites.positions import Position, parse, unmarked
-from waza.suites.project import shown
 from waza.untrusted.json_schema import parse_json
 
 _MCP_FROM = 2
@@ -130,7 +129,7 @@ def _fixture_tools(
             raise ValueError(f"no JSON file in '{path}'")
         for file in files:
             if not file.resolve().is_relative_to(folder.root):
-                raise ValueError(f"'{shown(file)}' is a link that leaves the project's folder")
+                raise ValueError(f"'{display_path(file)}' is a link that leaves the project's folder")
             yield from _tools_in(file, problems)
     except (ValueError, OSError) as error:
         problems.append(here.problem(str(error)))
@@ -144,12 +143,12 @@ def _tools_in(file: Path, problems: list[Problem]) -> Iterator[tuple[str, MockTo
     try:
         data = parse_json(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"'{shown(file)}' is not JSON: {error}") from None
+        raise ValueError(f"'{display_path(file)}' is not JSON: {error}") from None
     if not isinstance(data, dict):
-        raise ValueError(f"'{shown(file)}' holds no tool: a mapping of keys is needed")
+        raise ValueError(f"'{display_path(file)}' holds no tool: a mapping of keys is needed")
     tools = data["tools"] if isinstance(data.get("tools"), dict) else {file.stem: data}
     for name, tool in tools.items():
-        place = Position(shown(file), data, ("tools", name) if "tools" in data else ())
+        place = Position(display_path(file), data, ("tools", name) if "tools" in data else ())
         found, wrong = parse(MockTool, tool, place)
         problems += wrong
         if found is not None:

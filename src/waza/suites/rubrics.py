@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from waza.errors import Problem
+from waza.files.paths import display_path
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.judges.rubrics import BUILT_IN, VERDICT_TOOLS, Rubric
 from waza.judges.rubrics.lock import LOCK, lock_problem, read_lock
-from waza.suites.project import shown
 from waza.suites.suite import EvalSpec
 
 
@@ -43,7 +43,7 @@ def _single(graders: Iterable[Grader]) -> Iterator[Grader]:
 
 
 def _problems(path: Path, rubric: Rubric) -> Iterator[Problem]:
-    file, folder = shown(path), shown(path.parent)
+    file, folder = display_path(path), display_path(path.parent)
     command = f"`waza rubric lock {folder}`"
     try:
         entries = read_lock(path.parent)

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.errors import Problem, SpecError, did_you_mean, nearest, what
-from waza.files.paths import SpecFolder, is_there
+from waza.files.paths import SpecFolder, display_path, is_there
 from waza.skills import MARK, MAX_SKILL_BYTES, find_skills, read_skill, skills_in, use_for_phrases
 from waza.suites.positions import Position
-from waza.suites.project import shown
 from waza.suites.shapes import TaskShape
 from waza.untrusted.text import fold_case
 from waza.untrusted.yaml import read_yaml
@@ -113,7 +112,7 @@ def _is_looked_into(name: str) -> bool:
 
 def read_skill_file(path: Path) -> SkillFile:
     """Return a SKILL.md with the places of its keys; raise SpecError where it cannot be read or has no front matter."""
-    name = shown(path)
+    name = display_path(path)
     try:
         if path.stat().st_size > MAX_SKILL_BYTES:
             raise SpecError(Problem(f"has more than {MAX_SKILL_BYTES:,} bytes", name))

@@ -13,7 +13,7 @@ from waza.compact import CompactDict, CompactList
 from waza.engines.mock import MockFile, script_for, unused_patterns
 from waza.engines.mocks.shapes import CommandMock, McpMock
 from waza.errors import Problem, SpecError, did_you_mean, nearest, what
-from waza.files.paths import SpecFolder, inner_path, is_there
+from waza.files.paths import SpecFolder, display_path, inner_path, is_there
 from waza.graders.base import Grader
 from waza.model import InputFile, Task
 from waza.suites.checkpoints import CheckpointContext, build_checkpoints
@@ -22,7 +22,7 @@ from waza.suites.expected import build_expected
 from waza.suites.graders import build_grader, weightless
 from waza.suites.mocks import as_data, call_graders, plain, read_commands
 from waza.suites.positions import Position, parse, unmarked
-from waza.suites.project import read_file, shown
+from waza.suites.project import read_file
 from waza.suites.shapes import ConfigShape, EvalShape, TaskShape
 from waza.suites.skills import delivery_problems
 
@@ -147,7 +147,7 @@ def _glob(pattern: Any, place: Position, folder: SpecFolder, problems: list[Prob
     for file in map(Path, files):
         if file.parent not in parents:
             parents[file.parent] = file.parent.resolve().is_relative_to(folder.root)
-        name = shown(file)
+        name = display_path(file)
         if not parents[file.parent] or (file.is_symlink() and not file.resolve().is_relative_to(folder.root)):
             problems.append(place.problem(f"'{name}' is a link that leaves the project's folder"))
             continue
@@ -170,7 +170,7 @@ def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[WrittenTask]:
         path = suite.folder.find(suite.shape.tasks_from or "")
         first, last = suite.shape.range or (1, None)
         number = 0
-        for number, row in enumerate(read_rows(path, shown(path)), 1):
+        for number, row in enumerate(read_rows(path, display_path(path)), 1):
             if first <= number and (last is None or number <= last):
                 yield WrittenTask(row.fields, row.place, suite.folder.base, row.values, "")
         if last is not None and (first > last or last > number):
@@ -398,7 +398,7 @@ def _fixture(path: str, root: Path) -> Path:
     """Return the fixture at a path below the fixture folder; raise ValueError when it is not there or leaves it."""
     source = SpecFolder(root, root).place(path)
     if not is_there(source):
-        raise ValueError(f"no fixture '{path}' in {shown(root)}")
+        raise ValueError(f"no fixture '{path}' in {display_path(root)}")
     return source
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from waza.errors import Problem, SpecError
-from waza.files.paths import SpecFolder
+from waza.files.paths import SpecFolder, display_path
 from waza.suites.load import project_defaults, suite_in
 from waza.suites.positions import Position
-from waza.suites.project import read_project, shown
+from waza.suites.project import read_project
 from waza.suites.shapes import ConfigShape
 from waza.suites.suite import EvalSpec
 from waza.suites.tasks import read_mocks
@@ -52,7 +52,7 @@ def read_lone_triggers(file: Path, *, trust: bool = False) -> tuple[EvalSpec | N
         graders=tests.graders,
         skill=tests.skills[0],
         project=project,
-        place=Position(shown(file)),
+        place=Position(display_path(file)),
         notes=[problem for problem in problems if problem.severity != "error"],
         triggers=tests,
     )
@@ -85,7 +85,7 @@ def catalogued(spec: EvalSpec, folder: Path) -> EvalSpec:
 
 def _left_out(spec: EvalSpec, files: list[TriggerFile]) -> list[Problem]:
     """Return a warning where the trigger tests beside the eval file are not among those of the catalogue."""
-    own = shown(spec.folder.base / FILE)
+    own = display_path(spec.folder.base / FILE)
     if spec.triggers is None or any(file.place.file == own for file in files):
         return []
     name = spec.triggers.skills[0]

@@ -13,13 +13,13 @@ from msgspec.structs import replace as changed
 from waza.engines.base import ENGINES
 from waza.engines.mock import MockFile, trigger_script
 from waza.errors import Problem, SpecError, UsageError, did_you_mean
-from waza.files.paths import SpecFolder
+from waza.files.paths import SpecFolder, display_path
 from waza.graders.base import GRADERS, Grader
 from waza.model import JSON, Task
 from waza.runs.triggers import TriggerPrompt
 from waza.skills import MARK, Skill, find_skills, read_skill
 from waza.suites.positions import Position, keys_of, parse
-from waza.suites.project import read_file, shown
+from waza.suites.project import read_file
 from waza.suites.shapes import ConfigShape, TriggerPromptShape, TriggerShape
 from waza.suites.skills import find_skill, skill_names
 
@@ -224,7 +224,7 @@ def catalogue_files(folder: Path, place: SpecFolder, suites: Path) -> tuple[list
     if problems:
         raise SpecError(problems)
     if not files:
-        raise UsageError(f"--catalogue: no skill in {shown(folder)} has a {FILE}")
+        raise UsageError(f"--catalogue: no skill in {display_path(folder)} has a {FILE}")
     order = list(folders)
     return sorted(files, key=lambda file: order.index(file.shape.skill)), folders
 
