@@ -70,7 +70,7 @@ def test_one_can_stop_and_go_on(ran, waza):
     folder = ran()
     begun = waza("review", typed="p\n\nq\n")
     assert begun.code == 0
-    assert "1 verdict recorded, 2 without one; go on with:  waza review" in begun.out
+    assert "1 verdict recorded, 2 without one; continue with:  waza review" in begun.out
     ended = waza("review", typed="p\n\np\n")
     assert "2 outputs of 3 to review" in ended.out
     assert "1 verdict recorded, 1 without one" in ended.out, "an input that ends before the reason records nothing"
@@ -81,7 +81,7 @@ def test_one_can_stop_and_go_on(ran, waza):
 def test_going_on_is_as_the_same_person_about_the_same_thing(ran, waza):
     ran()
     begun = waza("review", "--grader", "greets", "--reviewer", " Ana Lee ", typed="p\n\nq\n")
-    words = shlex.split(begun.out.split("go on with:  ")[1].splitlines()[0])
+    words = shlex.split(begun.out.split("continue with:  ")[1].splitlines()[0])
     assert words[:2] == ["waza", "review"]
     ended = waza(*words[1:], typed="p\n\np\n\n")
     assert "2 outputs of 3 to review by Ana Lee" in ended.out and "2 verdicts recorded, 0 without one" in ended.out
@@ -257,7 +257,7 @@ def test_ctrl_c_keeps_what_was_answered(ran, waza, tmp_path):
         process.send_signal(signal.SIGINT)
         out = process.stdout.read()
         assert process.wait(timeout=60) == 130
-    assert "recorded, 2 without one; go on with:  waza review" in out
+    assert "recorded, 2 without one; continue with:  waza review" in out
     assert sorted(statuses(folder).values()) == ["error", "error", "passed"]
 
 

@@ -145,7 +145,7 @@ def test_fail_fast_stops_and_says_how_to_go_on(waza):
     done = waza("run", "--fail-fast")
     assert done.returncode == 1
     assert "task 'first' did not pass" in done.stderr
-    assert re.search(r"go on with:  waza run eval.yaml --resume \d{8}-", done.stderr)
+    assert re.search(r"continue with:  waza run eval.yaml --resume \d{8}-", done.stderr)
 
 
 def test_skip_graders_then_grade_later_without_the_agent(waza):

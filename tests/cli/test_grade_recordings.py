@@ -74,7 +74,7 @@ def test_tasks_that_no_recording_is_of_are_named(waza, suite):
     (suite / "t.jsonl").write_text(trace())
     done = waza("grade", "t.jsonl", "--graders", "evals")
     assert done.returncode == 3
-    assert "not run, for no recording is of it: b (--task chooses tasks)" in done.stderr
+    assert "not run, no recording: b (--task chooses tasks)" in done.stderr
 
 
 def test_run_folders_and_hidden_ones_are_no_recordings(waza, suite):

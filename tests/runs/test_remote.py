@@ -428,7 +428,7 @@ def test_a_run_that_was_stopped_early_is_sent_too(s3, bucket, call):
     Path("eval.yaml").write_text(SUITE.partition("tasks:")[0] + f"tasks: [{tasks}]\n")
     Path(".waza.yaml").write_text(f"paths: {{results: 's3://{bucket}/runs'}}\n")
     done = call("run", "--max-cost", "1", "--workers", "1")
-    assert done.returncode == 3 and "go on with:  waza run" in done.stderr
+    assert done.returncode == 3 and "continue with:  waza run" in done.stderr
     (found,) = list_remote(f"s3://{bucket}/runs")
     assert not found.is_complete and found.summary.succeeded < 4
 

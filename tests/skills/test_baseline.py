@@ -411,7 +411,7 @@ def test_a_run_cut_short_by_its_budget_decides_nothing(tmp_path, monkeypatch, ca
     costly = {**HELPS, "usage": {"cost_usd": 1.0}}
     suite(tmp_path, {f"t{number}": costly for number in range(8)}, trials=1)
     assert run_command(["run", "--baseline", "--max-cost", "4", "-q"]) == 3
-    assert "go on with:" in capsys.readouterr().err
+    assert "continue with:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("needs", ["no-regression", "improvement"])

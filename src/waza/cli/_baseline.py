@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 
 import click
 
+from waza.cli._run_options import RunOptions
 from waza.cli._screen import remark, say
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.model import Run
-from waza.runner.baseline import control_trials, with_baseline
-from waza.runner.request import RunRequest, request_for
+from waza.runner.request import RunRequest, order_for
+from waza.runner.run import conduct
+from waza.runner.suite import Listeners
 from waza.runs.impact import stored_impact
 from waza.runs.impact_records import BASELINE, CONTROL, Impact
 from waza.runs.store import open_run
@@ -50,52 +52,67 @@ def baseline_options(command: Command) -> Command:
     return baseline(needs(these(command)))
 
 
-def baseline_of(order: RunRequest, options: dict[str, Any]) -> RunRequest:
-    """Return the order as an arm of a baseline run, where the call, the suite or the stored run asks for one."""
-    called = options.get("baseline")
-    stored = (order.resume.run.spec.get(BASELINE) or {}) if order.resume else {}
-    if order.resume is not None and called is not None and called != bool(stored):
+def with_control_arm(request: RunRequest, options: RunOptions) -> RunRequest:
+    """Return the request as an arm of a baseline run, where the call, the suite or the stored run asks for one."""
+    called = options.baseline
+    stored = (request.resume.run.spec.get(BASELINE) or {}) if request.resume else {}
+    if request.resume is not None and called is not None and called != bool(stored):
         which = "with" if stored else "without"
-        raise UsageError(f"run {order.resume.run.id} was started {which} --baseline; it can only go on like that")
-    by_suite = called is None and order.spec.baseline and order.resume is None and bool(order.spec.tasks)
+        raise UsageError(f"run {request.resume.run.id} was started {which} --baseline; it can only go on like that")
+    by_suite = called is None and request.spec.baseline and request.resume is None and bool(request.spec.tasks)
     if not (called or stored or by_suite):
-        if given := next((option for option in ("needs", "these_tasks") if options.get(option)), None):
+        if given := next((option for option in ("needs", "these_tasks") if getattr(options, option)), None):
             raise UsageError(f"--{given.replace('_', '-')} goes with --baseline")
-        return order
+        return request
     try:
-        return _with_baseline(order, stored, options)
+        return _with_baseline(request, stored, options)
     except UsageError as refusal:
         if not by_suite:
             raise
         remark(f"no control arm, though the suite says `baseline: true`: {refusal}", "yellow")
-        return order
+        return request
 
 
-def _with_baseline(order: RunRequest, stored: dict[str, Any], options: dict[str, Any]) -> RunRequest:
-    for option in ("against", "skip_graders", "replay"):
-        if options.get(option):
+def _with_baseline(request: RunRequest, stored: dict[str, Any], options: RunOptions) -> RunRequest:
+    from waza.runner.arms import with_baseline  # a plain run does without
+
+    for option in ("against", "skip_graders", "fail_fast", "replay"):
+        if getattr(options, option):
             raise UsageError(f"--{option.replace('_', '-')} does not go with --baseline")
-    return with_baseline(order, these_tasks=bool(options.get("these_tasks") or stored.get("these_tasks")))
+    if request.spec.config.fail_fast:
+        remark("fail_fast has no effect with --baseline: the arm without the skill may fail", "yellow")
+    return with_baseline(request, these_tasks=bool(options.these_tasks or stored.get("these_tasks")))
 
 
-def control_counts(order: RunRequest) -> tuple[int, int]:
+def control_counts(request: RunRequest) -> tuple[int, int]:
     """Return how many trials the control arm has, and how many of them are done; none for a plain run."""
-    if not order.baseline:
+    if not request.baseline:
         return 0, 0
-    return control_trials(order)
+    from waza.runner.arms import control_trials  # a plain run does without
+
+    return control_trials(request)
 
 
-def say_baseline(spec: EvalSpec, engine: str | None, options: dict[str, Any]) -> None:
+def print_baseline(spec: EvalSpec, engine: str | None, options: RunOptions) -> None:
     """Say what a baseline run would run beside the tasks; raise UsageError where it could not."""
-    if not options.get("baseline"):
+    if not options.baseline:
         return
-    order = baseline_of(request_for(spec, engine=engine, trials=options["trials"]), options)
-    say(f"\n--baseline: {plural(control_counts(order)[0], 'more trial')} without the skill {spec.skill}, in turn")
+    request = with_control_arm(order_for(spec, engine=engine, trials=options.trials), options)
+    say(f"\n--baseline: {plural(control_counts(request)[0], 'more trial')} without the skill {spec.skill}, in turn")
 
 
-def impact_code(run: Run, code: int, options: dict[str, Any]) -> int:
+def run_arms(request: RunRequest, listeners: Listeners, options: RunOptions) -> Run:
+    """Run the request: both arms where it is a baseline run."""
+    if not request.baseline:
+        return conduct(request, listeners)
+    from waza.runner.arms import conduct_baseline  # a plain run does without
+
+    return conduct_baseline(request, listeners, rerun_changed=options.rerun_changed, rerun_errors=options.rerun_errors)
+
+
+def impact_code(run: Run, code: int, options: RunOptions) -> int:
     """Return the exit code of a run: for a baseline run, what it says about the skill."""
-    needs = options.get("needs")
+    needs = options.needs
     if needs == "pass" or (run.spec.get(BASELINE) or {}).get("arm") != "skill":
         return code
     if (found := stored_impact(run)) is None:

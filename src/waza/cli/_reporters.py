@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import click
 from msgspec import json
 
+from waza.cli._otel import traces_url
 from waza.cli._runs import the_run
 from waza.cli._screen import console, emit, remark, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError, WazaError
@@ -180,42 +183,81 @@ def model_suffixes(models: Iterable[str]) -> dict[str, str]:
     return found
 
 
-# A finished run on the screen and in the files the caller asked for.
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """How a finished run is shown, and where its reports are written."""
+
+    output: Path | None = None
+    as_json: bool = False
+    verbose: bool = False
+    quiet: bool = False
+    interpret: bool = False
+    reporters: tuple[str, ...] = ()
+    base: str | None = None
+    otel: str | None = None
+
+    @classmethod
+    def from_click(cls, **values: Any) -> Self:
+        """Return the options; raise UsageError for wrong ones before anything runs. `-o -` is `--json`."""
+        if values["output"] == Path(STDOUT):
+            values |= {"output": None, "as_json": True}
+        options = cls(**values)
+        if options.output and options.output.is_dir():
+            raise UsageError(f"{options.output} is a folder; -o names a file")
+        _ = options.reports
+        if options.otel is not None:
+            traces_url(options.otel)
+        return options
+
+    @cached_property
+    def reports(self) -> Reports:
+        """The reports that `--reporter` and `--base` ask for."""
+        return wanted_reports(self.reporters, self.base, as_json=self.as_json)
+
+    @property
+    def hides_progress(self) -> bool:
+        """Whether no progress is shown."""
+        return self.quiet or self.as_json
+
+    @property
+    def prints_summary(self) -> bool:
+        """Whether standard output is for people, and not left empty or used for a document."""
+        return not self.quiet and not self.as_json and not self.reports.take_stdout
 
 
-def report(run: Run, options: dict[str, Any], *, suffix: str = "") -> int:
-    """Show a run as `--json`, `-v`, `-q` and `--interpret` say, write its reports and `-o`, and return its exit code.
+def report(run: Run, options: OutputOptions, *, suffix: str = "") -> int:
+    """Show a run as the options ask, write its reports, and return its exit code.
 
-    A report that cannot be written is told; a run that passed then ends as one that is not all right.
+    A report that cannot be written is reported; the exit code of a run that passed is then `EXIT_UNDECIDED`.
     """
-    reports: Reports = options["reports"]
+    reports = options.reports
     code = summarize(run).exit_code
     written = write_reports(run, reports, suffix=suffix)
     if not written.is_whole and code == EXIT_PASSED:
         code = EXIT_UNDECIDED
-    if options["output"]:
-        _write_file(run, with_suffix(options["output"], suffix))
-    if options["as_json"]:
+    if options.output:
+        _write_file(run, with_suffix(options.output, suffix))
+    if options.as_json:
         pieces = results_json(run)
         for piece in on_one_line(pieces) if suffix else pieces:
             emit(piece, nl=False)
     elif not reports.take_stdout:
         _show(run, options)
-        if not options["quiet"]:
+        if not options.quiet:
             written.tell()
     return code
 
 
-def _show(run: Run, options: dict[str, Any]) -> None:
+def _show(run: Run, options: OutputOptions) -> None:
     """Print the run for a person."""
     from waza.reports.table import TableReport  # rich's tables are not needed for --json
 
-    TableReport(verbose=options["verbose"], quiet=options["quiet"]).print(run, console())
-    if options["interpret"]:
+    TableReport(verbose=options.verbose, quiet=options.quiet).print(run, console())
+    if options.interpret:
         from waza.reports.interpretation import interpret
 
         say("\n" + interpret(run))
-    if not options["quiet"]:
+    if not options.quiet:
         folder = Path(run.folder).resolve()
         name = run.id if folder.is_relative_to(Path.cwd()) else display_path(folder)
         say(f"\nresults: {display_path(folder / 'results.json')}   ({shlex.join(['waza', 'show', name])})", "dim")

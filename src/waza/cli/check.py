@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
+from waza.cli._options import trust_option
 from waza.cli._screen import emit, say, show_problems
-from waza.cli._working import trust_option
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
 from waza.files.paths import display_path
 from waza.files.trust import not_trusted

@@ -11,9 +11,9 @@ import click
 
 from waza.analysis.gate import Gate, Needs, exit_code, gates
 from waza.analysis.results_file import open_run_or_file
+from waza.cli._options import trust_option
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console, emit, remark
-from waza.cli._working import trust_option
 from waza.errors import UsageError
 from waza.reports.document import Block, ForeignText, Grid, Heading, TextLine, Words, markdown_document, print_document
 from waza.runs.partial import Gap, gaps_of

@@ -1,21 +1,22 @@
-"""`waza grade`: verdicts on what is already there."""
+"""`waza grade`: grade stored traces, or a stored run again."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from waza.cli._otel import Listener, both, otel_option, telemetry, traces_url
+from waza.cli._options import output_options, trust_option
+from waza.cli._otel import Listener, both, otel_option, telemetry
 from waza.cli._progress import Progress, progress_for
-from waza.cli._reporters import checked_store, report, reporter_options, sent, wanted_reports
+from waza.cli._reporters import OutputOptions, checked_store, report, reporter_options, sent
 from waza.cli._runs import own_run, run_for, the_run
 from waza.cli._screen import console, remark
-from waza.cli._working import telling_options, trust_option, with_stdout
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
 from waza.runner.regrade import Judging
@@ -23,8 +24,19 @@ from waza.runs.store import RUN
 from waza.suites.load import load_spec, suite_in
 from waza.suites.suite import EvalSpec
 
-MOST_TROUBLES = 10
-"""So many recordings that could not be graded are told one by one; the rest is counted."""
+MOST_ERRORS = 10
+"""Recordings that could not be graded are reported one by one up to this number; the rest is counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradeOptions(OutputOptions):
+    """Whom graders ask, what they compare with, and how the run is shown."""
+
+    judge_model: str | None = None
+    no_judge_cache: bool = False
+    against: str | None = None
+    resume: bool = False
+    trust: bool = False
 
 
 @click.command(epilog="Example:  waza grade latest  ·  waza grade traces.jsonl --graders evals/refunds")
@@ -34,46 +46,43 @@ MOST_TROUBLES = 10
     "--eval",
     "suite",
     type=click.Path(path_type=Path),
-    help="The suite whose graders are used: an eval file, or a folder that holds eval.yaml.",
+    help="The suite whose graders are used: an eval file, or a folder with eval.yaml.",
 )
-@click.option("--task", "tasks", multiple=True, help="Only tasks whose id or name fits this glob; may be repeated.")
+@click.option("--task", "tasks", multiple=True, help="Only tasks whose id or name matches this glob; may be repeated.")
 @click.option("--judge-model", help="The judge's model, where a grader names none.")
-@click.option("--no-judge-cache", is_flag=True, help="Ask the judge again, even what it was asked before.")
+@click.option("--no-judge-cache", is_flag=True, help="Do not use cached verdicts of the judge.")
 @click.option("--against", metavar="RUN", help="A stored run whose outputs `pairwise` graders compare with.")
 @click.option("--resume", is_flag=True, help="Ask only for the verdicts the run lacks, and add them to it.")
 @trust_option
 @reporter_options
 @otel_option
-@telling_options()
+@output_options()
 @click.option("--interpret", is_flag=True, help="Add two or three sentences on what the numbers mean.")
-def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...], **options: Any) -> int:
+def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...], **values: Any) -> int:
     """Grade stored traces or a stored run again; the agent is not called and nothing is paid twice.
 
     SOURCES are a run (its folder, its id or `latest`), or recordings of any agent: files, folders, `-` for standard
     input; `waza import --help` names the formats. The graders are those of --graders, else of the eval file a run was
     made from, else of eval.yaml in this folder. Recordings may be any number: they are graded one at a time.
     """
-    options = with_stdout(options)
-    if options["resume"] and options["against"]:
+    options = GradeOptions.from_click(**values)
+    if options.resume and options.against:
         raise UsageError("--resume adds verdicts to a run as it is; --against grades it anew")
-    options["reports"] = wanted_reports(options["reporters"], options["base"], as_json=options["as_json"])
-    if options["otel"] is not None:
-        traces_url(options["otel"])
     if recordings := _recordings(sources):
-        if options["resume"]:
+        if options.resume:
             raise UsageError("--resume goes with a run, not with recordings")
         if suite is None and suite_in(Path()) is None:
             raise UsageError("which graders? name a suite with --graders; `waza init` starts one")
-        spec = _selected(load_spec(suite or Path(), trust=options["trust"]), tasks)
+        spec = _selected(load_spec(suite or Path(), trust=options.trust), tasks)
         return _grade_recordings(spec, recordings, options)
     if len(sources) > 1:
         raise UsageError("name one run at a time")
-    find = own_run if options["resume"] else the_run
+    find = own_run if options.resume else the_run
     return _grade_run(find(sources[0]), suite, tasks, options)
 
 
 def _recordings(sources: tuple[str, ...]) -> list[Any]:
-    """Return the recordings that are meant; none when a run is."""
+    """Return the recordings among the sources; none if a run is named."""
     from waza.runner.recordings import recordings_in
 
     found: list[Any] = []
@@ -97,7 +106,7 @@ def _selected(spec: EvalSpec, tasks: tuple[str, ...]) -> EvalSpec:
     return spec.select(tasks) if tasks else spec
 
 
-class Troubles:
+class GradingErrors:
     """Recordings that could not be graded: the first ones, and how many there are."""
 
     def __init__(self) -> None:
@@ -105,12 +114,12 @@ class Troubles:
         self.count = 0
 
     def add(self, text: str) -> None:
-        """Note one."""
+        """Add one."""
         self.count += 1
-        if len(self.first) < MOST_TROUBLES:
+        if len(self.first) < MOST_ERRORS:
             self.first.append(text)
 
-    def tell(self) -> None:
+    def print(self) -> None:
         """Print them."""
         for text in self.first:
             remark(text, "bold red")
@@ -118,85 +127,83 @@ class Troubles:
             remark(f"and {more} more that could not be graded", "bold red")
 
 
-def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: dict[str, Any]) -> int:
-    """Grade what is in recordings; what cannot be graded is told at the end, and makes the exit code 2."""
+def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: GradeOptions) -> int:
+    """Grade recordings; those that cannot be graded are reported at the end, and the exit code is 2."""
     from waza.runner.recordings import Reading, from_files
 
-    troubles, store = Troubles(), checked_store(spec.project.paths.results)
+    errors, store = GradingErrors(), checked_store(spec.project.paths.results)
     total = sum(source.stat().st_size for source in recordings if isinstance(source, Path))
-    with telemetry(options["otel"], suite=spec.name, engine="recorded") as heard, _progress(0, options) as progress:
+    with telemetry(options.otel, suite=spec.name, engine="recorded") as send_spans, _progress(0, options) as progress:
 
         def on_bytes(count: int) -> None:
             progress.tally.share = min(1.0, count / total) if total else None
 
-        read = from_files(recordings, spec, Reading(progress.on_remark, troubles.add, on_bytes))
-        run = _graded(spec, read, None, "recorded", "", _judging(spec, options), progress, heard)
-    code = sent(run, store, report(run, options), quiet=_is_quiet(options)) if run else EXIT_USAGE
-    _tell_unseen(spec, run)
-    troubles.tell()
-    return EXIT_USAGE if troubles.count else code
+        read = from_files(recordings, spec, Reading(progress.on_remark, errors.add, on_bytes))
+        run = _graded(spec, read, None, "recorded", "", _judging(spec, options), progress, send_spans)
+    code = sent(run, store, report(run, options), quiet=not options.prints_summary) if run else EXIT_USAGE
+    _report_missing_tasks(spec, run)
+    errors.print()
+    return EXIT_USAGE if errors.count else code
 
 
-def _tell_unseen(spec: EvalSpec, run: Run | None) -> None:
-    """Say which tasks no recording is of: they count as not run."""
+def _report_missing_tasks(spec: EvalSpec, run: Run | None) -> None:
+    """Print which tasks have no recording: they count as not run."""
     from waza.runs.outcomes import outcomes_of
 
-    seen = {outcome.task_id for outcome in outcomes_of(run.results)} if run else set()
-    unseen = [task.id for task in spec.tasks if task.id not in seen] if run else []
-    if unseen:
-        more = f" and {len(unseen) - 10} more" if len(unseen) > 10 else ""
-        remark(f"not run, for no recording is of it: {', '.join(unseen[:10])}{more} (--task chooses tasks)", "yellow")
+    graded_tasks = {outcome.task_id for outcome in outcomes_of(run.results)} if run else set()
+    missing = [task.id for task in spec.tasks if task.id not in graded_tasks] if run else []
+    if missing:
+        more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
+        remark(f"not run, no recording: {', '.join(missing[:10])}{more} (--task chooses tasks)", "yellow")
 
 
-def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options: dict[str, Any]) -> int:
+def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options: GradeOptions) -> int:
     """Grade the trials of a stored run again."""
     from waza.runner.regrade import eval_of, from_run
     from waza.runs.outcomes import outcomes_of
     from waza.runs.store import open_run
 
     stored = open_run(folder)
-    spec = load_spec(suite or eval_of(stored, folder), trust=options["trust"])
+    spec = load_spec(suite or eval_of(stored, folder), trust=options.trust)
     known = {task.id for task in spec.tasks}
     if gone := sorted({outcome.task_id for outcome in outcomes_of(stored.results)} - known):
         remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
     spec = _selected(spec, tasks)
     judging, store = _judging(spec, options), checked_store(spec.project.paths.results)
     about = {"suite": spec.name, "engine": stored.engine, "model": stored.model}
-    with telemetry(options["otel"], **about) as heard, _progress(len(stored.results), options) as progress:
-        if options["resume"]:
-            run: Run | None = _completed(spec, folder, judging, progress, heard)
+    with telemetry(options.otel, **about) as send_spans, _progress(len(stored.results), options) as progress:
+        if options.resume:
+            run: Run | None = _add_missing_verdicts(spec, folder, judging, progress, send_spans)
         else:
             read = from_run(folder, spec)
-            run = _graded(spec, read, folder, stored.engine, stored.model, judging, progress, heard)
+            run = _graded(spec, read, folder, stored.engine, stored.model, judging, progress, send_spans)
     if run is None:
         raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
-    return sent(run, store, report(run, options), quiet=_is_quiet(options))
+    return sent(run, store, report(run, options), quiet=not options.prints_summary)
 
 
-def _is_quiet(options: dict[str, Any]) -> bool:
-    return bool(options["quiet"] or options["as_json"] or options["reports"].take_stdout)
-
-
-def _judging(spec: EvalSpec, options: dict[str, Any]) -> Judging:
-    """Return whom graders ask and what they compare with."""
+def _judging(spec: EvalSpec, options: GradeOptions) -> Judging:
+    """Return the judge that graders ask and the outputs they compare with."""
     from waza.runner.regrade import baselines_from
     from waza.runner.request import judge_for, runs_folder
 
-    judge = judge_for(spec, options["judge_model"], cache=not options["no_judge_cache"])
-    against = options["against"]
+    judge = judge_for(spec, options.judge_model, cache=not options.no_judge_cache)
+    against = options.against
     return Judging(judge, baselines_from(run_for(against, runs_folder(spec))) if against else {})
 
 
-def _completed(spec: EvalSpec, folder: Path, judging: Judging, progress: Progress, heard: Listener) -> Run:
+def _add_missing_verdicts(
+    spec: EvalSpec, folder: Path, judging: Judging, progress: Progress, send_spans: Listener
+) -> Run:
     """Ask for the verdicts a run lacks and return it with them."""
     from waza.runner.regrade import ask_missing
 
-    on_result = both(progress.on_result, heard)
+    on_result = both(progress.on_result, send_spans)
     return ask_missing(spec, folder, judging.judge, on_result=on_result, on_remark=progress.on_remark)
 
 
-def _progress(total: int, options: dict[str, Any]) -> Progress:
-    return progress_for(total, 0, console(stderr=True), quiet=options["quiet"] or options["as_json"])
+def _progress(total: int, options: GradeOptions) -> Progress:
+    return progress_for(total, 0, console(stderr=True), quiet=options.hides_progress)
 
 
 def _graded(
@@ -207,7 +214,7 @@ def _graded(
     model: str,
     judging: Judging,
     progress: Progress,
-    heard: Listener,
+    send_spans: Listener,
 ) -> Run | None:
     """Grade traces into a run folder of their own, one at a time; return it, or None where there is no trace."""
     from waza.runner.regrade import graded
@@ -221,6 +228,6 @@ def _graded(
         engine=engine,
         model=model,
         judging=judging,
-        on_result=both(progress.on_result, heard),
+        on_result=both(progress.on_result, send_spans),
         on_remark=progress.on_remark,
     )

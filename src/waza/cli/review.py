@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
+from waza.cli._options import trust_option
 from waza.cli._runs import own_run
 from waza.cli._screen import remark, say
-from waza.cli._working import trust_option
 from waza.errors import EXIT_INTERRUPTED, EXIT_PASSED, StoreError, UsageError
 from waza.files.paths import display_path
 from waza.model import Result, Run, Trace
@@ -151,7 +151,7 @@ class ReviewSession:
             say()
             stopped = True
         left = sum(not self._has_verdict(item) for item in self._items)
-        go_on = f"; go on with:  {self._go_on}" if left else ""
+        go_on = f"; continue with:  {self._go_on}" if left else ""
         say(f"{plural(self.recorded, 'verdict')} recorded, {left} without one{go_on}")
         return stopped
 

@@ -21,6 +21,7 @@ from waza.judges.asking import Question, Unanswered, answer, wait_for_judge
 from waza.judges.base import Judge
 from waza.judges.fencing import Data
 from waza.judges.verdict_tools import PASS_FAIL
+from waza.runner.baseline import with_baseline
 from waza.runner.cost_limit import refuse_unreported_costs
 from waza.runner.request import RunRequest, auto_for, runs_folder
 from waza.suites.judges import jurors_of
@@ -103,8 +104,6 @@ def _control_arm(spec: EvalSpec, engine: str | None, is_asked: bool) -> Iterator
     """Yield why there can be no control arm: a note where `baseline: true` asks for it, an error where a call does."""
     if not is_asked and not (spec.baseline and spec.skill and spec.tasks):
         return
-    from waza.runner.baseline import with_baseline  # it loads the runner, for --baseline only
-
     chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
     try:
         with_baseline(RunRequest(spec=spec, engine=chosen, auto=auto_for(spec)))

@@ -1,4 +1,4 @@
-"""Options that commands share which let agents work, and which tell what came of it."""
+"""Click options that several commands share: how agents run, and how a run is shown."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ trust_option = click.option(
     "--allow-local-code",
     "trust",
     is_flag=True,
-    help="Trust this project for this call: its Python is imported; `waza trust` does it for good.",
+    help="Trust this project for this call: its Python is imported; `waza trust` remembers it.",
 )
 """Trust that ends with the call; `--allow-local-code` is its earlier name."""
 
 
-def working_options(unit: str, of: str) -> Callable[[Command], Command]:
-    """Add what a command needs that runs agents: `unit` is what it runs, `of` what a stored run is one of."""
+def execution_options(unit: str, of: str) -> Callable[[Command], Command]:
+    """Add the options of a command that runs agents: `unit` is what it runs, `of` what a stored run belongs to."""
     return _all(
         click.option("--workers", type=click.IntRange(1), help="How many trials run at once."),
         click.option(
@@ -35,24 +35,22 @@ def working_options(unit: str, of: str) -> Callable[[Command], Command]:
             is_flag=False,
             flag_value="newest",
             metavar="[RUN]",
-            help=f"Go on with a stored run: the newest of {of}, or RUN.",
+            help=f"Continue a stored run: the newest of {of}, or RUN.",
         ),
-        click.option("--rerun-changed", is_flag=True, help=f"With --resume: run {unit}s again that changed."),
-        click.option("--rerun-errors", is_flag=True, help="With --resume: run trials again whose agent could not run."),
+        click.option("--rerun-changed", is_flag=True, help=f"With --resume: rerun {unit}s that changed."),
+        click.option("--rerun-errors", is_flag=True, help="With --resume: rerun trials whose agent could not run."),
         click.option(
             "--max-cost",
             type=click.FloatRange(0, min_open=True),
-            help="Start no further trial once this many dollars are spent; refused where agents never tell their cost.",
+            help="Start no more trials once this many dollars are spent; refused if the agent never reports its cost.",
         ),
-        click.option("--dry-run", is_flag=True, help="Check everything and say what would run."),
-        click.option("--keep-workspace", is_flag=True, help="Do not remove the agents' folders; say where they are."),
+        click.option("--dry-run", is_flag=True, help="Check everything and print what would run."),
+        click.option("--keep-workspace", is_flag=True, help="Keep the agents' workspaces and print where they are."),
     )
 
 
-def telling_options(
-    detail: str = "check, not only those that did not hold", *, several: str = ""
-) -> Callable[[Command], Command]:
-    """Add what a command needs that shows a run; `detail` is what `--verbose` shows, `several` what --json adds."""
+def output_options(detail: str = "check, not only failed ones", *, several: str = "") -> Callable[[Command], Command]:
+    """Add the options of a command that shows a run; `detail` is what `--verbose` adds, `several` a note on --json."""
     return _all(
         click.option(
             "-o",
@@ -64,11 +62,6 @@ def telling_options(
         click.option("-v", "--verbose", is_flag=True, help=f"Show every {detail}."),
         click.option("-q", "--quiet", is_flag=True, help="Show the summary only."),
     )
-
-
-def with_stdout(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with `-o -` taken for `--json`."""
-    return options | {"output": None, "as_json": True} if options["output"] == Path("-") else options
 
 
 def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
