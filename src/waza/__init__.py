@@ -1,6 +1,6 @@
 """Know whether an AI agent did its job.
 
-The public names are loaded when first used, so that `import waza` and `waza --help` stay fast. Their types stand in
+The public names are loaded when first used, so that `import waza` and `waza --help` stay fast. Their types are in
 `__init__.pyi`; `waza.evaldeck` has evaldeck's names, `waza.recording` makes traces of one's own agent.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_WHERE = {
+_MODULES = {
     "Check": "waza.model",
     "Grade": "waza.model",
     "Result": "waza.model",
@@ -45,20 +45,20 @@ _WHERE = {
     "ToolNotCalledGrader": "waza.graders.tool_not_called",
     "ToolOrderGrader": "waza.graders.tool_order",
 }
-"""Each public name and the module it stands in, with its name there where that differs."""
-_ROOMS = ("engines", "evaldeck", "graders", "judges", "recording")
+"""Each public name and the module that defines it, with its name there where that differs."""
+_PACKAGES = ("engines", "evaldeck", "graders", "judges", "recording")
 
-__all__ = [*_WHERE, "__version__"]
+__all__ = [*_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        module, _, inner = _WHERE[name].partition(":")
+    if name in _MODULES:
+        module, _, inner = _MODULES[name].partition(":")
         return getattr(import_module(module), inner or name)
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"waza.{name}")
     raise AttributeError(f"module 'waza' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS])
+    return sorted([*__all__, *_PACKAGES])

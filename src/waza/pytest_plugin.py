@@ -1,6 +1,6 @@
 """The pytest plug-in: `pytest --waza` collects suites, one item a task and trial.
 
-An item fails where its trial would: each check that did not hold is told. A trial that cannot be decided fails with
+An item fails where its trial would, and lists the failed checks. An undecided trial fails with
 `undecided`. Gates of the whole run (`metrics`, `pass_rule`, `min_pass_rate`) are `waza run`'s; a suite that has them is
 warned about. In plain tests use `assert_grades(trace, graders)`; it needs no plug-in.
 
@@ -19,7 +19,7 @@ SUITES = ("eval.yaml", "evaldeck.yaml", "evaldeck.yml")
 
 
 def assert_grades(trace: Any, graders: Any, **evidence: Any) -> Any:
-    """Return the grades if all passed; otherwise fail and tell each check that did not hold."""
+    """Return the grades if all passed; otherwise fail with the list of failed checks."""
     __tracebackhide__ = True
     import waza
 
@@ -27,7 +27,7 @@ def assert_grades(trace: Any, graders: Any, **evidence: Any) -> Any:
 
 
 class NotPassed(Exception):
-    """A trial that failed, or that nobody can decide."""
+    """A trial that failed or is undecided."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -146,7 +146,7 @@ def test_the_command_writes_it_and_the_commands_it_names_work(waza, tmp_path):
 def test_a_recording_without_a_prompt_asks_for_one(waza, tmp_path):
     waza("init")
     done = waza("new", "task", "fix", "--from", RECORDINGS / "codex-hello.jsonl")
-    assert done.returncode == 2 and "does not tell the prompt; give it with --prompt TEXT" in done.stderr
+    assert done.returncode == 2 and "does not have the prompt; give it with --prompt TEXT" in done.stderr
     assert not (tmp_path / "tasks/fix.yaml").exists()
     assert (
         waza("new", "task", "fix", "--from", RECORDINGS / "codex-hello.jsonl", "--prompt", "Say hello").returncode == 0

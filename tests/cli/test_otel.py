@@ -217,7 +217,7 @@ def test_an_endpoint_that_does_not_take_spans_costs_one_remark_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("words", "fact"), [(["--otel"], "where to?"), (["--otel", "eval.yaml"], "'eval.yaml' is no address")]
+    ("words", "fact"), [(["--otel"], "where to?"), (["--otel", "eval.yaml"], "'eval.yaml' is not a URL")]
 )
 def test_without_an_address_nothing_is_run(waza, tmp_path, words, fact):
     (tmp_path / "eval.yaml").write_text(json.dumps(SUITE))

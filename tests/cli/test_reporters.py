@@ -88,7 +88,7 @@ def test_a_dash_prints_the_report_and_nothing_else(waza, suite):
         (["--reporter", "csv:-", "--json"], "cannot both be written to standard output"),
         (["--reporter", "github", "--base", "nowhere"], "no run 'nowhere'"),
         (["--reporter", "github", "--base", "eval.yaml"], "eval.yaml: is not a results.json"),
-        (["--base", "latest"], "--base goes with --reporter"),
+        (["--base", "latest"], "--base needs --reporter"),
     ],
 )
 def test_a_wrong_call_is_refused_before_anything_runs(suite, tmp_path, monkeypatch, capsys, arguments, said):
@@ -140,7 +140,7 @@ def test_a_report_of_another_package_that_breaks_does_not_look_like_a_bug_of_our
     assert "Loud." in waza("list", "reports", env=environment).stdout
     done = waza("run", "--reporter", "broken:b", "--reporter", "shout:s", env=environment)
     assert done.returncode == 1
-    assert "no broken report in b: it broke: KeyError: 'x'" in done.stderr
+    assert "no broken report in b: it failed with KeyError: 'x'" in done.stderr
     assert (tmp_path / "s").read_text() == "SUITE"
     assert not list(tmp_path.glob("crash-*"))
 

@@ -130,7 +130,7 @@ def test_each_skill_has_its_own_measures(tmp_path):
             lambda skills: (skills / "beta/trigger_tests.yaml").write_text(
                 '{"skill": "alpha", "should_trigger_prompts": [{"prompt": "x"}]}'
             ),
-            "this stands with skill 'beta'",
+            "this is in the folder of skill 'beta'",
         ),
     ],
 )

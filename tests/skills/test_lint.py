@@ -98,7 +98,7 @@ def test_names_follow_the_specification(tmp_path, name, fact):
         ("Makes reports. USE FOR: reports.", "note:3: does not say when to leave it"),
         ("Makes reports. Use when asked.", "note:3: has 30 characters"),
         ("Makes <reports>. Use when asked.", "warning:3: has angle brackets"),
-        ("USE FOR: reports, Sums. DO NOT USE FOR: sums.", "error:3: 'sums' stands under `USE FOR:` and under"),
+        ("USE FOR: reports, Sums. DO NOT USE FOR: sums.", "error:3: 'sums' is under `USE FOR:` and under"),
     ],
 )
 def test_descriptions_are_looked_at_by_length_and_by_what_they_say(tmp_path, description, fact):

@@ -271,7 +271,7 @@ def test_a_folder_without_an_eval_file_is_enough(tmp_path):
                 "should_trigger_prompts": [{"prompt": "x"}],
                 "should_not_trigger_prompts": [{"prompt": "x "}],
             },
-            "stands in both lists",
+            "is in both lists",
         ),
     ],
 )

@@ -14,32 +14,32 @@ from waza.cli._screen import drop_output, output, save_stdout
 from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNDECIDED, EXIT_USAGE, WazaError, exhausted
 
 COMMANDS = {
-    "init": "Start a project here: a suite that runs at once, offline.",
+    "init": "Start a project here: a suite that runs offline right away.",
     "new": "Add a suite, a task, a grader or a skill.",
-    "suggest": "Suggest trigger tests and tasks for a skill, from its own words.",
-    "run": "Run a suite: let the agent work, grade it, say which claims held.",
-    "trigger": "See for which prompts the agent uses a skill, and which of several it takes.",
+    "suggest": "Suggest trigger tests and tasks for a skill, from its own text.",
+    "run": "Run a suite: run the agent, grade its work, report which checks passed.",
+    "trigger": "Test for which prompts the agent uses a skill, and which of several it chooses.",
     "check": "Find every mistake in suites and skills without running anything.",
     "grade": "Grade stored traces or a stored run again; the agent is not called.",
     "import": "Turn recordings of any agent into traces.",
     "show": "Show a stored run, one of its tasks or one trial.",
-    "compare": "Say what changed between runs, and what that shows.",
-    "gate": "Say whether a run is good enough: thresholds, golden tasks, a baseline.",
+    "compare": "Compare runs: what changed, and whether it is more than chance.",
+    "gate": "Check whether a run is good enough: thresholds, golden tasks, a baseline.",
     "trend": "Plot pass rate, score and cost of a suite over its runs.",
-    "serve": "Open the dashboard: runs, what failed and why, trends, a run while it goes on.",
-    "runs": "List stored runs, tag them, remove old ones, take some elsewhere.",
+    "serve": "Open the dashboard: runs, failures and their reasons, trends, a live view of a run.",
+    "runs": "List stored runs, tag them, remove old ones, export or copy them.",
     "list": "List runs, graders, engines, or the tasks of a suite.",
-    "rubric": "Look at rubrics, write them, and see whether a judge agrees with their goldens.",
-    "judge": "Find out how far a judge's verdicts can be believed: judge cards.",
-    "review": "Look at outputs of a run and say pass or fail; `human` graders wait for it.",
-    "calibrate": "Say how far a judge agrees with people, and what the pass rate is without its error.",
+    "rubric": "Show and write rubrics, and test whether a judge agrees with their goldens.",
+    "judge": "Measure how reliable a judge's verdicts are: judge cards.",
+    "review": "Review outputs of a run: pass or fail; `human` graders wait for it.",
+    "calibrate": "Measure how well a judge agrees with people, and correct the pass rate for its errors.",
     "trust": "Trust a folder: its Python may be imported; list and remove trusted folders.",
     "schema": "Print the JSON Schema of a file for your editor.",
     "docs": "Write or check the reference pages.",
     "completion": "Print the completion script for your shell.",
 }
 _FREE_FILES = 24
-"""How many files a command must be able to open beyond those that are open when it starts."""
+"""Files a command must be able to open in addition to those open at its start."""
 
 
 class LazyCommands(click.Group):
@@ -59,9 +59,9 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command meant by the first word, or say which one was perhaps meant."""
+        """Return the command meant by the first word, or fail with the nearest name."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            from waza.errors import did_you_mean  # only on a slip
+            from waza.errors import did_you_mean  # only for a wrong name
 
             ctx.fail(f"no command '{args[0]}'; {did_you_mean(args[0], [*COMMANDS])}")
         return super().resolve_command(ctx, args)
@@ -81,21 +81,21 @@ class LazyCommands(click.Group):
 def cli() -> None:
     """Know whether an AI agent did its job.
 
-    Write down what a good agent does (eval.yaml), run the agent or take its trace, and see which claims held.
+    Write down what a good agent does (eval.yaml), run the agent or read its trace, and see which checks passed.
     """
 
 
 def main() -> NoReturn:
     """Run the command line; every end has its exit code."""
-    _import_nothing_from_here()
+    _drop_current_folder_from_path()
     save_stdout(sys.argv[1:])
     sys.exit(run_command(sys.argv[1:]))
 
 
-def _import_nothing_from_here() -> None:
+def _drop_current_folder_from_path() -> None:
     """Take the current folder off the module search path, where `python -m waza` has put it.
 
-    Plug-ins are looked for on that path: the metadata of a package could lie in a folder that nobody trusts.
+    Plug-ins are looked for on that path: the metadata of a package could be in an untrusted folder.
     """
     try:
         here = os.getcwd()  # noqa: PTH109  this file does without pathlib
@@ -106,12 +106,12 @@ def _import_nothing_from_here() -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Return the exit code of one command line; errors are told in one sentence, bugs leave a crash file."""
+    """Return the exit code of one command line; errors are printed in one sentence, bugs leave a crash file."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        _need_files()
+        _require_open_files()
         outcome: Any = cli.main(args=arguments, prog_name="waza", standalone_mode=False)
         output().flush()
         return outcome if isinstance(outcome, int) else 0
@@ -134,17 +134,17 @@ def run_command(arguments: list[str]) -> int:
         return 0
     except OSError as error:
         if reason := exhausted(error):
-            return _ran_out(reason)
+            return _report_exhausted(reason)
         click.echo(f"{error.filename or 'the output'}: {error.strerror or error}", err=True)
         return EXIT_USAGE if error.filename else EXIT_UNDECIDED
     except Exception as error:  # noqa: BLE001  the one place where a bug of ours ends: crash file, exit 4
         if reason := exhausted(error):
-            return _ran_out(reason)
-        return _crashed(error)
+            return _report_exhausted(reason)
+        return _report_bug(error)
 
 
-def _need_files() -> None:
-    """Raise OSError where so few files may be opened that half of them would be taken for files that do not exist."""
+def _require_open_files() -> None:
+    """Raise OSError if too few files can be opened: a file that cannot be opened must not look like a missing one."""
     try:
         import resource  # not on Windows
     except ImportError:
@@ -161,8 +161,8 @@ def _need_files() -> None:
             os.close(fd)
 
 
-def _ran_out(reason: str) -> int:
-    click.echo(f"{reason}; what was stored is safe, and `waza run --resume` goes on with a run", err=True)
+def _report_exhausted(reason: str) -> int:
+    click.echo(f"{reason}; what was stored is safe, `waza run --resume` continues a run", err=True)
     return EXIT_UNDECIDED
 
 
@@ -172,8 +172,8 @@ def _safe(error: Exception) -> str:
     return visible(str(error), lines=True)
 
 
-def _crashed(error: Exception) -> int:
-    """Write a crash file and say where it is."""
+def _report_bug(error: Exception) -> int:
+    """Write a crash file, print its path, and return the exit code of a bug."""
     import tempfile  # only on a bug
     import traceback
 

@@ -1,11 +1,11 @@
-"""`--baseline`: its options, the arms it asks for, and what the exit code says about the skill.
+"""`--baseline`: its options, the arms it asks for, and its exit codes.
 
     --needs          improvement shown   no difference shown, too little evidence   regression shown
     no-regression    0                   0                                          1
     improvement      0                   3                                          1
     pass             as without --baseline: whether the tasks passed with the skill
 
-Where undecided trials could turn the answer, trials are missing or the control arm had the skill, it is 3.
+It is 3 if undecided trials could change the answer, trials are missing or the control arm had the skill.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ def baseline_options(command: Command) -> Command:
     baseline = click.option(
         "--baseline/--no-baseline",
         default=None,
-        help="Also run every task without the skill, trial by trial in turn, and say what the skill does.",
+        help="Also run every task without the skill, alternating trials, and report the skill's effect.",
     )
     return baseline(needs(these(command)))
 
 
 def with_control_arm(request: RunRequest, options: RunOptions) -> RunRequest:
-    """Return the request as an arm of a baseline run, where the call, the suite or the stored run asks for one."""
+    """Return the request as an arm of a baseline run if the command line, the suite or the stored run asks for one."""
     called = options.baseline
     stored = (request.resume.run.spec.get(BASELINE) or {}) if request.resume else {}
     if request.resume is not None and called is not None and called != bool(stored):
         which = "with" if stored else "without"
-        raise UsageError(f"run {request.resume.run.id} was started {which} --baseline; it can only go on like that")
+        raise UsageError(f"run {request.resume.run.id} was started {which} --baseline; it can only continue like that")
     by_suite = called is None and request.spec.baseline and request.resume is None and bool(request.spec.tasks)
     if not (called or stored or by_suite):
         if given := next((option for option in ("needs", "these_tasks") if getattr(options, option)), None):
-            raise UsageError(f"--{given.replace('_', '-')} goes with --baseline")
+            raise UsageError(f"--{given.replace('_', '-')} needs --baseline")
         return request
     try:
         return _with_baseline(request, stored, options)
@@ -74,11 +74,11 @@ def with_control_arm(request: RunRequest, options: RunOptions) -> RunRequest:
 
 
 def _with_baseline(request: RunRequest, stored: dict[str, Any], options: RunOptions) -> RunRequest:
-    from waza.runner.arms import with_baseline  # a plain run does without
+    from waza.runner.arms import with_baseline  # only baseline runs need it
 
     for option in ("against", "skip_graders", "fail_fast", "replay"):
         if getattr(options, option):
-            raise UsageError(f"--{option.replace('_', '-')} does not go with --baseline")
+            raise UsageError(f"--{option.replace('_', '-')} cannot be combined with --baseline")
     if request.spec.config.fail_fast:
         remark("fail_fast has no effect with --baseline: the arm without the skill may fail", "yellow")
     return with_baseline(request, these_tasks=bool(options.these_tasks or stored.get("these_tasks")))
@@ -88,24 +88,24 @@ def control_counts(request: RunRequest) -> tuple[int, int]:
     """Return how many trials the control arm has, and how many of them are done; none for a plain run."""
     if not request.baseline:
         return 0, 0
-    from waza.runner.arms import control_trials  # a plain run does without
+    from waza.runner.arms import control_trials  # only baseline runs need it
 
     return control_trials(request)
 
 
 def print_baseline(spec: EvalSpec, engine: str | None, options: RunOptions) -> None:
-    """Say what a baseline run would run beside the tasks; raise UsageError where it could not."""
+    """Print what a baseline run would run in addition; raise UsageError if it could not run."""
     if not options.baseline:
         return
     request = with_control_arm(order_for(spec, engine=engine, trials=options.trials), options)
-    say(f"\n--baseline: {plural(control_counts(request)[0], 'more trial')} without the skill {spec.skill}, in turn")
+    say(f"\n--baseline: {plural(control_counts(request)[0], 'more trial')} without the skill {spec.skill}, alternating")
 
 
 def run_arms(request: RunRequest, listeners: Listeners, options: RunOptions) -> Run:
     """Run the request: both arms where it is a baseline run."""
     if not request.baseline:
         return conduct(request, listeners)
-    from waza.runner.arms import conduct_baseline  # a plain run does without
+    from waza.runner.arms import conduct_baseline  # only baseline runs need it
 
     return conduct_baseline(request, listeners, rerun_changed=options.rerun_changed, rerun_errors=options.rerun_errors)
 
@@ -115,16 +115,16 @@ def impact_code(run: Run, code: int, options: RunOptions) -> int:
     needs = options.needs
     if needs == "pass" or (run.spec.get(BASELINE) or {}).get("arm") != "skill":
         return code
-    if (found := stored_impact(run)) is None:
+    if (impact := stored_impact(run)) is None:
         remark("the arm without the skill cannot be read: nothing is known about the skill", "bold red")
         return EXIT_UNDECIDED
     control = open_run(Path(run.folder) / CONTROL)
-    return _code(found, needs or NEEDS[0], run.complete and control.complete)
+    return _code(impact, needs or NEEDS[0], run.complete and control.complete)
 
 
-def _code(found: Impact, needs: str, is_complete: bool) -> int:
-    if found.unclean or not found.holds or found.lift is None or not is_complete:
+def _code(impact: Impact, needs: str, is_complete: bool) -> int:
+    if impact.unclean or not impact.holds or impact.lift is None or not is_complete:
         return EXIT_UNDECIDED
-    if found.word == "regression shown":
+    if impact.word == "regression shown":
         return EXIT_FAILED
-    return EXIT_PASSED if needs == "no-regression" or found.word == "improvement shown" else EXIT_UNDECIDED
+    return EXIT_PASSED if needs == "no-regression" or impact.word == "improvement shown" else EXIT_UNDECIDED

@@ -1,4 +1,4 @@
-"""`--otel`: a run as spans at an OTLP endpoint, while it goes on."""
+"""`--otel`: send results of a run as spans to an OTLP endpoint, live."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def otel_option(command: Command) -> Command:
 
 
 def traces_url(value: str) -> str:
-    """Return the address that spans are sent to; raise UsageError where there is none, or nothing to send them with."""
+    """Return the URL that spans are sent to; raise UsageError if there is none, or a package is missing."""
     _refuse_without_packages()
     if not value and os.environ.get(_TRACES):
         return os.environ[_TRACES]
@@ -39,7 +39,7 @@ def traces_url(value: str) -> str:
     if not base:
         raise UsageError(f"where to? --otel http://localhost:4318, or set {_BASE}")
     if not base.startswith(("http://", "https://")):
-        raise UsageError(f"'{base}' is no address; write --otel=http://localhost:4318, or put --otel at the end")
+        raise UsageError(f"'{base}' is not a URL; write --otel=http://localhost:4318, or put --otel at the end")
     return base if base.rstrip("/").endswith(_PATH) else base.rstrip("/") + _PATH
 
 
@@ -55,9 +55,9 @@ def _refuse_without_packages() -> None:
 
 @contextmanager
 def telemetry(option: str | None, *, suite: str, engine: str, model: str = "") -> Iterator[Listener]:
-    """Yield who sends results on as spans, where `--otel` asks for it; nobody's business otherwise.
+    """Yield a listener that sends results as spans; it does nothing without `--otel`.
 
-    What cannot be sent is told once, at the end.
+    What could not be sent is reported once, at the end.
     """
     if option is None:
         yield lambda result: None
@@ -69,14 +69,14 @@ def telemetry(option: str | None, *, suite: str, engine: str, model: str = "") -
     broken: list[str] = []
     complete = False
 
-    def hear(result: Result) -> None:
+    def on_result(result: Result) -> None:
         try:
             spans.on_result(result)
         except Exception as error:  # noqa: BLE001  telemetry must not end the run
             broken.append(f"{type(error).__name__}: {error}")
 
     try:
-        yield hear
+        yield on_result
         complete = True
     finally:
         lost = spans.close(complete=complete)
@@ -85,10 +85,10 @@ def telemetry(option: str | None, *, suite: str, engine: str, model: str = "") -
 
 
 def both(first: Listener, second: Listener) -> Listener:
-    """Return one who tells two."""
+    """Return a listener that calls two."""
 
-    def tell(result: Result) -> None:
+    def notify(result: Result) -> None:
         first(result)
         second(result)
 
-    return tell
+    return notify

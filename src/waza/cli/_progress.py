@@ -1,4 +1,4 @@
-"""A run while it goes on: a live line on a terminal, a plain line per result elsewhere."""
+"""Progress of a run: a live line on a terminal, a plain line per result elsewhere."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from waza.model import Result, Trial
 from waza.untrusted.text import clipped, percent, seconds, visible
 
 PLAIN_EVERY_S = 10.0
-"""Without a terminal, results beyond the first ones are told at most this often."""
+"""Without a terminal, progress after the first results is printed at most this often."""
 PLAIN_FIRST = 50
 
 
 class Progress(Protocol):
-    """Who is told what happens during a run."""
+    """A listener that shows what happens during a run."""
 
     tally: ProgressCount
 
@@ -35,12 +35,12 @@ class Progress(Protocol):
 
 
 class ProgressCount:
-    """How far a run has come."""
+    """Counts of a run so far."""
 
     def __init__(self, total: int, done: int = 0) -> None:
         self.total = total
         self.share: float | None = None
-        """How much is done where the number of trials is not known beforehand: from 0 to 1."""
+        """How much is done if the number of trials is not known in advance: from 0 to 1."""
         self.resumed = done
         self.counts: Counter[str] = Counter()
         self.running: dict[tuple[str, int], float] = {}
@@ -52,7 +52,7 @@ class ProgressCount:
         return self.resumed + sum(self.counts.values())
 
     def left(self) -> str:
-        """Return the time left, as people say it, or nothing when nobody can tell yet."""
+        """Return the estimated time left, or nothing when it is not known yet."""
         finished = sum(self.counts.values())
         part = finished / max(1, self.total - self.resumed) if self.total else self.share
         if not part or part >= 1:
@@ -61,7 +61,7 @@ class ProgressCount:
 
     @property
     def part(self) -> float:
-        """How much is done, from 0 to 1; 0 where nobody can tell."""
+        """How much is done, from 0 to 1; 0 where it is not known."""
         return self.done / self.total if self.total else self.share or 0.0
 
     def line(self) -> str:
@@ -76,7 +76,7 @@ class ProgressCount:
 
 
 class LiveProgress:
-    """One line that is kept up to date, with the trials that run right now."""
+    """A line that is updated in place, with the trials that run right now."""
 
     def __init__(self, tally: ProgressCount, console: Console) -> None:
         self.tally = tally
@@ -90,15 +90,15 @@ class LiveProgress:
         self.live.__exit__(kind, error, at)
 
     def on_start(self, trial: Trial) -> None:
-        """Note a trial that begins."""
+        """Add a trial that starts."""
         self.tally.running[trial.task.id, trial.number] = time.monotonic()
 
     def on_done(self, result: Result) -> None:
-        """Note a trial that ended."""
+        """Remove a trial that ended."""
         self.tally.running.pop((result.task_id, result.trial), None)
 
     def on_result(self, result: Result) -> None:
-        """Note a result."""
+        """Count a result."""
         self.tally.counts[result.status] += 1
 
     def on_remark(self, text: str) -> None:
@@ -133,11 +133,11 @@ class PlainProgress:
             self._print(self.tally.line())
 
     def on_start(self, trial: Trial) -> None:
-        """Note a trial that begins."""
+        """Add a trial that starts."""
         self.tally.running[trial.task.id, trial.number] = time.monotonic()
 
     def on_done(self, result: Result) -> None:
-        """Note a trial that ended."""
+        """Remove a trial that ended."""
         self.tally.running.pop((result.task_id, result.trial), None)
 
     def on_result(self, result: Result) -> None:

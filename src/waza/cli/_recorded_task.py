@@ -41,7 +41,7 @@ def task_text(trace: Trace, name: str, source: str, prompt: str = "") -> str:
     """
     prompts = _prompts(trace, prompt)
     if not prompts[0].strip():
-        raise UsageError(f"{source} does not tell the prompt; give it with --prompt TEXT")
+        raise UsageError(f"{source} does not have the prompt; give it with --prompt TEXT")
     expected, graders = list(_expected(trace)), list(_graders(trace))
     if all(line.lstrip().startswith("#") for line in (*expected, *graders)):
         raise UsageError(f"nothing in {source} could be checked: no answer, no tool call that succeeded, no skill")

@@ -32,7 +32,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class WantedReport(NamedTuple):
-    """One report somebody asked for."""
+    """One requested report."""
 
     kind: str
     report: Report
@@ -41,7 +41,7 @@ class WantedReport(NamedTuple):
 
 
 class Reports(NamedTuple):
-    """Every report somebody asked for, and the run they compare with."""
+    """All requested reports, and the run they compare with."""
 
     wanted: list[WantedReport]
     before: EarlierRun | None = None
@@ -57,7 +57,7 @@ def reporter_options(command: Command) -> Command:
     base = click.option(
         "--base",
         metavar="RUN",
-        help="A run or a results.json that reports compare with: which tasks came out differently.",
+        help="A run or a results.json that reports compare with: which tasks have another result.",
     )
     reporter = click.option(
         "--reporter",
@@ -71,7 +71,7 @@ def reporter_options(command: Command) -> Command:
 
 
 def wanted_reports(reporters: Iterable[str], base: str | None, *, as_json: bool = False) -> Reports:
-    """Return what `--reporter` and `--base` ask for; raise UsageError now, not when the run is over."""
+    """Return what `--reporter` and `--base` ask for; raise UsageError before the run, not after it."""
     wanted = [_wanted(text) for text in reporters]
     named = [_same(one.path) for one in wanted if one.path]
     if as_json:
@@ -79,7 +79,7 @@ def wanted_reports(reporters: Iterable[str], base: str | None, *, as_json: bool 
     if twice := next((path for path in named if named.count(path) > 1), None):
         raise UsageError(f"two reports cannot both be written to {'standard output' if twice == STDOUT else twice}")
     if base is not None and not wanted:
-        raise UsageError("--base goes with --reporter")
+        raise UsageError("--base needs --reporter")
     return Reports(wanted, _before(base) if base is not None else None)
 
 
@@ -104,28 +104,28 @@ def _before(base: str) -> EarlierRun:
 
 
 class WrittenReports(NamedTuple):
-    """What came of the reports."""
+    """The reports that were written."""
 
     paths: dict[str, Path]
-    """By kind: where each stands."""
+    """By kind: its file."""
     is_whole: bool
     """False when one could not be written."""
 
-    def tell(self) -> None:
-        """Print where they are."""
+    def print_paths(self) -> None:
+        """Print their paths."""
         for kind, path in self.paths.items():
             say(f"{kind}: {display_path(path.resolve())}", "dim")
 
 
 def write_reports(run: Run, reports: Reports, *, suffix: str = "") -> WrittenReports:
-    """Write every report; one that cannot be written is told, and costs nothing else."""
-    told = [(wanted.kind, _write(run, wanted, reports.before, suffix)) for wanted in reports.wanted]
-    paths = {kind: path for kind, path in told if path is not None and str(path) != STDOUT}
-    return WrittenReports(paths, all(path is not None for _, path in told))
+    """Write every report; one that cannot be written is reported and does not stop the others."""
+    results = [(wanted.kind, _write(run, wanted, reports.before, suffix)) for wanted in reports.wanted]
+    paths = {kind: path for kind, path in results if path is not None and str(path) != STDOUT}
+    return WrittenReports(paths, all(path is not None for _, path in results))
 
 
 def _write(run: Run, wanted: WantedReport, before: EarlierRun | None, suffix: str) -> Path | None:
-    """Write one report and return where; None when that was not possible, which is told."""
+    """Write one report and return its path; None if that failed, which is reported."""
     path = _path(run, wanted, suffix)
     try:
         if wanted.path == STDOUT:
@@ -143,7 +143,7 @@ def _write(run: Run, wanted: WantedReport, before: EarlierRun | None, suffix: st
     except (OSError, StoreError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
     except Exception as error:  # noqa: BLE001  a broken report must not cost a paid run its exit code
-        why = f"it broke: {type(error).__name__}: {error}"
+        why = f"it failed with {type(error).__name__}: {error}"
     else:
         return path
     again = f"waza show {run.id} --reporter {wanted.kind}"
@@ -152,7 +152,7 @@ def _write(run: Run, wanted: WantedReport, before: EarlierRun | None, suffix: st
 
 
 def on_one_line(pieces: Iterable[bytes]) -> list[bytes]:
-    """Return a JSON document as a line, for readers of several of them."""
+    """Return a JSON document on one line, as readers of several need it."""
     return [json.format(b"".join(pieces), indent=-1), b"\n"]
 
 
@@ -163,12 +163,12 @@ def _path(run: Run, wanted: WantedReport, suffix: str) -> Path:
 
 
 def with_suffix(path: Path, suffix: str) -> Path:
-    """Return the path with a model's name in it, so that the files of several models stand side by side."""
+    """Return the path with a model's name in it, so that several models do not share a file."""
     return path.with_name(f"{path.stem}_{suffix}{path.suffix}") if suffix else path
 
 
 def model_suffixes(models: Iterable[str]) -> dict[str, str]:
-    """Return for each of several models a part of a file's name, safe and of its own; nothing for a single one."""
+    """Return for each of several models a safe, distinct part of a file name; nothing for a single one."""
     models = list(models)
     found: dict[str, str] = {}
     taken: set[str] = set()
@@ -244,7 +244,7 @@ def report(run: Run, options: OutputOptions, *, suffix: str = "") -> int:
     elif not reports.take_stdout:
         _show(run, options)
         if not options.quiet:
-            written.tell()
+            written.print_paths()
     return code
 
 
@@ -270,9 +270,6 @@ def _write_file(run: Run, path: Path) -> None:
         write_atomically(path, results_json(run), mode=0o644)
     except (OSError, StoreError) as error:
         raise UsageError(f"{path} cannot be written ({error}); the results are safe in {run.folder}") from None
-
-
-# A finished run sent to the project's object store, where it names one; the local folder stays whatever happens.
 
 
 def checked_store(url: str | None) -> str | None:

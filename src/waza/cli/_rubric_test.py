@@ -32,7 +32,7 @@ REASON_WIDTH = 70
 
 
 class Tested(NamedTuple):
-    """A rubric and what the judge said about its goldens."""
+    """A rubric and the judge's verdicts on its goldens."""
 
     rubric: Rubric
     opinions: list[Opinion]
@@ -96,7 +96,7 @@ def _show(tested: list[Tested], in_all: Agreement) -> None:
     for rubric, opinions in tested:
         say(f"{rubric.name} {rubric.version}", "bold")
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-        for column in ("", "golden", "expected", "said", "reason"):
+        for column in ("", "golden", "expected", "verdict", "reason"):
             table.add_column(column)
         for opinion in opinions:
             table.add_row(*_cells(opinion))
@@ -108,9 +108,9 @@ def _show(tested: list[Tested], in_all: Agreement) -> None:
 
 def _cells(opinion: Opinion) -> list[Text]:
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("?", "yellow")}[opinion.agrees]
-    said = "no verdict" if opinion.said is None else str(opinion.said)
+    verdict = "no verdict" if opinion.said is None else str(opinion.said)
     reason = "" if opinion.agrees else clipped(visible(opinion.reason), REASON_WIDTH)
-    return [Text(mark, style), Text(visible(opinion.golden)), Text(str(opinion.expected)), Text(said), Text(reason)]
+    return [Text(mark, style), Text(visible(opinion.golden)), Text(str(opinion.expected)), Text(verdict), Text(reason)]
 
 
 def _sentence(found: Agreement) -> str:

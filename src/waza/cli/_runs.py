@@ -1,4 +1,4 @@
-"""Where stored runs stand, and which one a word means."""
+"""Find stored runs: folders of runs, and the run that a name or URL refers to."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def runs_parents(start: Path) -> list[Path]:
 
 
 def run_or_file(ref: str) -> Path:
-    """Return the run folder a person means, or the results.json that stands elsewhere."""
+    """Return the run folder of a reference, or a results.json that is not in a run folder."""
     path = Path(ref)
     return path if path.is_file() and not holds_run(path.parent) else the_run(ref)
 
 
 def the_run(ref: str) -> Path:
-    """Return the run folder a person means, to be read: below the current folder, else a copy out of a store."""
+    """Return the run folder of a reference, for reading: below the current folder, else a copy from a store."""
     if is_url(ref):
-        from waza.runs.remote import local_copy  # most runs stand in a folder
+        from waza.runs.remote import local_copy  # only runs in a store need it
 
         return local_copy(ref)
     try:
@@ -48,27 +48,27 @@ def the_run(ref: str) -> Path:
     except UsageError:
         if (store := project_store(Path())) is None or not is_plain(ref):
             raise
-        from waza.runs.remote import local_copy  # most runs stand in a folder
+        from waza.runs.remote import local_copy  # only runs in a store need it
 
         return local_copy(f"{store}/{ref}")
 
 
 def run_for(ref: str, parent: Path) -> Path:
-    """Return the run folder a person means among a suite's own, or a copy out of a store; to be read."""
+    """Return the run folder of a reference among a suite's own runs, or a copy from a store; for reading."""
     return the_run(ref) if is_url(ref) else find_run(ref, [parent])
 
 
 def own_run(ref: str) -> Path:
-    """Return the run folder a person means, to be written to; one in a store has to be fetched first."""
+    """Return the run folder of a reference, for writing; one in a store must be fetched first."""
     if is_url(ref):
-        raise UsageError(f"{ref}: stands in a store and cannot be changed there; fetch it with: waza runs pull {ref}")
+        raise UsageError(f"{ref}: is in a store and cannot be changed there; fetch it with: waza runs pull {ref}")
     if holds_run(Path(ref)) or Path(ref).is_file():
         return find_run(ref)
     return find_run(ref, runs_parents(Path()))
 
 
 def project_store(start: Path) -> str | None:
-    """Return the address the project's runs are sent to, if it has one."""
+    """Return the URL that the project's runs are sent to, if it has one."""
     results = _results_setting(start.resolve())
     return results if results and is_url(results) else None
 
@@ -84,25 +84,25 @@ def _results_setting(start: Path) -> str | None:
 
 
 def where_to_look(text: str | Path) -> str | Path:
-    """Return a folder that is there, or the address of a store."""
+    """Return an existing folder, or the URL of a store."""
     if isinstance(text, str) and is_url(text):
         return checked_url(text)
     if not Path(text).exists():
-        raise UsageError(f"{text}: is not there")
+        raise UsageError(f"{text}: does not exist")
     return Path(text)
 
 
 def runs_here(start: Path) -> list[StoredRun]:
-    """Return the runs that stand below a folder."""
+    """Return the runs below a folder."""
     return [run for parent in runs_parents(start) for run in list_runs(parent)]
 
 
 def every_run(where: str | Path) -> list[StoredRun]:
-    """Return the runs at an address; or those below a folder, and of its project's store those that are not here."""
+    """Return the runs at a URL; or those below a folder, with those of its project's store that are not there."""
     here, store = ([], where) if isinstance(where, str) else (runs_here(where), project_store(where))
     if store is None:
         return here
-    from waza.runs.remote import list_remote  # most runs stand in a folder
+    from waza.runs.remote import list_remote  # only runs in a store need it
 
     if isinstance(where, str):
         return list_remote(where)

@@ -1,4 +1,4 @@
-"""The files `waza init` and `waza new` write; each of them runs as it stands."""
+"""The files that `waza init` and `waza new` write; each runs unchanged."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def write_new(path: Path, text: str) -> Path:
 
 
 def schema_line(path: Path, root: Path, kind: str) -> str:
-    """Return the first line that tells an editor which schema a file has."""
+    """Return the first line of a file, which names its JSON Schema for editors."""
     import os
 
     return SCHEMA_LINE.format(os.path.relpath(root / ".waza" / f"{kind}.schema.json", path.parent).replace("\\", "/"))

@@ -1,4 +1,4 @@
-"""What every command shares: the console, problems on the screen, finding what a word means."""
+"""What every command shares: the console, problems on the screen, and keeping standard output for results."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from waza.errors import Problem
 from waza.untrusted.text import visible
 
 PIPE_COLUMNS = 120
-"""How wide lines are where no terminal says it."""
+"""Line width where there is no terminal."""
 _COMMAND = re.compile(r"(?m)^[^\S\n]*::|##\[")
 """How a workflow command begins: `::` in front of a line, or the older `##[` anywhere."""
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan", "not checked": "yellow"}
 
 
 class OutputStream:
-    """The stream of results, whatever that is when something is written."""
+    """The stream of results, looked up at each write."""
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(output(), attribute)
 
 
 class JobLog:
-    """A stream of a GitHub job, in which nothing we print is a workflow command: agents' text may look like one."""
+    """A stream of a GitHub job that escapes workflow commands: agents' text may look like one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -40,7 +40,7 @@ class JobLog:
         return getattr(self._stream(), attribute)
 
     def write(self, text: str) -> int:
-        """Write the text with what a job would obey drawn apart."""
+        """Write the text with the start of workflow commands spaced out, so that the job does not run them."""
         return self._stream().write(_COMMAND.sub(lambda found: " ".join(found[0]), text))
 
     def _stream(self) -> TextIO:
@@ -48,10 +48,10 @@ class JobLog:
 
 
 class Screen(Console):
-    """A console whose reader may go away: the rest is dropped, and the command keeps its exit code."""
+    """A console that survives a closed pipe: the rest is discarded, and the command keeps its exit code."""
 
     def on_broken_pipe(self) -> None:
-        """Drop what is still to be printed."""
+        """Discard all further output."""
         self.quiet = True
         drop_output()
 
@@ -69,12 +69,12 @@ def console(stderr: bool = False) -> Console:
 
 
 def say(text: str = "", style: str = "") -> None:
-    """Print a line of ours to standard output."""
+    """Print a line to standard output."""
     console().print(Text(visible(text, lines=True), style=style), soft_wrap=True)
 
 
 def remark(text: str, style: str = "") -> None:
-    """Print a line of ours to standard error, beside the results."""
+    """Print a line to standard error, apart from the results."""
     console(stderr=True).print(Text(visible(text, lines=True), style=style), soft_wrap=True)
 
 
@@ -85,19 +85,17 @@ def show_problems(problems: Iterable[Problem], *, to_stderr: bool = True) -> Non
         target.print(Text(visible(str(problem), lines=True), style=_STYLES.get(problem.severity, "")), soft_wrap=True)
 
 
-# Standard output belongs to the result: where a command line asks for a document there, nothing else reaches it.
-
 _OUTPUT = re.compile(r"-[a-zA-Z]*o|--output")
 _GLUED = re.compile(r"-[a-zA-Z]*o-")
-"""`-o -`, alone or behind other letters, and the same in one word."""
+"""`-o -` in one word, alone or after other flags."""
 _SAVED: list[TextIO] = []
-"""What standard output was when the command began, where it was kept for the result alone."""
+"""The original standard output, if it is kept for the result alone."""
 
 
 def save_stdout(arguments: Sequence[str]) -> None:
     """Keep standard output for the result if the command line asks for one there: all else goes to standard error.
 
-    File descriptor 1 itself is turned: neither `print` of an agent or a plug-in nor a program or a C library that they
+    File descriptor 1 itself is redirected: neither `print` of an agent or a plug-in nor a program or C library they
     use can reach the result. Children do not inherit the saved descriptor.
     """
     if _SAVED or sys.stdout is None or not _wants_result(arguments):
@@ -106,7 +104,7 @@ def save_stdout(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
         saved = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors="backslashreplace")
     except OSError:
-        return  # it is closed: nothing can be written to it, by nobody
+        return  # it is closed: nothing can reach it
     try:
         os.dup2(2, 1)
     except OSError:
@@ -115,7 +113,7 @@ def save_stdout(arguments: Sequence[str]) -> None:
 
 
 def _wants_result(arguments: Sequence[str]) -> bool:
-    """Say whether a command line asks for a document on standard output."""
+    """Return whether a command line asks for a document on standard output."""
     if not {"-h", "--help"}.isdisjoint(arguments):
         return False
     if "--json" in arguments or arguments[:1] == ["import"]:
@@ -145,5 +143,5 @@ def emit(piece: str | bytes, *, nl: bool = True) -> None:
 
 
 def drop_output() -> None:
-    """Let what is still to be written go nowhere."""
+    """Discard all further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), output().fileno())

@@ -1,4 +1,4 @@
-"""The files `waza new skill` and `waza suggest` write for a skill: its tests run as they stand, offline."""
+"""The files `waza new skill` and `waza suggest` write for a skill: its tests run unchanged, offline."""
 
 from __future__ import annotations
 

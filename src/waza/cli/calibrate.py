@@ -87,9 +87,11 @@ def _refuse(collected: Any, graders: tuple[str, ...], people: str) -> None:
 
 
 def _tell_undecided(collected: Any) -> None:
-    """Say of which graders some outputs are left out, since nobody can tell what they would have said."""
+    """Print which graders have outputs left out because their verdict is undecided."""
     for name in dict.fromkeys(rater.grader for rater in collected.said):
-        decided = {evidence for rater, said in collected.said.items() if rater.grader == name for evidence in said}
+        decided = {
+            evidence for rater, verdicts in collected.said.items() if rater.grader == name for evidence in verdicts
+        }
         if left := len(collected.undecided.get(name, set()) - decided):
             remark(f"{name} decided nothing about {plural(left, 'more output')}; no rate here counts them", "yellow")
 
@@ -101,7 +103,7 @@ def _suite_folder(run: Any) -> Path:
 
 
 def _verdicts(base: Path, labels: Path | None, collected: Any, people: str) -> list[Any]:
-    """Return people's verdicts: those of a file of labels, else those that were recorded beside the eval file."""
+    """Return people's verdicts: those of a file of labels, else those recorded next to the eval file."""
     from waza.analysis.calibration import read_labels
     from waza.runs.verdicts import VERDICTS, read_verdicts
 

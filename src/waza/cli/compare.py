@@ -88,16 +88,16 @@ def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool
         from waza.untrusted.json import to_json
 
         data = [to_json(comparison) for comparison in found]
-        told = json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     else:
-        told = html_document(blocks, "waza compare") if form == "html" else markdown_document(blocks)
+        text = html_document(blocks, "waza compare") if form == "html" else markdown_document(blocks)
     if output is None:
-        emit(told, nl=False)
+        emit(text, nl=False)
         return
     from waza.files.disk import write_atomically
 
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, told.encode(), mode=0o644)
+    write_atomically(output, text.encode(), mode=0o644)
 
 
 def _exit_code(found: list[Comparison], fail_on: str | None) -> int:

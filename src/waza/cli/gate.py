@@ -131,10 +131,10 @@ def _show(run: str, found: list[Gate], gaps: list[Gap], form: str, integrity: st
     if form == "json":
         from waza.untrusted.json import to_json
 
-        told = {"run": run, "exit_code": exit_code(found), "gates": [to_json(gate) for gate in found]}
-        told["missing"] = [gap._asdict() for gap in gaps]
-        told |= {"integrity": integrity} if integrity else {}
-        emit(json.dumps(told, indent=2, ensure_ascii=False))
+        data = {"run": run, "exit_code": exit_code(found), "gates": [to_json(gate) for gate in found]}
+        data["missing"] = [gap._asdict() for gap in gaps]
+        data |= {"integrity": integrity} if integrity else {}
+        emit(json.dumps(data, indent=2, ensure_ascii=False))
     elif form == "markdown":
         emit(markdown_document(_document(run, found)), nl=False)
     else:

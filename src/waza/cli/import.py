@@ -30,7 +30,7 @@ def command(files: tuple[str, ...], output: Path | None, task: str | None, quiet
 
     FILES are recordings, folders of them, or `-` for standard input. The format is recognised by content: streams and
     session logs of Claude Code, Codex, Copilot, Gemini, Qwen, OpenCode and pi; messages of agent frameworks;
-    OpenTelemetry spans; ATIF; Inspect logs; results.json. What is missing in a recording is said, and stands in the
+    OpenTelemetry spans; ATIF; Inspect logs; results.json. What is missing in a recording is reported, and is in the
     trace's `reading_notes`.
     """
     files = tuple(_all(files))

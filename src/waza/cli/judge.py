@@ -59,7 +59,7 @@ def card_command(
     """Make the judge card of RUBRICS: their goldens asked again, swapped, padded, reordered, reworded and attacked.
 
     Nothing comes from the cache, so a card costs about 200 requests a rubric; it is kept in .waza/cards and shown
-    beside verdicts of that rubric and model. Exit code 0: made; 1: something was found (--strict); 3: no verdicts.
+    next to verdicts of that rubric and model. Exit code 0: made; 1: something was found (--strict); 3: no verdicts.
     """
     # graders and judges are loaded only where they are asked
 

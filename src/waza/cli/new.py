@@ -29,7 +29,7 @@ _ABOUT = "Says in a sentence what {name} does and for whom; agents choose it by 
     help="Write the task from a recording of an agent (any format `waza import` knows): its prompt, and what happened "
     "as checks. A file with several traces gives a task each.",
 )
-@click.option("--prompt", default="", help="With --from: the prompt, where the recording does not tell it.")
+@click.option("--prompt", default="", help="With --from: the prompt, if the recording does not have it.")
 @click.option("--about", default="", help="For a skill: what it does, in a sentence.")
 @click.option("--use-for", multiple=True, help="For a skill: a phrase by which users would ask for it; repeat it.")
 @click.option("--not-for", multiple=True, help="For a skill: a phrase that is for something else; repeat it.")

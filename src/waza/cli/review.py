@@ -45,8 +45,8 @@ def command(
     """Look at outputs of a stored run and say pass or fail: RUN is its folder, its id, or `latest` (default).
 
     Without --grader it asks what the suite's `human` graders ask. Stop at any time, and go on later. Verdicts are lines
-    in verdicts.jsonl beside the eval file: share it, and merge another one with --merge. Of two verdicts of one person
-    on one output the later counts; different people's stand beside each other. The run is graded again at once.
+    in verdicts.jsonl next to the eval file: share it, and merge another one with --merge. Of two verdicts of one person
+    on one output the later counts; those of different people are all kept. The run is graded again at once.
     """
     # the runner is not needed for --help
     from waza.runner.regrade import eval_of
@@ -107,7 +107,7 @@ def _same_again(
 # The terminal flow of `waza review`: one output after another, an answer, a reason.
 
 LONG = 4_000
-"""So many characters of a text are shown at first."""
+"""Characters of a text that are shown at first."""
 WHOLE = 10**9
 MOST_FILES = 50
 ANSWERS: dict[str, Answer] = {"p": "pass", "pass": "pass", "f": "fail", "fail": "fail"}
@@ -137,7 +137,7 @@ class ReviewSession:
         return any(one.reviewer == self._reviewer and one.question == item.question for one in given)
 
     def ask(self) -> bool:
-        """Ask about each output in turn, and return whether the person broke off with Ctrl-C."""
+        """Ask about each output in turn, and return whether the person stopped with Ctrl-C."""
         who = f" by {self._reviewer}" if self._reviewer else ""
         count = f"{plural(len(self._items), 'output')} of {self._all}"
         say(f"{count} to review{who}; verdicts go to {display_path(self._file)}", "dim")
@@ -180,7 +180,7 @@ class ReviewSession:
 
 
 def show(item: ReviewableOutput, result: Result, trace: Trace, count: str, width: int) -> None:
-    """Print what a person needs for a verdict; what the grader said is kept back, so that it sways nobody."""
+    """Print what a person needs for a verdict; the grader's verdict is hidden, so that it does not bias them."""
     say(f"\n{'─' * 20} {count} · {item.task} · trial {item.trial} · {item.grader}", "bold")
     _text("asked of you", item.asked, WHOLE)
     _text("task", trace.input, width)
@@ -223,8 +223,8 @@ def _calls(trace: Trace, width: int) -> None:
         mark = "" if event.success else "  (failed)"
         lines.append(f"{number}. {visible(event.tool_name)} {clipped(visible(args), width)}{mark}")
         if event.result is not None:
-            told = event.result if isinstance(event.result, str) else json.dumps(event.result, default=str)
-            lines.append(f"   → {clipped(visible(told), min(width, 500))}")
+            output = event.result if isinstance(event.result, str) else json.dumps(event.result, default=str)
+            lines.append(f"   → {clipped(visible(output), min(width, 500))}")
     _text("tool calls", "\n".join(lines) or "(none)", WHOLE)
 
 
@@ -236,5 +236,5 @@ def listed(items: Sequence[ReviewableOutput], file: Path) -> None:
         by: Counter[str] = Counter()
         for item in own:
             by.update({one.reviewer for one in given.get((grader, item.evidence), []) if one.question == item.question})
-        people = ", ".join(f"{who or 'no name'} {count}" for who, count in sorted(by.items())) or "nobody yet"
+        people = ", ".join(f"{who or 'no name'} {count}" for who, count in sorted(by.items())) or "none yet"
         say(f"{grader}: {plural(len(own), 'output')}; judged by {people}")

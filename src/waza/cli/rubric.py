@@ -46,12 +46,12 @@ class _Verbs(click.Group):
 def command() -> None:
     """Look at rubrics, write new ones, and see whether a judge agrees with their goldens.
 
-    A rubric is a Markdown file that tells a judge how to decide, with examples (goldens) that keep it honest.
+    A rubric is a Markdown file that instructs a judge, with examples (goldens) that test it.
     """
 
 
 def _refusing(function: Callable[..., int]) -> Callable[..., int]:
-    """Return the command with what is wrong about a rubric told as a mistake of the call."""
+    """Return the command with errors in a rubric reported as usage errors."""
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> int:
@@ -105,7 +105,7 @@ def _table(rows: list[dict[str, object]]) -> None:
 @click.argument("rubric")
 @_refusing
 def show_command(rubric: str) -> int:
-    """Print a rubric's file: what the judge is told, and the goldens."""
+    """Print a rubric's file: the judge's instructions, and the goldens."""
     say(rubric_text(rubric, SpecFolder()).rstrip("\n"))
     return 0
 
@@ -142,7 +142,7 @@ def new_command(name: str, origin: str | None, folder: Path) -> int:
 def import_command(file: Path, name: str, scale: str, pass_at: int, folder: Path) -> int:
     """Turn a .prompty FILE into a rubric; nothing is ever overwritten.
 
-    The roles' texts become the body, placeholders say where the judge finds what they stood for, and the verdict is
+    The roles' texts become the body, placeholders say where the judge finds their values, and the verdict is
     given by tool calls instead of JSON or tags.
     """
     from waza.judges.rubrics.prompty import from_prompty  # only where one is read
@@ -160,7 +160,7 @@ def import_command(file: Path, name: str, scale: str, pass_at: int, folder: Path
 @click.option("--redo", is_flag=True, help="Keep the version though the text changed: nothing was graded with it yet.")
 @_refusing
 def lock_command(folder: Path, redo: bool) -> int:
-    """Record in FOLDER/rubrics.lock which text each rubric's version stands for.
+    """Record in FOLDER/rubrics.lock the text of each rubric version.
 
     `waza check` then fails when a text changes and its version does not. Commit the file.
     """
@@ -211,8 +211,6 @@ def _wrote(paths: list[Path]) -> None:
     for path in paths:
         say(f"wrote {path}")
 
-
-# The rubric files `waza rubric` reads and writes: drafts, imports, and the lock beside them.
 
 DRAFT = """\
 ---

@@ -1,4 +1,4 @@
-"""`waza runs`: the runs that are stored, and what to keep of them."""
+"""`waza runs`: the runs that are stored, and which to keep."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from waza.untrusted.text import plural, score, seconds
 )
 @click.pass_context
 def command(ctx: click.Context) -> int:
-    """List stored runs, tag them, remove old ones, take some elsewhere.
+    """List stored runs, tag them, remove old ones, export or copy them.
 
-    Alone it lists all runs below the current folder, and those in the project's object store (`paths.results`).
+    Without a subcommand, list the runs below this folder, and those in the project's object store (`paths.results`).
     """
     if ctx.invoked_subcommand is None:
         return _print(chosen(), "no runs here")
@@ -42,8 +42,8 @@ def _choosing(function: Any) -> Any:
         click.option("--path", type=where_to_look, default=".", help="Where to look: a folder, or s3://bucket/runs."),
         click.option("--tag", "tags", multiple=True, help="Only runs with this tag; may be repeated."),
         click.option("--since", type=click.FloatRange(0), metavar="DAYS", help="Only runs of the last days."),
-        click.option("--model", help="Only runs whose model fits this glob."),
-        click.option("--suite", help="Only runs of suites whose name fits this glob."),
+        click.option("--model", help="Only runs whose model matches this glob."),
+        click.option("--suite", help="Only runs of suites whose name matches this glob."),
     ):
         function = option(function)
     return function
@@ -82,29 +82,29 @@ def _tag(run: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> int:
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def _prune(keep: int | None, older_than: float | None, tagged: bool, dry_run: bool, yes: bool, **choice: Any) -> int:
-    """Remove old runs for good. Runs with a tag stay, and those that are going on."""
+    """Delete old runs. Runs with a tag and runs in progress stay."""
     if keep is None and older_than is None:
         raise UsageError("which runs? --keep N keeps the newest, --older-than DAYS removes old ones")
     if isinstance(choice["path"], str):
         raise UsageError("runs in a store are not removed from here; give the bucket a rule for old files")
-    doomed = to_prune(chosen(**choice, only_here=True), keep=keep, older_than_days=older_than, with_tagged=tagged)
-    for stored in doomed:
+    pruned = to_prune(chosen(**choice, only_here=True), keep=keep, older_than_days=older_than, with_tagged=tagged)
+    for stored in pruned:
         say(f"{Path(stored.folder).name}  {stored.run.name or stored.problem}")
-    if dry_run or not doomed:
-        say(f"{plural(len(doomed), 'run')} would be removed" if doomed else "nothing to remove")
+    if dry_run or not pruned:
+        say(f"{plural(len(pruned), 'run')} would be removed" if pruned else "nothing to remove")
         return EXIT_PASSED
-    if not yes and not click.confirm(f"remove {plural(len(doomed), 'run')} for good?"):
+    if not yes and not click.confirm(f"remove {plural(len(pruned), 'run')} for good?"):
         return EXIT_PASSED
-    return _removed(doomed)
+    return _removed(pruned)
 
 
-def _removed(doomed: Sequence[StoredRun]) -> int:
+def _removed(pruned: Sequence[StoredRun]) -> int:
     from waza.files.tree import remove
 
-    troubles = [trouble for stored in doomed for trouble in remove(Path(stored.folder))]
+    troubles = [trouble for stored in pruned for trouble in remove(Path(stored.folder))]
     for trouble in troubles:
         remark(trouble, "yellow")
-    say(f"{plural(len(doomed), 'run')} removed" + (", not all of it" if troubles else ""))
+    say(f"{plural(len(pruned), 'run')} removed" + (", not all of it" if troubles else ""))
     return EXIT_UNDECIDED if troubles else EXIT_PASSED
 
 
@@ -128,7 +128,7 @@ def _push(runs: tuple[str, ...], url: str | None, replace: bool) -> int:
 
     Exit code 3: one could not be sent; all are safe where they are, and the same command tries again.
     """
-    from waza.runs.remote import push  # most runs stand in a folder
+    from waza.runs.remote import push  # only runs in a store need it
 
     if (target := url or project_store(Path())) is None:
         raise UsageError("where to? name an address with --to, or in .waza.yaml: `paths: {results: s3://bucket/runs}`")
@@ -142,9 +142,9 @@ def _push(runs: tuple[str, ...], url: str | None, replace: bool) -> int:
             continue
         say(f"{folder.name}: {plural(pushed.sent, 'file')}: {pushed.url}")
         for name in pushed.left_out:
-            remark(f"left out, for its name is not one of waza's: {name}", "yellow")
-        for told in pushed.remarks:
-            remark(told, "yellow")
+            remark(f"left out, not a file of waza: {name}", "yellow")
+        for text in pushed.remarks:
+            remark(text, "yellow")
     return code
 
 
@@ -152,8 +152,8 @@ def _push(runs: tuple[str, ...], url: str | None, replace: bool) -> int:
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @click.option("--to", "parent", type=click.Path(path_type=Path), default=Path("runs"), show_default=True)
 def _pull(urls: tuple[str, ...], parent: Path) -> int:
-    """Fetch runs such as s3://bucket/runs/latest into folders of their own; what stands there is never overwritten."""
-    from waza.runs.remote import pull  # most runs stand in a folder
+    """Fetch runs such as s3://bucket/runs/latest into folders of their own; what is there is never overwritten."""
+    from waza.runs.remote import pull  # only runs in a store need it
 
     for url in urls:
         say(str(pull(url, parent)))
@@ -198,7 +198,7 @@ def _cells(stored: StoredRun) -> tuple[Words, ...]:
     passed = f"{row['passed']} of {row['tasks']}" if row["tasks"] else ""
     if not passed and stored.summary is not None and (triggers := stored.summary.triggers):
         passed = f"triggers {score(triggers.all.accuracy)}" if triggers.is_valid else "triggers INVALID"
-    told = (
+    texts = (
         row["run"],
         row["suite"] or stored.problem,
         row["engine"],
@@ -211,7 +211,7 @@ def _cells(stored: StoredRun) -> tuple[Words, ...]:
         "" if duration is None else seconds(duration),
         ", ".join(row["tags"]),
     )
-    return tuple((ForeignText(text),) for text in told)
+    return tuple((ForeignText(text),) for text in texts)
 
 
 def as_data(stored: StoredRun) -> dict[str, Any]:

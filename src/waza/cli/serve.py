@@ -63,9 +63,9 @@ KEPT = 4
 
 
 class StoredReviewQueue:
-    """Outputs of stored runs by the suites they were made from, as far as those stand below `root`.
+    """Outputs of stored runs by the suites they were made from, as far as those are below `root`.
 
-    A run folder may come from anywhere, and names its suite itself: verdicts are written beside it.
+    A run folder may come from anywhere, and names its suite itself: verdicts are written next to it.
     """
 
     def __init__(self, root: Path) -> None:

@@ -32,7 +32,9 @@ MOST_FILES = 50
 @click.argument("run", default="latest")
 @click.option("--task", help="One task: its prompt, output, grades and tool calls.")
 @click.option("--trial", type=click.IntRange(1), help="One trial of that task, with the whole transcript.")
-@click.option("--files", type=click.Path(path_type=Path), help="Lay the files that trial left into this new folder.")
+@click.option(
+    "--files", type=click.Path(path_type=Path), help="Copy the files that the trial left into this new folder."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: results.json, or the trial as it is stored.")
 @reporter_options
 @click.option("-v", "--verbose", is_flag=True, help="Show every check and whole texts.")
@@ -48,16 +50,16 @@ def command(
 ) -> int:
     """Show a stored run: RUN is its folder, its id or the start of it, or `latest` (default).
 
-    With --reporter its reports are written, as at the end of a run, instead of showing it.
+    With --reporter its reports are written instead, as at the end of a run.
     """
     reports = wanted_reports(reporters, base)
     folder = the_run(run)
     if reports.wanted:
         if task or as_json or files:
-            raise UsageError("--reporter is about a whole run; it goes without --task, --files and --json")
+            raise UsageError("--reporter is for a whole run; it cannot be combined with --task, --files or --json")
         written = write_reports(open_run(folder), reports)
         if not reports.take_stdout:
-            written.tell()
+            written.print_paths()
         return EXIT_PASSED if written.is_whole else EXIT_UNDECIDED
     stored, warnings = open_run_and_warnings(folder)
     is_table = task is None and not as_json and files is None
@@ -68,7 +70,7 @@ def command(
         raise UsageError("--trial needs --task")
     results = _chosen(stored, task, trial) if task else stored.results
     if files is not None:
-        return _lay_files(folder, results, files)
+        return _copy_files(folder, results, files)
     if as_json:
         _print_json(stored, results if task else None)
     elif task is None:
@@ -80,14 +82,14 @@ def command(
     return 0
 
 
-def _lay_files(folder: Path, results: Sequence[Result], target: Path) -> int:
-    """Lay out what one trial left behind."""
+def _copy_files(folder: Path, results: Sequence[Result], target: Path) -> int:
+    """Copy the files of one trial into a new folder."""
     if len(results) != 1:
         raise UsageError("--files needs one trial: add --task and --trial")
     if target.exists():
-        raise UsageError(f"{target} is there already; name a new folder")
+        raise UsageError(f"{target} already exists; name a new folder")
     restore(folder / "artifacts", results[0].snapshot or EMPTY, target)
-    say(f"laid the files of {results[0].task_id}, trial {results[0].trial}, into {target}")
+    say(f"copied the files of {results[0].task_id}, trial {results[0].trial}, to {target}")
     return 0
 
 
@@ -121,7 +123,7 @@ def _print_json(run: Run, results: Sequence[Result] | None) -> None:
 
 
 def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) -> None:
-    """Print one trial: what was asked, what came back, what each grader says, what the agent did."""
+    """Print one trial: prompts, answers, grades, tool calls."""
     screen = console()
     trace = result.trace
     say(f"{result.task_id} · trial {result.trial} · {result.status} · {times_of(outcome_of(result))}", "bold")
@@ -157,7 +159,7 @@ def _show_trial(run: Run, result: Result, *, verbose: bool, transcript: bool) ->
 
 
 def _show_files(artifacts: Path, snapshot: str) -> None:
-    """Print what a trial left, and what of it could not be read."""
+    """Print the files a trial left, and which could not be read."""
     try:
         manifest = read_manifest(artifacts, snapshot)
     except OSError as error:

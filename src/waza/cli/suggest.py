@@ -81,10 +81,10 @@ def _folder(skill: str) -> Path:
 
 
 def _suite_folder(skill: SkillFile, name: str) -> Path:
-    """Return where tests of a skill go: beside it if they are there, else `evals/NAME`."""
-    beside = skill.path.parent
-    if any((beside / file).is_file() for file in ("eval.yaml", "trigger_tests.yaml")):
-        return Path(display_path(beside))
+    """Return the folder for tests of a skill: its own if it has tests, else `evals/NAME`."""
+    folder = skill.path.parent
+    if any((folder / file).is_file() for file in ("eval.yaml", "trigger_tests.yaml")):
+        return Path(display_path(folder))
     return Path("evals") / name
 
 

@@ -21,7 +21,13 @@ from waza.untrusted.text import percent, plural, score, seconds
 @click.option("--model", help="Only models that fit this glob.")
 @click.option("--tag", "tags", multiple=True, help="Only runs with this tag; may be repeated.")
 @click.option("--since", type=click.FloatRange(0), metavar="DAYS", help="Only runs of the last days.")
-@click.option("--last", type=click.IntRange(1), default=40, show_default=True, help="So many newest runs a line.")
+@click.option(
+    "--last",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    help="How many of the newest runs are plotted per line.",
+)
 @click.option("--path", type=where_to_look, default=".", help="Where to look: a folder, or s3://bucket/runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -75,13 +81,13 @@ def _show(line: Trend, last: int) -> None:
         say(f"{'':12}a single run shows no trend yet: one more run of this suite and model is needed", "dim")
     counts = [point.tasks for point in points if point.tasks]
     if len(set(counts)) > 1:
-        told = f"the number of tasks changed on the way: {counts[0]} at first, {counts[-1]} now"
-        say(f"{'':12}{told}", "yellow")
+        message = f"the number of tasks changed between runs: {counts[0]} at first, {counts[-1]} now"
+        say(f"{'':12}{message}", "yellow")
     say()
 
 
 def _line(label: str, numbers: list[float | None], high: float, shown: Callable[[float | None], str]) -> None:
-    """Print one number over the runs, its first and last value beside it."""
+    """Print one number over the runs, with its first and last value."""
     rows = plot(numbers, high, plain=not console().encoding.startswith("utf"))
     for place, row in enumerate(rows):
         head = label if place == len(rows) - 1 else ""

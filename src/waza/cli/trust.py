@@ -24,7 +24,7 @@ def command(path: Path | None, only_list: bool, remove: bool) -> int:
     the project's root, the nearest folder at or above PATH with a .waza.yaml or .git, with everything below it,
     repositories in it too. Only you can give trust: it is recorded in your configuration, and no file of a project
     counts. Files that change later are reported by `check` and `run`; call this again when you have looked at them.
-    Where nobody can call it, such as in CI, --trust of `run`, `check` and `grade` does it for one call.
+    Where it cannot be called, such as in CI, --trust of `run`, `check` and `grade` does it for one call.
     """
     if only_list and (path or remove):
         raise UsageError("--list goes alone")

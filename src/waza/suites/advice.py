@@ -86,7 +86,7 @@ def _metrics(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
 
 
 def _calibrated(spec: EvalSpec) -> Iterator[Problem]:
-    """Yield a warning per calibration of a grader that no task has: nobody could review it here."""
+    """Yield a warning per calibration of a grader that no task has."""
     every = [grader for graders in spec.graders.values() for grader in graders]
     known = sorted({grader.name or grader.type_name() for grader in every})
     asked = {grader.grader for grader in every if isinstance(grader, HumanCalibrationGrader)}
@@ -115,8 +115,8 @@ def _unread(spec: EvalSpec) -> Iterator[Problem]:
     for key in ("skill_directories", "instruction_files"):
         naming = [task.id for task in spec.tasks if getattr(task, key)]
         if naming and key not in keys_of(ENGINES.load(name)):
-            told = f"engine '{name}' does not read `{key}`, which {len(naming)} tasks name, '{naming[0]}' first"
-            yield spec.place.at("config", "executor").warning(told)
+            message = f"engine '{name}' does not read `{key}`, which {len(naming)} tasks name, '{naming[0]}' first"
+            yield spec.place.at("config", "executor").warning(message)
 
 
 def _judge(spec: EvalSpec) -> Iterator[Problem]:

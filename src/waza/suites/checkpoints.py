@@ -1,4 +1,4 @@
-"""Checkpoints of a task: graders that look at the conversation as it was after one of its prompts."""
+"""Checkpoints of a task: graders of the conversation up to one of its prompts."""
 
 from __future__ import annotations
 

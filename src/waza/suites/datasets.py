@@ -36,7 +36,7 @@ class _Cell(NamedTuple):
 
 
 class DatasetRow(NamedTuple):
-    """One row: the task's fields as a tree, the other columns as values for `{{name}}`, and where it stands."""
+    """One row: the task's fields as a tree, the other columns as values for `{{name}}`, and its position."""
 
     fields: dict[str, Any]
     values: dict[str, str]
@@ -111,7 +111,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object whose keys are all different."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key is in one object twice")
     return found
 
 
@@ -159,7 +159,7 @@ def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _marked(tree: dict[str, Any], line: int) -> YamlMap:
-    """Return the tree with every key said to stand in this line."""
+    """Return the tree with every key placed on this line."""
     marked = YamlMap()
     marked._place = _Cell(line - 1)
     marked._places = dict.fromkeys(tree, _Cell(line - 1))

@@ -219,7 +219,7 @@ def _cases(
 def _files(
     shape: EvaldeckShape, folder: SpecFolder, place: Position, problems: list[Problem]
 ) -> Iterator[tuple[Path, list[str]]]:
-    """Yield each test file with the tags of the suite it stands in."""
+    """Yield each test file with the tags of its suite."""
     entries = [
         (suite.path, [suite.name, *suite.tags], place.at("suites", index, "path"))
         for index, suite in enumerate(shape.suites)
@@ -288,7 +288,7 @@ class LlmShape(Options):
     model: Words | None = None
     """The model that judges; `gpt-4o-mini` if no judge is named at all."""
     provider: Words | None = None
-    """Who serves it: `openai`, `anthropic`; told by the model's name if left out."""
+    """Who serves it: `openai`, `anthropic`; derived from the model's name if left out."""
 
 
 class JudgeShape(Options):

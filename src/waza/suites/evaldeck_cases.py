@@ -143,10 +143,10 @@ def read_case(data: Any, place: Position, folder: SpecFolder) -> tuple[Case | No
 
 
 def _names(case: CaseShape, expected: Any) -> dict[str, str]:
-    """Return what names in a judge's prompt mean, beside those of the conversation."""
-    told = {key: value for key, value in (expected or {}).items() if key != "graders"}
-    shown = msgspec.json.encode(unmarked(told)).decode() if told else ""
-    return {"test_case_name": case.name, "expected": shown, "reference": case.reference_output or ""}
+    """Return the values of names in a judge's prompt, in addition to those of the conversation."""
+    fields = {key: value for key, value in (expected or {}).items() if key != "graders"}
+    text = msgspec.json.encode(unmarked(fields)).decode() if fields else ""
+    return {"test_case_name": case.name, "expected": text, "reference": case.reference_output or ""}
 
 
 def _turn_graders(
@@ -242,7 +242,7 @@ def _keys(entry: dict[str, Any]) -> set[str]:
 # for, the tool calls, fenced and named as data; so `{output}` in a prompt becomes words that point there.
 
 DEFAULT_MODEL = "gpt-4o-mini"
-"""Who judges where nobody is named."""
+"""The default judge."""
 TYPES = ("llm", "llm_rubric")
 KEYS = ("name", "weight", "prompt", "model", "threshold", "rubric", "pass_threshold", "needs", "reasoning_effort")
 _PROMPT = "Decide whether the agent did what it was asked to do, correctly and completely."

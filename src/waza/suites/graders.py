@@ -128,7 +128,7 @@ def _default_name(kind: str, cls: type[Grader]) -> str:
 def _options(
     data: dict[str, Any], config: dict[str, Any], cls: type[Grader], place: Position
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the grader's keys from `config:` and from beside `type`, and the problems with keys out of place."""
+    """Return the grader's keys from `config:` and next to `type`, and the problems with keys out of place."""
     problems = []
     options = {key: unmarked(value) for key, value in config.items() if key not in WRAPPER}
     known = [key for key in keys_of(cls) if key not in WRAPPER]
@@ -136,12 +136,12 @@ def _options(
         if key == "folder":
             problems.append(place.at("config", key).problem(unknown_key(key, known)))
         elif key in WRAPPER:
-            problems.append(place.at("config", key).problem(f"'{key}' belongs beside 'type', not into 'config'"))
+            problems.append(place.at("config", key).problem(f"'{key}' belongs next to 'type', not in 'config'"))
     for key, value in data.items():
         if key in ("type", "config"):
             continue
         if key in config and key not in WRAPPER:
-            problems.append(place.at(key).problem(f"'{key}' stands here and in 'config'; keep one of them"))
+            problems.append(place.at(key).problem(f"'{key}' is here and in 'config'; keep one of them"))
         elif key == "folder" or (key not in known and key not in WRAPPER_KEYS):
             problems.append(place.at(key).problem(unknown_key(key, [*WRAPPER_KEYS, *known])))
         else:

@@ -20,7 +20,7 @@ from waza.suites.positions import Position, problems_of, unmarked
 from waza.suites.shapes import ConfigShape, ProjectShape
 from waza.untrusted.yaml import read_yaml
 
-"""The folder of kept verdicts, beside a suite's run folders."""
+"""The folder of cached verdicts, next to a suite's run folders."""
 
 
 def judge_settings(project: ProjectShape, config: ConfigShape) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def judge_settings(project: ProjectShape, config: ConfigShape) -> dict[str, Any]
 
 
 def settings_place(project: ProjectShape, config: ConfigShape, place: Position, folder: SpecFolder) -> Position:
-    """Return where the judge's settings stand: in the suite, whose root is `place`, or in the project's file."""
+    """Return the position of the judge's settings: in the suite, whose root is `place`, or in the project's file."""
     if config.judge is None and project.judge is not None:
         file = folder.root / PROJECT_FILE
         with suppress(SpecError, OSError):
@@ -48,7 +48,7 @@ def settings_place(project: ProjectShape, config: ConfigShape, place: Position, 
 
 
 def build_judge(settings: dict[str, Any], place: Position, folder: SpecFolder) -> tuple[Judge | None, list[Problem]]:
-    """Return the judge that settings describe, or None with every problem found; `place` is where they stand."""
+    """Return the judge that settings describe, or None with every problem found; `place` is their position."""
     kind = judge_type_of(settings)
     if not isinstance(kind, str):
         return None, [place.at("type").problem(f"a judge's type is a text, found {what(kind)}")]
@@ -64,7 +64,7 @@ def build_judge(settings: dict[str, Any], place: Position, folder: SpecFolder) -
 
 
 def jurors_of(graders: Iterable[Grader]) -> list[Juror]:
-    """Return whom graders ask: the members of their juries, or the suite's judge with the model each names."""
+    """Return the judges that graders ask: the members of their juries, or the suite's judge with its model."""
     found: list[Juror] = []
     for grader in graders:
         if isinstance(grader, JudgedGrader):
@@ -85,7 +85,7 @@ def models_asked(graders: Iterable[Grader]) -> list[str]:
 
 
 def own_judge(graders: Iterable[Grader]) -> Judge | None:
-    """Return a judge that can stand for the suite's, where every juror brings its own and none is needed beside."""
+    """Return a judge to use as the suite's, if every juror has its own and no other is needed."""
     judges = [juror.judge for juror in jurors_of(graders)]
     return judges[0] if judges and None not in judges else None
 

@@ -31,7 +31,7 @@ from waza.suites.sources import source_of
 from waza.suites.suite import EvalSpec, engine_keys
 from waza.suites.tasks import Suite, read_mocks, read_tasks, unused_scripts
 from waza.suites.triggers import FILE as TRIGGERS
-from waza.suites.triggers import TriggerContext, TriggerTests, beside
+from waza.suites.triggers import TriggerContext, TriggerTests, adjacent_triggers
 
 FILE = "eval.yaml"
 NOT_YET = {
@@ -50,7 +50,7 @@ def load_spec(
 ) -> EvalSpec:
     """Return the checked suite at `path` (an eval file, or a folder that holds `eval.yaml`).
 
-    Raises SpecError with every mistake; what is odd but not wrong stands in `notes`. With `update_snapshots`, `diff`
+    Raises SpecError with every mistake; warnings and notes are in `notes`. With `update_snapshots`, `diff`
     graders write their snapshots instead of comparing. Python of the project is imported where the user trusts the
     folder (`waza trust`) or the caller does: `trust`, which was called `allow_local_code` before. A suite that needs
     it is refused elsewhere; with `only_look` it is loaded, and those graders decide nothing. A suite without tasks is
@@ -164,14 +164,14 @@ def read_spec(
 def _triggers(
     suite: Suite, project: ProjectShape, tasks: Mapping[str, Any]
 ) -> tuple[TriggerTests | None, list[Problem]]:
-    """Return the trigger tests beside the eval file, if there are any."""
+    """Return the trigger tests next to the eval file, if there are any."""
     if not (suite.folder.base / TRIGGERS).is_file():
         return None, []
     mock_programs = as_data(suite.servers, suite.commands)
     around = TriggerContext(suite.folder, suite.config, read_mocks(suite.folder, []), mock_programs=mock_programs)
-    tests, problems = beside(suite.folder, around, set(tasks), project.paths.skills)
+    tests, problems = adjacent_triggers(suite.folder, around, set(tasks), project.paths.skills)
     if tests and suite.shape.skill and suite.shape.skill not in tests.skills:
-        fact = f"the trigger tests beside it are about '{tests.skills[0]}', the suite is about '{suite.shape.skill}'"
+        fact = f"the trigger tests next to it are about '{tests.skills[0]}', the suite is about '{suite.shape.skill}'"
         problems.append(suite.place.at("skill").warning(fact))
     return tests, problems
 

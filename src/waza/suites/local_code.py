@@ -1,6 +1,6 @@
 """Python of the project that is imported into waza: graders such as `type: ./graders/mine.py`.
 
-Only in a folder that the user trusts. Elsewhere a grader is stood for by one that decides nothing, and is reported as
+Only in a folder that the user trusts. Elsewhere a grader is replaced by one that decides nothing, and is reported as
 not checked; commands that would need it refuse to start.
 """
 
@@ -58,7 +58,7 @@ class NotImportedGrader(Grader):
 def not_imported_grader(
     kind: str, data: dict[str, Any], place: Position, folder: SpecFolder
 ) -> tuple[Grader | None, list[Problem]]:
-    """Return a grader that stands for one whose file may not be imported, and that it was not checked."""
+    """Return a placeholder for a grader whose file may not be imported, and the note that it was not checked."""
     file, _ = _parts(kind)
     try:
         folder.find(file)
@@ -161,7 +161,7 @@ _KEY = "allow_local_code"
 
 
 def _module(path: Path, digest: str, folder: SpecFolder) -> ModuleType:
-    """Return the file as a module; what it imports may stand beside the eval file or at the project's root."""
+    """Return the file as a module; what it imports may be next to the eval file or at the project's root."""
     name = f"waza_local_{digest}"
     if name in sys.modules:
         return sys.modules[name]

@@ -1,4 +1,4 @@
-"""Where a value stands in a file, and the sentence for each mistake pydantic finds there."""
+"""The position of a value in a file, and the message for each error that pydantic finds there."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Position(NamedTuple):
 
     @property
     def line(self) -> int:
-        """The line it stands in."""
+        """Its line."""
         return mark_of(self.content, self.path)[0]
 
     def problem(self, message: str, severity: str = "error") -> Problem:
-        """Return a problem that stands here."""
+        """Return a problem at this position."""
         line, column = mark_of(self.content, self.path) if self.file else (0, 0)
         return Problem(message, self.file, line, column, dotted(self.path), severity)
 
     def warning(self, message: str) -> Problem:
-        """Return a warning that stands here."""
+        """Return a warning at this position."""
         return self.problem(message, "warning")
 
 
@@ -76,7 +76,7 @@ class Checked(BaseModel):
             problems = problems_of(error, cls, given, lambda path: Position(path=(cls.__name__, *path)))
             raise ArgumentError(problems) from None
 
-    # Models within others are then validated without this constructor, so that their places are told too.
+    # Models within others are then validated without this constructor, so that their positions are reported too.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
@@ -101,7 +101,7 @@ def problems_of(
 
 
 def unknown_key(key: str, known: list[str]) -> str:
-    """Return the sentence about a key nobody knows."""
+    """Return the message about an unknown key."""
     return f"unknown key '{key}'; {did_you_mean(key, known)}"
 
 
@@ -117,9 +117,11 @@ def doubled_backslashes(
 ) -> list[Problem]:
     """Return a warning for each pattern that is read with single backslashes in place of the doubled ones written."""
     read = {pattern.source: pattern.meant for pattern in _patterns(model) if pattern.meant != pattern.source}
-    told = "the backslashes of '{}' are doubled; it is read as '{}'; YAML's single quotes and blocks need no doubling"
+    message = (
+        "the backslashes of '{}' are doubled; it is read as '{}'; YAML's single quotes and blocks need no doubling"
+    )
     return [
-        locate(path).warning(told.format(text, read[text]))
+        locate(path).warning(message.format(text, read[text]))
         for path, text in (_texts(data) if read else ())
         if text in read
     ]

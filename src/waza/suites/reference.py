@@ -1,4 +1,4 @@
-"""What a shape, grader or engine says about itself: its docstring, its example, its typed fields.
+"""Reference pages of shapes, graders and engines, from docstring, example and typed fields.
 
 The one source for `waza list`, `waza docs` and `waza schema`. Read from the source text when asked for, so that
 loading a spec does not pay for it.
@@ -42,7 +42,7 @@ class Field(NamedTuple):
 
 
 class ReferencePage(NamedTuple):
-    """All there is to say about one class."""
+    """The reference page of one class."""
 
     name: str
     summary: str
@@ -53,22 +53,22 @@ class ReferencePage(NamedTuple):
 
 
 def grader_page(name: str) -> ReferencePage:
-    """Return what a grader type says about itself."""
+    """Return the reference page of a grader type."""
     return page_of(name, GRADERS.load(name), GRADER_WRAPPER)
 
 
 def engine_page(name: str) -> ReferencePage:
-    """Return what an engine says about itself."""
+    """Return the reference page of an engine."""
     return page_of(name, ENGINES.load(name), ENGINE_WRAPPER)
 
 
 def judge_page(name: str) -> ReferencePage:
-    """Return what a judge says about itself."""
+    """Return the reference page of a judge."""
     return page_of(name, JUDGES.load(name), JUDGE_WRAPPER)
 
 
 def page_of(name: str, cls: type[BaseModel], hidden: tuple[str, ...] = ()) -> ReferencePage:
-    """Return what a class says about itself; `hidden` fields are not for authors."""
+    """Return the reference page of a class; `hidden` fields are not for authors."""
     text = inspect.cleandoc(cls.__doc__ or "")
     found = _EXAMPLE.search(text)
     plain = _EXAMPLE.sub("", text).strip()
@@ -101,7 +101,7 @@ def _fields(cls: type[BaseModel], hidden: tuple[str, ...]) -> list[Field]:
 
 @cache
 def field_texts(cls: type[BaseModel]) -> dict[str, str]:
-    """Return the text that stands under each field in the source, inherited ones included."""
+    """Return the text under each field in the source, inherited ones included."""
     texts: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if issubclass(owner, BaseModel) and owner is not BaseModel:
@@ -235,7 +235,7 @@ def _graders_and_expected(properties: dict[str, Any]) -> None:
 
 
 def _grader(definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of one grader: its keys under `config`, or beside `type`."""
+    """Return the schema of one grader: its keys under `config`, or next to `type`."""
     branches = []
     for name in GRADERS.names():
         own = shape_schema(GRADERS.load(name))

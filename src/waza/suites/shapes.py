@@ -60,7 +60,7 @@ class TriggerShape(Options):
     """The keys of `trigger_tests.yaml`."""
 
     skill: Annotated[SkillName, AfterValidator(_one_skill)]
-    """The skill whose use is looked for, by its exact name."""
+    """The skill whose use is tested, by its exact name."""
     should_trigger_prompts: list[TriggerPromptShape] = []
     """Prompts for which the agent should use the skill."""
     should_not_trigger_prompts: list[TriggerPromptShape] = []
@@ -84,7 +84,7 @@ class TriggerShape(Options):
         if both := next(
             (item.prompt for item in self.should_not_trigger_prompts if item.prompt.strip() in wanted), None
         ):
-            raise ValueError(f"{both!r} stands in both lists: the skill cannot be right to be used and not to be")
+            raise ValueError(f"{both!r} is in both lists: using the skill cannot be both right and wrong")
         return self
 
 
@@ -103,7 +103,7 @@ Scalar = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) 
 
 
 class ConfigShape(Options):
-    """How a suite is run. The keys of the engine in use stand here too."""
+    """How a suite is run. The keys of the engine in use belong here too."""
 
     trials_per_task: Whole | Literal["auto"] = 1
     """How often each task is tried; `auto` tries a task until its pass rate is settled against `pass_rule`."""
@@ -130,7 +130,7 @@ class ConfigShape(Options):
     judge_reasoning_effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     """How hard the judge's model thinks, where `judge` does not say."""
     canaries: Annotated[int, Field(ge=0, le=20)] = 2
-    """Of each rubric in use so many goldens are judged in every run, never from the cache; 0 for none."""
+    """How many goldens of each rubric in use are judged in every run, never from the cache; 0 for none."""
     max_attempts: Whole = 1
     """How often a trial is started again after an infrastructure error; a failed trial is never repeated."""
     on_agent_crash: Literal["fail", "error", "grade"] = "fail"
@@ -264,7 +264,7 @@ class FileShape(Options):
     """One file or folder laid into the workspace."""
 
     path: Words
-    """Where it stands in the workspace, and in the fixture folder it is copied from."""
+    """Its path in the workspace, and in the fixture folder it is copied from."""
     content: str | None = None
     """The text to write instead of copying a fixture."""
 
@@ -275,7 +275,7 @@ class InputsShape(Options):
     prompt: str | None = None
     """What the agent is asked."""
     prompt_file: Words | None = None
-    """A file with the prompt, beside the task file."""
+    """A file with the prompt, next to the task file."""
     files: list[FileShape] = []
     """Fixtures."""
     environment: dict[str, Scalar] = {}
@@ -292,7 +292,7 @@ class CheckpointShape(Options):
     """What must be true in the middle of a conversation."""
 
     after_turn: Whole
-    """After which prompt, counted from 1; what came later is not looked at."""
+    """After which prompt, counted from 1; what came later is ignored."""
     expected: dict[str, Any] | None = None
     """What must be true then, in short."""
     graders: list[Any] = []
@@ -327,11 +327,11 @@ class TaskShape(Options):
     expected: dict[str, Any] | None = None
     """What must be true afterwards, in short."""
     graders: list[Any] = []
-    """Graders of this task, beside the suite's."""
+    """Graders of this task, in addition to the suite's."""
     checkpoints: list[CheckpointShape] = []
     """What must be true after a prompt, before the next one."""
     context_dir: str | None = None
-    """The folder fixtures are copied from; `fixtures` beside the eval file if left out."""
+    """The folder fixtures are copied from; `fixtures` next to the eval file if left out."""
     timeout_seconds: Timeout = None
     """How long the agent may work on this task."""
     skill_directories: list[Words] | None = None
@@ -352,7 +352,7 @@ class PathsShape(Options):
     evals: str = "evals"
     """Suites."""
     results: str | None = None
-    """Run folders; beside each eval file if left out. An address (`s3://bucket/runs`): finished runs are sent there."""
+    """Run folders; next to each eval file if left out. A URL (`s3://bucket/runs`): finished runs are sent there."""
 
 
 class DefaultsShape(Options):

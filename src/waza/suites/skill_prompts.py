@@ -113,11 +113,11 @@ def from_model(skill: SkillFile, judge: Judge, count: int = MOST) -> Suggestions
         _ASKED.format(count=count, tasks=MOST_TASKS),
         Data("SKILL.md", "\n".join([*words, "", skill.body])),
     ]
-    said = wait_for_judge(answer(judge, Question(asked), Kind((SUGGEST,), _read))).verdict
+    suggestions = wait_for_judge(answer(judge, Question(asked), Kind((SUGGEST,), _read))).verdict
     return Suggestions(
-        should_trigger=_distinct(said.should_trigger)[:count],
-        should_not_trigger=_distinct(said.should_not_trigger)[:count],
-        tasks=said.tasks[:MOST_TASKS],
+        should_trigger=_distinct(suggestions.should_trigger)[:count],
+        should_not_trigger=_distinct(suggestions.should_not_trigger)[:count],
+        tasks=suggestions.tasks[:MOST_TASKS],
     )
 
 
@@ -125,15 +125,15 @@ def _read(calls: Sequence[Call]) -> Suggestions:
     if len(calls) != 1 or calls[0].name != SUGGEST.name:
         raise NoVerdict(f"the model did not call {SUGGEST.name} once")
     try:
-        said = msgspec.convert(calls[0].arguments, Suggestions)
+        suggestions = msgspec.convert(calls[0].arguments, Suggestions)
     except msgspec.ValidationError as error:
         fact = decoding_fact(error, calls[0].arguments)
         raise NoVerdict(f"{SUGGEST.name} was called with wrong arguments: {fact}") from None
-    prompts = [entry.prompt for entry in (*said.should_trigger, *said.should_not_trigger)]
-    prompts += [task.prompt for task in said.tasks]
-    if not said.should_trigger or not all(prompt.strip() and len(prompt) <= _LONGEST for prompt in prompts):
+    prompts = [entry.prompt for entry in (*suggestions.should_trigger, *suggestions.should_not_trigger)]
+    prompts += [task.prompt for task in suggestions.tasks]
+    if not suggestions.should_trigger or not all(prompt.strip() and len(prompt) <= _LONGEST for prompt in prompts):
         raise NoVerdict("a prompt is empty or too long, or there is none")
-    return said
+    return suggestions
 
 
 def _distinct(prompts: Iterable[SuggestedPrompt]) -> list[SuggestedPrompt]:

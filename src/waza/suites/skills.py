@@ -1,4 +1,4 @@
-"""Skills as the agentskills specification has them: where they stand, and what a SKILL.md consists of."""
+"""Skills as the agentskills specification has them: where they are, and what a SKILL.md consists of."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SkillFile(NamedTuple):
 
     path: Path
     place: Position
-    """Where the front matter's keys stand."""
+    """The positions of the front matter's keys."""
     matter: dict[str, Any]
     body: str
     body_line: int
@@ -90,7 +90,7 @@ def _name_in(folder: Path) -> str:
 
 
 def _folders(folder: SpecFolder, directories: Iterable[str], project_folder: str) -> list[Path]:
-    """Return where skills are looked for: in the suite's folders of skills, then in the project's."""
+    """Return the folders searched for skills: in the suite's folders of skills, then in the project's."""
     own = [folder.base / given for given in directories]
     return own + [folder.root / given for given in (*SKILL_FOLDERS, project_folder)]
 
@@ -175,7 +175,7 @@ EXTENSIONS = (
     *("version", "author", "tags", "model", "user-invocable", "disable-model-invocation", "argument-hint", "agent"),
     *("arguments", "when_to_use", "hooks", "context", "effort", "paths", "shell", "triggers", "dependencies"),
 )
-"""Keys that some agents read beside the specification's."""
+"""Keys that some agents read in addition to the specification's."""
 _WHEN = re.compile(r"\bwhen:|(?<!not )\buse (this skill )?(when|whenever|if|to|for)\b", re.IGNORECASE)
 _WHEN_NOT = re.compile(r"\b(do not|don't|never|not to) use\b|\bnot for\b", re.IGNORECASE)
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)>\s]+)>?[^)\n]*\)|^\s{0,3}\[[^\]\n]+\]:\s*<?([^>\s]+)>?", re.MULTILINE)
@@ -226,7 +226,7 @@ def _name(skill: SkillFile) -> Iterator[Problem]:
         yield here.problem(f"'{name}' must not begin or end with a hyphen, nor have two in a row")
     folder = skill.path.resolve().parent.name
     if name != folder:
-        yield here.problem(f"'{name}' is not the name of its folder, '{folder}'; agents look for both to be the same")
+        yield here.problem(f"'{name}' is not the name of its folder, '{folder}'; agents expect both to be the same")
 
 
 def _description(skill: SkillFile) -> Iterator[Problem]:
@@ -239,8 +239,10 @@ def _description(skill: SkillFile) -> Iterator[Problem]:
     if len(text) > MOST_DESCRIPTION:
         yield here.problem(f"has {len(text)} characters; at most {MOST_DESCRIPTION} are allowed")
     elif len(text) < USUAL_DESCRIPTION:
-        told = f"has {len(text)} characters; {USUAL_DESCRIPTION} or more leave room for what it does and when to use it"
-        yield here.problem(told, "note")
+        message = (
+            f"has {len(text)} characters; {USUAL_DESCRIPTION} or more are enough for what it does and when to use it"
+        )
+        yield here.problem(message, "note")
     if "<" in text and ">" in text:
         yield here.warning("has angle brackets: some agents take them for markup and refuse the skill")
     phrases, others = use_for_phrases(text), not_for_phrases(text)
@@ -249,7 +251,7 @@ def _description(skill: SkillFile) -> Iterator[Problem]:
     if not others and not _WHEN_NOT.search(text):
         yield here.problem("does not say when to leave it; `DO NOT USE FOR:` keeps it silent next door", "note")
     for phrase in sorted({fold_case(one) for one in phrases} & {fold_case(other) for other in others}):
-        yield here.problem(f"'{phrase}' stands under `USE FOR:` and under `DO NOT USE FOR:`")
+        yield here.problem(f"'{phrase}' is under `USE FOR:` and under `DO NOT USE FOR:`")
 
 
 def _optional(skill: SkillFile) -> Iterator[Problem]:
@@ -280,7 +282,7 @@ def _metadata(skill: SkillFile, metadata: Any) -> Iterator[Problem]:
 
 
 def _links(skill: SkillFile) -> Iterator[Problem]:
-    """Yield links to files that are not there, or that stand outside of the skill."""
+    """Yield links to files that do not exist, or are outside of the skill."""
     text = _CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), skill.body)
     root = skill.path.resolve().parent
     for found in _LINK.finditer(text):
@@ -295,7 +297,7 @@ def _link(target: str, root: Path, at: Problem) -> Iterator[Problem]:
     try:
         place = (root / target.replace("%20", " ")).resolve()
     except (OSError, ValueError, RuntimeError):
-        yield at._replace(message=f"the link to {target[:60]} cannot be looked up")
+        yield at._replace(message=f"the link to {target[:60]} cannot be resolved")
         return
     if target.startswith("/") or not place.is_relative_to(root):
         yield at._replace(message=f"the link to {target} leaves the skill's folder: it is not there once installed")
@@ -310,8 +312,8 @@ def _size(skill: SkillFile) -> Iterator[Problem]:
     how = f"estimated, a token for every {BYTES_PER_TOKEN} bytes"
     if tokens > MOST_TOKENS or lines > MOST_LINES:
         fact = f"the body has about {tokens:,} tokens ({how}) in {lines:,} lines; the specification advises"
-        told = f"{fact} at most {MOST_TOKENS:,} and {MOST_LINES}: move details to files of their own and link them"
-        yield Problem(told, skill.place.file, skill.body_line, 1, severity="warning")
+        message = f"{fact} at most {MOST_TOKENS:,} and {MOST_LINES}: move details to files of their own and link them"
+        yield Problem(message, skill.place.file, skill.body_line, 1, severity="warning")
 
 
 def skill_line(folder: Path) -> str:

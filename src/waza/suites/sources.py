@@ -1,4 +1,4 @@
-"""What `inputs.context.source` of a task says: the text that answers must be grounded in, or the files it stands in."""
+"""`inputs.context.source` of a task: the text that answers must be grounded in, or the files that contain it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checked suite: everything a run needs, nothing left to find out."""
+"""A checked suite: everything a run needs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class EvalSpec:
     notes: list[Problem] = field(default_factory=list)
     """What the author should know, though nothing is wrong."""
     triggers: TriggerTests | None = None
-    """The prompts of `trigger_tests.yaml`, run beside the tasks; their graders stand among `graders`."""
+    """The prompts of `trigger_tests.yaml`, run with the tasks; their graders are among `graders`."""
 
     @property
     def local_code(self) -> list[str]:
@@ -150,7 +150,7 @@ class EvalSpec:
 
     @property
     def skill_folder(self) -> Path | None:
-        """Where the suite's skill stands; None when it names none, or it is not found."""
+        """The folder of the suite's skill; None if it names none, or it is not found."""
         if not self.skill:
             return None
         return find_skill(self.skill, self.folder, self.config.skill_directories, self.project.paths.skills)
@@ -340,15 +340,15 @@ class EvalSpec:
             texts = [f"{name} sha256:{_content(self.folder.find(name))}" for name in files]
         except ValueError:
             return {}  # an engine that needs them refuses to start
-        held = {
+        skills = {
             name: [f"{part.name} sha256:{_content(part)}" for part in parts_of(path, self.folder.base)]
             for name, path in found.items()
         }
-        return ({"skill_content": held} if held else {}) | ({"instruction_content": texts} if texts else {})
+        return ({"skill_content": skills} if skills else {}) | ({"instruction_content": texts} if texts else {})
 
 
 def _task_as_data(task: Task) -> dict[str, JSON]:
-    """Return a task with what its fixtures hold instead of where they stand, so that a moved project is the same."""
+    """Return a task with the content of its fixtures instead of their paths, so that a moved project is the same."""
     data: dict[str, JSON] = msgspec.to_builtins(task)
     for entry, file in zip(data.get("files", ()), task.files, strict=True) if task.files else ():
         if file.source is not None:
@@ -370,10 +370,10 @@ def grader_as_data(grader: Grader) -> dict[str, JSON]:
     """Return a grader as the mapping it could be loaded from."""
     config = grader.model_dump(mode="json", exclude={"name", "weight", "folder"}, exclude_defaults=True, by_alias=True)
     code = [code._asdict() for code in came_from(grader)]
-    beside: dict[str, JSON] = {"source": code} if code else {}
+    extra: dict[str, JSON] = {"source": code} if code else {}
     if files := grader.reads():
-        beside[FILES] = files
-    return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config} | beside
+        extra[FILES] = files
+    return {"type": grader.type_name(), "name": grader.name, "weight": grader.weight, "config": config} | extra
 
 
 def fingerprint(data: JSON) -> str:

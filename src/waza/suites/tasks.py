@@ -32,7 +32,7 @@ _CATALOGUE_COLONS = 2
 """In `trigger:SKILL:should-1`, the id of a prompt that only `waza trigger --catalogue` asks."""
 _NONE: list[Any] = []
 _NO_KEYS: dict[str, Any] = {}
-"""What is empty is so in most tasks: they share it, and nobody changes a task."""
+"""Most tasks have these empty values: they share them, since a task never changes."""
 _LATER = {
     "repos": "git worktrees are not supported yet",
     "responder": "an answering user is not supported yet; use follow_up_prompts",
@@ -57,7 +57,7 @@ class Suite(NamedTuple):
 
 
 class WrittenTask(NamedTuple):
-    """A task as it was written: its keys, where they stand, the folder its paths start in, values for its prompt."""
+    """A task as it was written: its keys, their positions, the folder its paths start in, values for its prompt."""
 
     data: Any
     place: Position
@@ -136,7 +136,7 @@ def _glob(pattern: Any, place: Position, folder: SpecFolder, problems: list[Prob
         # As texts, in the order of paths: a hundred thousand paths are large.
         files = sorted((str(path) for path in folder.base.glob(pattern) if path.is_file()), key=_parts_in_order)
     except (OSError, ValueError, IndexError, NotImplementedError) as error:
-        problems.append(place.problem(f"'{pattern[:60]}' cannot be looked up: {error.args[-1]}"))
+        problems.append(place.problem(f"'{pattern[:60]}' cannot be resolved: {error.args[-1]}"))
         return
     if not files:
         problems.append(place.problem(f"no task file fits '{pattern}'"))
@@ -182,7 +182,7 @@ def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[WrittenTask]:
 
 
 def read_mocks(folder: SpecFolder, problems: list[Problem]) -> MockFile | None:
-    """Return the scripts in `mock.yaml` beside the eval file, if there are any."""
+    """Return the scripts in `mock.yaml` next to the eval file, if there are any."""
     file = folder.base / MOCK_FILE
     if not file.is_file():
         return None
@@ -435,5 +435,5 @@ def names_in(text: str) -> set[str]:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with every `{{name}}` that has a value replaced, once: values are not looked into."""
+    """Return the text with every `{{name}}` that has a value replaced, once: values are not expanded again."""
     return _NAME.sub(lambda found: values.get(found[1], found[0]), text)

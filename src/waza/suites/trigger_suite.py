@@ -15,7 +15,7 @@ from waza.suites.project import read_project
 from waza.suites.shapes import ConfigShape
 from waza.suites.suite import EvalSpec
 from waza.suites.tasks import read_mocks
-from waza.suites.triggers import FILE, TriggerContext, TriggerFile, beside, build_triggers, catalogue_files
+from waza.suites.triggers import FILE, TriggerContext, TriggerFile, adjacent_triggers, build_triggers, catalogue_files
 
 
 def suite_without_tasks(path: Path, *, trust: bool = False) -> EvalSpec | None:
@@ -39,7 +39,7 @@ def read_lone_triggers(file: Path, *, trust: bool = False) -> tuple[EvalSpec | N
     folder = SpecFolder(file.parent, trust=trust)
     config = ConfigShape.model_validate(project_defaults(project))
     mocks = read_mocks(folder, problems)
-    tests, wrong = beside(folder, TriggerContext(folder, config, mocks), set(), project.paths.skills)
+    tests, wrong = adjacent_triggers(folder, TriggerContext(folder, config, mocks), set(), project.paths.skills)
     problems += wrong
     if tests is None:
         return None, problems
@@ -84,7 +84,7 @@ def catalogued(spec: EvalSpec, folder: Path) -> EvalSpec:
 
 
 def _left_out(spec: EvalSpec, files: list[TriggerFile]) -> list[Problem]:
-    """Return a warning where the trigger tests beside the eval file are not among those of the catalogue."""
+    """Return a warning if the trigger tests next to the eval file are not among those of the catalogue."""
     own = display_path(spec.folder.base / FILE)
     if spec.triggers is None or any(file.place.file == own for file in files):
         return []

@@ -1,4 +1,4 @@
-"""`trigger_tests.yaml` in, prompts as tasks out: one file beside a suite, or those of a whole catalogue of skills."""
+"""`trigger_tests.yaml` in, prompts as tasks out: one file next to a suite, or those of a whole catalogue of skills."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILE = "trigger_tests.yaml"
 EXPLICIT = "Use the skill {skill} now: load it, then say in one sentence what it is for."
 UNRELATED = "What is 17 plus 25? Answer with the number only."
 THRESHOLD = 0.6
-"""The relevance from which on the `trigger` grader expects a skill to be used, where it is told no other."""
+"""The relevance from which on the `trigger` grader expects a skill to be used, unless another is given."""
 _ALL = "*"
 
 
@@ -39,12 +39,12 @@ class TriggerTests:
     tasks: list[Task]
     graders: dict[str, list[Grader]]
     skills: list[str]
-    """Every skill whose use is told apart."""
+    """Every skill whose use is distinguished."""
     heuristic: dict[str, dict[str, float]] = field(default_factory=dict)
     """By prompt and skill: what the `trigger` grader makes of it, where the SKILL.md can be read."""
     is_catalogue: bool = False
     not_found: list[Problem] = field(default_factory=list)
-    """A warning for each tested skill that stands nowhere in the project."""
+    """A warning for each tested skill that is not in the project."""
 
     def refused(self, engine: str) -> list[Problem]:
         """Return what an engine cannot answer: one that gives its agents their skills has none that is not found."""
@@ -88,9 +88,9 @@ class TriggerContext(NamedTuple):
     config: ConfigShape
     mocks: MockFile | None = None
     folders: dict[str, Path] = {}
-    """By skill: where it stands."""
+    """By skill: its folder."""
     mock_programs: JSON = None
-    """The suite's stand-ins for tools."""
+    """The suite's mocks of tools."""
 
 
 def build_triggers(files: list[TriggerFile], around: TriggerContext, *, is_catalogue: bool = False) -> TriggerTests:
@@ -174,10 +174,10 @@ def _heuristic(prompts: list[TriggerPrompt], folders: dict[str, Path]) -> dict[s
     return {p.id: {name: skill.relevance(p.prompt).score for name, skill in skills.items()} for p in asked if skills}
 
 
-def beside(
+def adjacent_triggers(
     folder: SpecFolder, around: TriggerContext, taken: set[str], skills_at: str = "skills"
 ) -> tuple[TriggerTests | None, list[Problem]]:
-    """Return the trigger tests beside an eval file, if there are any; `taken` are the ids of its tasks."""
+    """Return the trigger tests next to an eval file, if there are any; `taken` are the ids of its tasks."""
     file = folder.base / FILE
     if not file.is_file():
         return None, []
@@ -189,8 +189,8 @@ def beside(
     tests = build_triggers([found], around._replace(folders={name: home} if home else {}))
     if home is None:
         known = skill_names(folder, around.config.skill_directories, skills_at)
-        told = did_you_mean(name, known) if known else "put it into skills/, or name its folder in skill_directories"
-        lost = found.place.at("skill").warning(f"skill '{name}' was not found in this project; {told}")
+        hint = did_you_mean(name, known) if known else "put it into skills/, or name its folder in skill_directories"
+        lost = found.place.at("skill").warning(f"skill '{name}' was not found in this project; {hint}")
         tests = replace(tests, not_found=[lost])
         problems.append(lost)
     if clash := next((prompt.id for prompt in tests.prompts if prompt.id in taken), None):
@@ -199,9 +199,9 @@ def beside(
 
 
 def catalogue_files(folder: Path, place: SpecFolder, suites: Path) -> tuple[list[TriggerFile], dict[str, Path]]:
-    """Return the trigger tests of every skill in a folder, and where each skill stands.
+    """Return the trigger tests of every skill in a folder, and the folder of each skill.
 
-    A skill's tests stand in its folder, or in `evals` there; those at `suites`, if any, are for the skill they name.
+    A skill's tests are in its folder, or in `evals` there; those at `suites`, if any, are for the skill they name.
     Raises SpecError for every mistake in them.
     """
     try:
@@ -215,12 +215,14 @@ def catalogue_files(folder: Path, place: SpecFolder, suites: Path) -> tuple[list
         found, wrong = read_trigger_file(file) if file else (None, [])
         problems += wrong
         if found is not None and found.shape.skill != name:
-            problems.append(found.place.at("skill").problem(f"this stands with skill '{name}'; test it under its name"))
+            problems.append(
+                found.place.at("skill").problem(f"this is in the folder of skill '{name}'; test it under its name")
+            )
         files += [found] if found else []
-    beside, wrong = read_trigger_file(suites) if suites.is_file() else (None, [])
+    own, wrong = read_trigger_file(suites) if suites.is_file() else (None, [])
     problems += wrong
-    if beside and beside.shape.skill in folders and all(one.shape.skill != beside.shape.skill for one in files):
-        files.append(beside)
+    if own and own.shape.skill in folders and all(one.shape.skill != own.shape.skill for one in files):
+        files.append(own)
     if problems:
         raise SpecError(problems)
     if not files:
