@@ -1,6 +1,6 @@
-"""A task file written from a recorded trace: its prompt, and what happened as checks. Nothing in it is made up.
+"""A task file written from a recorded trace: its prompt, and what happened as checks.
 
-Exact arguments are a start, not an end: the author loosens what may differ and deletes what does not matter.
+Exact arguments are a draft: the author loosens what may differ and deletes what does not matter.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from itertools import islice
 from textwrap import indent
 
+import yaml
+
 from waza.errors import UsageError
 from waza.files.paths import inner_path
 from waza.model import JSON, ToolEvent, Trace
@@ -19,7 +21,7 @@ from waza.suites.tasks import names_in
 from waza.traces.aliases import ARGUMENTS, dialect_of
 
 MOST_CALLS = 20
-"""A trace with more calls is expected to use the same tools; what each call was is left to the author."""
+"""For a trace with more calls, only the names of the tools are expected."""
 _MOST_ARGUMENTS = 8
 _DEEPEST = 4
 _SHORT = 200
@@ -54,13 +56,13 @@ def task_text(trace: Trace, name: str, source: str, prompt: str = "") -> str:
 
 
 def _prompts(trace: Trace, prompt: str) -> list[str]:
-    """Return what the agent was asked, one after the other."""
+    """Return the prompts, in order."""
     asked = [turn.input for turn in trace.turns or []]
     return asked if len(asked) > 1 and all(map(str.strip, asked)) else [trace.input if trace.input.strip() else prompt]
 
 
 def _inputs(prompts: list[str]) -> str:
-    """Return the prompts; two braces that would name a value are themselves a value."""
+    """Return `inputs:`; `{{` in a prompt becomes a value, so that it is not read as a name."""
     has_names = any(map(names_in, prompts))
     first, *later = [text.replace("{{", "{{" + _BRACES + "}}") if has_names else text for text in prompts]
     lines = ["inputs:", f"  prompt: {text_at(first, 2)}"]
@@ -81,31 +83,31 @@ def _expected(trace: Trace) -> Iterator[str]:
         return
     if not trace.tool_events:
         yield "  # max_tool_calls: 0   # no tool was called"
-    calls = [event for event in trace.tool_events if _is_worth(event, trace)]
+    calls = [event for event in trace.tool_events if _is_expected(event, trace)]
     if left := len(trace.tool_events) - len(calls):
         yield f"  # left out: {left} of {len(trace.tool_events)} calls (failed, a sub-agent's, or the use of a skill)"
     if len(calls) > MOST_CALLS:
-        yield f"  # {len(calls)} calls; what each of them was is left out"
+        yield f"  # {len(calls)} calls; their arguments are left out"
         yield f"  tools_called: {flow(list(dict.fromkeys(event.tool_name for event in calls)))}"
     elif calls:
         yield "  tool_calls:"
         yield from _calls(calls)
 
 
-def _is_worth(event: ToolEvent, trace: Trace) -> bool:
-    """Say whether a call is one that an author would ask for."""
+def _is_expected(event: ToolEvent, trace: Trace) -> bool:
+    """Return whether an author would expect this call."""
     words = dialect_of(trace)
     is_skill = words is not None and "skill" in words.kinds(event) and bool(trace.skill_invocations)
     return event.success and _is_name(event.tool_name) and "parent_tool_call_id" not in event.extra and not is_skill
 
 
 def _is_name(name: str) -> bool:
-    """Say whether a recorded name can be asked for in a suite."""
+    """Return whether a recorded name can be written in a suite."""
     return bool(name) and name == name.strip() and "|" not in name
 
 
 def _calls(calls: list[ToolEvent]) -> Iterator[str]:
-    """Yield an entry for each call, one for several alike."""
+    """Yield one entry per distinct call."""
     alike = Counter("\n".join(_call(event)) for event in calls)
     for text, count in alike.items():
         yield text
@@ -122,7 +124,7 @@ def _call(event: ToolEvent) -> Iterator[str]:
 
 
 def _matchers(args: JSON, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield path and matcher of each argument, those inside of others too."""
+    """Yield path and matcher of each argument, nested ones too."""
     for key, value in args.items() if isinstance(args, dict) and prefix.count(".") <= _DEEPEST else ():
         path = prefix + key
         if not key or (prefix and not _STEP.fullmatch(key)):
@@ -137,7 +139,7 @@ def _matchers(args: JSON, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _matcher(key: str, value: JSON) -> str:
-    """Return what an argument must be: itself where it is short, else a part of it; nothing where that is no use."""
+    """Return the matcher of an argument: itself if it is short, else a part of it; empty if none is useful."""
     match value:
         case str() if key in _PATHS and re.match(r"/|[A-Za-z]:[\\/]", value):
             name = re.split(r"[\\/]", value)[-1]
@@ -159,7 +161,7 @@ def _matcher(key: str, value: JSON) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Return the start of the first line of a text that has one."""
+    """Return the start of the first non-empty line."""
     return text.strip().splitlines()[0].strip()[:_EXCERPT].strip()
 
 
@@ -172,12 +174,12 @@ def _graders(trace: Trace) -> Iterator[str]:
         yield f"      required_skills: {flow(skills)}"
         yield "      mode: any_order"
     if files := list(dict.fromkeys(_written(trace))):
-        yield "#   - type: file   # looked at when the task is run: a recording keeps no files"
+        yield "#   - type: file   # checked when the task is run: a recording has no files"
         yield f"#     config: {{must_exist: {flow(files)}}}"
 
 
 def _written(trace: Trace) -> Iterator[str]:
-    """Yield the files that calls wrote or changed, as far as their place in the workspace is known."""
+    """Yield the files that calls wrote or changed, as far as their path in the workspace is known."""
     words = dialect_of(trace)
     for event in trace.tool_events or [] if words else ():
         if words and event.success and words.kinds(event) & {"write", "edit"}:
@@ -188,67 +190,50 @@ def _written(trace: Trace) -> Iterator[str]:
                 continue
 
 
-# Values as YAML text that reads back as the very same values, whatever is in them.
-
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
-"""Plain words that some reader of YAML takes for something else than a text."""
-_LONGEST_KEY = 1000
-"""Readers of YAML look no further than 1024 letters for the colon behind a key."""
-_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+"""Plain words that some YAML readers do not read as text."""
+
+
+class _QuotingDumper(yaml.SafeDumper):
+    """Writes every text in double quotes, so that no reader takes it for anything else."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Return True: a value that occurs twice is written twice."""
+        return True
+
+
+_QuotingDumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, '"'))
+
+
+def flow(value: JSON) -> str:
+    """Return any JSON value as YAML on one line; what is invisible is escaped."""
+    line = yaml.dump(
+        value, Dumper=_QuotingDumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
+    )
+    line = line.removesuffix("\n").removesuffix("\n...")
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in line)
 
 
 def quoted(text: str) -> str:
-    """Return a text in double quotes, on one line: also safe behind a `#`."""
-    return '"' + "".join(_ESCAPES.get(letter) or _visible(letter) for letter in text) + '"'
+    """Return a text in double quotes, on one line: also safe in a comment."""
+    return flow(text)
 
 
 def word(text: str) -> str:
-    """Return a text without quotes where nobody could take it for anything else."""
+    """Return a text without quotes where it cannot be read as anything else."""
     return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else quoted(text)
 
 
 def text_at(text: str, spaces: int) -> str:
-    """Return a text as the value of a key whose own column is `spaces`: as a block where it has several lines."""
+    """Return a text as the value of a key at column `spaces`: as a block where it has several lines."""
     if not _fits_block(text):
         return quoted(text)
     return ("|\n" if text.endswith("\n") else "|-\n") + indent(text.removesuffix("\n"), " " * (spaces + 2))
 
 
-def flow(value: JSON) -> str:
-    """Return any value on one line."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return repr(value)
-        case str():
-            return quoted(value)
-        case list():
-            return "[" + ", ".join(map(flow, value)) + "]"
-        case dict():
-            return "{" + ", ".join(f"{_key(key)}: {flow(inner)}" for key, inner in value.items()) + "}"
-        case _:
-            raise TypeError(f"no JSON value: {type(value).__name__}")
-
-
-def _key(text: str) -> str:
-    """Return a text as a key; a long one is announced, as YAML wants it."""
-    key = quoted(text)
-    return key if len(key) < _LONGEST_KEY else f"? {key} "
-
-
-def _visible(letter: str) -> str:
-    if letter == " " or (letter.isprintable() and letter != "\ufeff"):
-        return letter
-    code = ord(letter)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def _fits_block(text: str) -> bool:
-    """Say whether a text has several lines and can stand as it is: nothing invisible, no line of blanks."""
+    """Return whether a text has several lines and needs no escapes: nothing invisible, no line of blanks."""
     lines = text.removesuffix("\n").split("\n")
     return (
         len(lines) > 1
