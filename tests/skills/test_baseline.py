@@ -423,9 +423,9 @@ def test_a_control_arm_that_lacks_a_trial_or_cannot_be_read_decides_nothing(tmp_
     (made,) = (read_run(one.folder) for one in list_runs(tmp_path / "runs"))
     assert made.complete and not open_run(Path(made.folder) / CONTROL).complete
     (Path(made.folder) / CONTROL / "run.json").write_text("{")
-    assert impact_code(made, 0, {"needs": needs}) == 3
+    assert impact_code(made, 0, needs) == 3
     assert "the arm without the skill cannot be read" in capsys.readouterr().err
-    assert impact_code(made, 0, {"needs": "pass"}) == 0
+    assert impact_code(made, 0, "pass") == 0
 
 
 AUTO = {"executor": "mock", "trials_per_task": "auto", "pass_rule": 0.5, "max_trials": 6, "workers": 1}

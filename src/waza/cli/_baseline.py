@@ -110,9 +110,8 @@ def run_arms(request: RunRequest, listeners: Listeners, options: RunOptions) -> 
     return conduct_baseline(request, listeners, rerun_changed=options.rerun_changed, rerun_errors=options.rerun_errors)
 
 
-def impact_code(run: Run, code: int, options: RunOptions) -> int:
+def impact_code(run: Run, code: int, needs: str | None) -> int:
     """Return the exit code of a run: for a baseline run, what it says about the skill."""
-    needs = options.needs
     if needs == "pass" or (run.spec.get(BASELINE) or {}).get("arm") != "skill":
         return code
     if (impact := stored_impact(run)) is None:

@@ -242,7 +242,7 @@ def _run_and_report(request: RunRequest, model: str | None, store: str | None, o
     request, spec = with_control_arm(request, options), request.spec
     stop, trouble = Stop(), list[str]()
     run = _run_with_progress(request, options, stop, trouble)
-    code = impact_code(run, report(run, options, suffix=options.suffixes.get(model or "", "")), options)
+    code = impact_code(run, report(run, options, suffix=options.suffixes.get(model or "", "")), options.needs)
     code = sent(run, store, code, quiet=not options.prints_summary)
     for sentence in trouble:
         remark(sentence, "yellow")
