@@ -20,9 +20,8 @@ from waza.cli._run_options import RunOptions
 from waza.cli._screen import remark, say
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.model import Run
-from waza.runner.request import RunRequest, order_for
-from waza.runner.run import conduct
-from waza.runner.suite import Listeners
+from waza.runner.baseline import control_trials, with_baseline
+from waza.runner.request import RunRequest, request_for
 from waza.runs.impact import stored_impact
 from waza.runs.impact_records import BASELINE, CONTROL, Impact
 from waza.runs.store import open_run
@@ -74,13 +73,9 @@ def with_control_arm(request: RunRequest, options: RunOptions) -> RunRequest:
 
 
 def _with_baseline(request: RunRequest, stored: dict[str, Any], options: RunOptions) -> RunRequest:
-    from waza.runner.arms import with_baseline  # only baseline runs need it
-
-    for option in ("against", "skip_graders", "fail_fast", "replay"):
+    for option in ("against", "skip_graders", "replay"):
         if getattr(options, option):
             raise UsageError(f"--{option.replace('_', '-')} cannot be combined with --baseline")
-    if request.spec.config.fail_fast:
-        remark("fail_fast has no effect with --baseline: the arm without the skill may fail", "yellow")
     return with_baseline(request, these_tasks=bool(options.these_tasks or stored.get("these_tasks")))
 
 
@@ -88,8 +83,6 @@ def control_counts(request: RunRequest) -> tuple[int, int]:
     """Return how many trials the control arm has, and how many of them are done; none for a plain run."""
     if not request.baseline:
         return 0, 0
-    from waza.runner.arms import control_trials  # only baseline runs need it
-
     return control_trials(request)
 
 
@@ -97,17 +90,8 @@ def print_baseline(spec: EvalSpec, engine: str | None, options: RunOptions) -> N
     """Print what a baseline run would run in addition; raise UsageError if it could not run."""
     if not options.baseline:
         return
-    request = with_control_arm(order_for(spec, engine=engine, trials=options.trials), options)
+    request = with_control_arm(request_for(spec, engine=engine, trials=options.trials), options)
     say(f"\n--baseline: {plural(control_counts(request)[0], 'more trial')} without the skill {spec.skill}, alternating")
-
-
-def run_arms(request: RunRequest, listeners: Listeners, options: RunOptions) -> Run:
-    """Run the request: both arms where it is a baseline run."""
-    if not request.baseline:
-        return conduct(request, listeners)
-    from waza.runner.arms import conduct_baseline  # only baseline runs need it
-
-    return conduct_baseline(request, listeners, rerun_changed=options.rerun_changed, rerun_errors=options.rerun_errors)
 
 
 def impact_code(run: Run, code: int, needs: str | None) -> int:

@@ -51,7 +51,7 @@ def with_stored_run(request: RunRequest, model: str | None, options: RunOptions)
         remark(f"run {resumed.run.id} is {resumed.run.integrity}", "yellow")
     if resumed.removed:
         remark(f"no longer in the suite, left out of the report: {', '.join(resumed.removed)}", "yellow")
-    return replace(request, resume=resumed)
+    return replace(request, resume=resumed, rerun_changed=options.rerun_changed, rerun_errors=options.rerun_errors)
 
 
 def _with_stored_settings(request: RunRequest, run: Run) -> RunRequest:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from waza.cli._baseline import baseline_options, control_counts, impact_code, print_baseline, run_arms, with_control_arm
+from waza.cli._baseline import baseline_options, control_counts, impact_code, print_baseline, with_control_arm
 from waza.cli._options import execution_options, output_options, trust_option
 from waza.cli._otel import both, otel_option, telemetry
 from waza.cli._progress import progress_for
@@ -28,7 +28,8 @@ from waza.runner.auto import most_trials
 from waza.runner.cost_limit import refuse_unreported_costs
 from waza.runner.judge_checks import planned_canaries
 from waza.runner.preflight import refusals, refuse, without_refused
-from waza.runner.request import RunRequest, auto_for, fewest_trials, order_for, runs_folder
+from waza.runner.request import RunRequest, auto_for, fewest_trials, request_for, runs_folder
+from waza.runner.run import execute
 from waza.runner.suite import Listeners, Stop
 from waza.suites.load import is_suite, load_spec
 from waza.suites.local_code import NOT_CHECKED, changes_told
@@ -199,7 +200,7 @@ def run_model(
         "trials": options.trials,
         "judge_model": options.judge_model,
     }
-    request = order_for(
+    request = request_for(
         spec,
         engine=engine,
         model=model,
@@ -276,7 +277,7 @@ def _run_with_progress(request: RunRequest, options: RunOptions, stop: Stop, tro
         )
         try:
             with redirect_stdout(sys.stderr):  # what a Python agent prints must not mix with results
-                return run_arms(request, listeners, options)
+                return execute(request, listeners)
         except StoreError as error:
             if "safe" in str(error):  # the disk failed during the run, not before it
                 progress.on_remark(f"continue with:  {resume_command(spec, options)}")
@@ -285,7 +286,7 @@ def _run_with_progress(request: RunRequest, options: RunOptions, stop: Stop, tro
 
 def _trial_counts(request: RunRequest) -> tuple[int, int]:
     """Return how many trials a run has at most, both arms together, and how many of them are already stored."""
-    tasks, prompts = len(request.spec.tasks), sum(1 for _ in request.asked())
+    tasks, prompts = len(request.spec.tasks), sum(1 for _ in request.trigger_trials())
     total = (most_trials(tasks, request.auto) if request.auto else tasks * request.trials) + prompts
     done = 0
     if request.resume:
