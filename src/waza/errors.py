@@ -10,7 +10,7 @@
     ├── JudgeError            a judge could not answer: the grade is an error, never a verdict
     └── Undecidable           a grader has no evidence: the grade is an error, never a failure
 
-What lives here is what every room may raise; nothing here imports from above.
+Every package may raise these; nothing here imports from other packages but `spending`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class WazaError(Exception):
 
 
 class Problem(NamedTuple):
-    """One thing found in a spec: where it stands, what it is, how to mend it."""
+    """One mistake in a spec: its position, what it is, how to fix it."""
 
     message: str
     file: str = ""
@@ -106,11 +106,11 @@ class JudgeError(WazaError):
     ) -> None:
         super().__init__(message)
         self.spending = spending
-        """What the requests were billed that came to nothing."""
+        """What the requests without an answer were billed."""
         self.is_passing = is_passing
         """Whether asking again may help."""
         self.wait_s = wait_s
-        """How long the other side asked us to wait first."""
+        """How long the server asked us to wait first."""
 
 
 class Undecidable(WazaError):
@@ -119,7 +119,7 @@ class Undecidable(WazaError):
     exit_code = EXIT_UNDECIDED
 
 
-_SAYINGS = {
+_SYNONYMS = {
     "output_excludes": "output_not_contains",
     "skill_activated": "should_trigger",
     "forbidden_match": "regex_not_match",
@@ -137,13 +137,13 @@ _SAYINGS = {
 
 
 _LONG_WORD = 8
-"""From so many letters on, two slips are still taken for the same word."""
+"""The length from which on a word may have two slips."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` is a slip or another word for, or None."""
     known = list(known)
-    if (meant := _SAYINGS.get(name)) in known:
+    if (meant := _SYNONYMS.get(name)) in known:
         return meant
     lowered = name.lower().replace("-", "_")
     best: tuple[int, int, str] | None = None
@@ -203,7 +203,7 @@ def _edit_distance(one: str, other: str, limit: int) -> int:
 
 
 def what(value: Any) -> str:
-    """Return what a value is, in an author's words."""
+    """Return a description of a value for people."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -260,10 +260,10 @@ def validation_fact(item: Mapping[str, Any]) -> str:
         words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
         bound = ", ".join(f"{words.get(key, key)} {value:g}" for key, value in context.items())
         return f"must be {bound}, found {what(found)}"
-    said = str(item["msg"])
-    if said.startswith(_SHOULD_BE):
-        return f"must be {said.removeprefix(_SHOULD_BE).partition(',')[0]}, found {what(found)}"
-    return said.removeprefix("Value error, ")
+    message = str(item["msg"])
+    if message.startswith(_SHOULD_BE):
+        return f"must be {message.removeprefix(_SHOULD_BE).partition(',')[0]}, found {what(found)}"
+    return message.removeprefix("Value error, ")
 
 
 _KINDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
@@ -275,7 +275,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
 def decoding_fact(error: Exception, data: Any = None, known: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Return an error of msgspec's in an author's words: the place, what is needed and what `data` has there.
+    """Return an error of msgspec's for people: the place, what is needed and what `data` has there.
 
     `known` has the words that are allowed, by place.
     """
@@ -289,8 +289,8 @@ def decoding_fact(error: Exception, data: Any = None, known: Mapping[str, Sequen
         kinds = [_KINDS.get(kind, kind) for kind in found[1].split(" | ")]
         kinds = [kind for kind in kinds if kind != _KINDS["int"] or _KINDS["float"] not in kinds]
         got = _at(data, path) if found[2] else None
-        told = what(got) if found[2] and got is not None else _KINDS.get(found[2] or "", found[2])
-        fact = f"{' or '.join(kinds)}{found[3]} is needed" + (f", found {told}" if told else "")
+        got_words = what(got) if found[2] and got is not None else _KINDS.get(found[2] or "", found[2])
+        fact = f"{' or '.join(kinds)}{found[3]} is needed" + (f", found {got_words}" if got_words else "")
     elif found := _ENUM.match(text):
         allowed = (known or {}).get(here)
         fact = f"found {found[1]}" + (f"; one of: {', '.join(allowed)}" if allowed else ", which is not known here")
@@ -302,7 +302,7 @@ def decoding_fact(error: Exception, data: Any = None, known: Mapping[str, Sequen
 
 
 def _at(data: Any, path: str) -> Any:
-    """Return the value at a path of msgspec's; None where the path does not say which it is."""
+    """Return the value at a path of msgspec's; None where the path is ambiguous."""
     for key, index in _STEP.findall(path):
         if isinstance(data, list) and index.isdecimal():
             data = data[int(index)]

@@ -1,4 +1,4 @@
-"""The nouns: frozen records that can be written as JSON and read back. No I/O, no rules about verdicts.
+"""The records: frozen data that can be written as JSON and read back. No I/O, no rules about verdicts.
 
 Task → Trial → Trace → Grade (made of Checks) → Result → Run. If a grader needs it, it is in the Trace.
 `None` always means "not recorded"; an empty list means "observed, and there was none".
@@ -46,7 +46,7 @@ class Files(Protocol):
     """The files as the agent left them, read so that nothing outside can be reached."""
 
     def kind(self, path: str) -> FileKind:
-        """Say what stands at a workspace-relative path."""
+        """Return what is at a workspace-relative path."""
 
     def read(self, path: str) -> bytes:
         """Return a regular file's bytes; raise OSError with a reason otherwise."""
@@ -59,7 +59,7 @@ class Files(Protocol):
 
     @property
     def root(self) -> str:
-        """The folder the files stand in, for programs that need a real path."""
+        """The folder of the files, for programs that need a real path."""
 
 
 _NUMBER = re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,4})?|[+-]?inf(inity)?|nan", re.I | re.A)
@@ -73,7 +73,7 @@ def numeric(value: JSON) -> JSON:
 
 
 def decoded(text: str | bytes) -> JSON:
-    """Return JSON that somebody else wrote, whatever its numbers; raise msgspec.DecodeError where it is none."""
+    """Return JSON of another program, whatever its numbers; raise msgspec.DecodeError where it is none."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -108,11 +108,11 @@ def decode_any_numbers(text: str | bytes) -> JSON:
 
 
 _EXTRA = "__extra__"
-"""Where fields we do not know are kept; a foreign trace that has such a field itself is read with care."""
+"""Where unknown fields are stored; a foreign trace that has such a field itself is read with care."""
 
 
 class _ForeignRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A record of a foreign stream: what we do not know is kept in `extra` and written back."""
+    """A record of a foreign stream: unknown fields are stored in `extra` and written back."""
 
     extra: Annotated[dict[str, JSON], Meta(min_length=1)] = field(default={}, name=_EXTRA)
 
@@ -154,9 +154,9 @@ class Usage(_ForeignRecord, frozen=True, kw_only=True, gc=False):
 
     def __post_init__(self) -> None:
         if self.invalid_numbers:
-            told = self.invalid_numbers.items()
-            kept = {name: _reported(value) for name, value in told if getattr(self, name, None) is None}
-            force_setattr(self, "invalid_numbers", kept)
+            items = self.invalid_numbers.items()
+            invalid = {name: _reported(value) for name, value in items if getattr(self, name, None) is None}
+            force_setattr(self, "invalid_numbers", invalid)
         for name in USAGE_NUMBERS:
             value = getattr(self, name)
             if value is not None and not is_amount(value):
@@ -199,7 +199,7 @@ class Crash(_ForeignRecord, frozen=True, kw_only=True, gc=False):
     stderr: str = ""
     """The last lines of standard error, without control characters."""
     omitted_bytes: int = 0
-    """How much of its output was more than is kept; checks on the output cannot be trusted then."""
+    """How much of its output was cut off; checks on the output cannot be trusted then."""
 
 
 class Trace(_ForeignRecord, frozen=True, kw_only=True):
@@ -228,7 +228,7 @@ class Trace(_ForeignRecord, frozen=True, kw_only=True):
     turns: list[Trace] | None = None
     """Each prompt's own trace, in a conversation of several prompts."""
     files: Files | None = None
-    """The workspace, while grading; it travels beside the trace and is never part of its JSON."""
+    """The workspace, while grading; it is never part of the trace's JSON."""
 
     def __post_init__(self) -> None:
         invalid = self.usage.invalid_numbers if self.usage is not None else {}
@@ -257,7 +257,7 @@ class Trace(_ForeignRecord, frozen=True, kw_only=True):
             if not _has_extra(trace):
                 return trace
         except (msgspec.DecodeError, TypeError):
-            pass  # fields we do not know, another shape, numbers that cannot be held, or no trace at all
+            pass  # fields we do not know, another shape, numbers out of range, or no trace at all
         except (UnicodeDecodeError, RecursionError) as error:
             raise TraceError(f"not a trace: {error}") from None
         return cls._from_foreign(source)
@@ -299,7 +299,7 @@ _NESTED |= {"turns": Trace, "crash": Crash}
 
 
 def _has_extra(trace: Trace) -> bool:
-    """Say whether a foreign trace itself uses the name under which we keep unknown fields."""
+    """Return whether a foreign trace itself uses the name under which we store unknown fields."""
     events, skills, turns = trace.tool_events or (), trace.skill_invocations or (), trace.turns or ()
     return bool(
         trace.extra
@@ -336,8 +336,8 @@ def _with_numbers(tree: dict[str, JSON]) -> dict[str, JSON]:
         out["crash"] = _with_counts(crash)
     if isinstance(events := out.get("tool_events"), list):
         out["tool_events"] = [_with_counts(event) if isinstance(event, dict) else event for event in events]
-    if isinstance(told := out.get("usage"), dict):
-        usage = {key: _whole(numeric(value)) if key in USAGE_NUMBERS else value for key, value in told.items()}
+    if isinstance(reported := out.get("usage"), dict):
+        usage = {key: _whole(numeric(value)) if key in USAGE_NUMBERS else value for key, value in reported.items()}
         wrong = {
             key: _reported(value)
             for key in USAGE_NUMBERS
@@ -352,7 +352,7 @@ def _with_numbers(tree: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def _reported(value: JSON) -> JSON:
-    """Return a number that cannot be true so that JSON can hold it."""
+    """Return a number that cannot be true in a form that JSON has."""
     if isinstance(value, int):
         # Longer ones fit into no other program's integers, and Python refuses to print the longest.
         short = abs(value).bit_length() < 64
@@ -364,7 +364,7 @@ _COUNTS = ("steps", "leftovers", "turn", "sequence", "exit_code", "signal", "omi
 
 
 def _with_counts(record: dict[str, JSON]) -> dict[str, JSON]:
-    """Return a record's data with whole numbers as such, and without counts that are none or that nothing can hold."""
+    """Return a record's data with whole numbers as such, and without counts that are invalid or out of range."""
     out = dict(record)
     for key in _COUNTS:
         if isinstance(value := out.get(key), float):
@@ -409,7 +409,7 @@ def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
     if tokens:
         counts = [[_count(item.get(f"{part}_tokens")) for part in ("prompt", "completion", "total")] for item in tokens]
         if len(tokens) == len(models) and _has_each(tokens, "prompt_tokens"):
-            usage["input_tokens"] = sum_amounts(asked for asked, _, _ in counts)
+            usage["input_tokens"] = sum_amounts(prompt for prompt, _, _ in counts)
         if len(tokens) == len(models) and _has_each(tokens, "completion_tokens"):
             usage["output_tokens"] = sum_amounts(output_tokens(*three) for three in counts)
     rest = {key: value for key, value in tree.items() if key not in ("steps", "output", "framework", "agent_name")}
@@ -432,7 +432,7 @@ def _from_evaldeck(tree: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def output_tokens(prompt: float, completion: float, total: float) -> float:
-    """Return the tokens of one model call beside its prompt: those that only the total counts are among them."""
+    """Return the tokens of one model call besides its prompt: those that only the total counts are among them."""
     for part in (completion, total):
         if not is_amount(part):
             return part
@@ -440,7 +440,7 @@ def output_tokens(prompt: float, completion: float, total: float) -> float:
 
 
 def _has_each(calls: Sequence[dict[str, JSON]], key: str) -> bool:
-    """Say whether a number of tokens is known of every model call, by itself or as part of a total."""
+    """Return whether a number of tokens is known of every model call, by itself or as part of a total."""
     return all(call.get(key) is not None or call.get("total_tokens") is not None for call in calls)
 
 
@@ -450,12 +450,12 @@ def _count(value: JSON) -> int | float:
 
 
 class Check(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One claim about a trace and whether it held: True, False, or None when nobody can tell."""
+    """One claim about a trace and whether it is true: True (passed), False (failed), or None (undecided)."""
 
     ok: bool | None
     claim: str
     failure: str = ""
-    """What to tell a person when the claim did not hold."""
+    """The message for people when the check failed or is undecided."""
     expected: JSON = None
     actual: JSON = None
 
@@ -475,7 +475,7 @@ class Grade(Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """True when every check held."""
+        """True when every check passed."""
         return self.status == "passed"
 
 
@@ -483,7 +483,7 @@ class InputFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file or folder laid into the workspace before the agent starts."""
 
     path: str
-    """Where it stands in the workspace."""
+    """Its path in the workspace."""
     content: str | None = None
     """The text to write; None means it is copied from `source`."""
     source: str | None = None
@@ -508,13 +508,13 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mock: JSON = None
     """The script of the `mock` engine, where the task carries one."""
     mocks: JSON = None
-    """Stand-ins for tools, with their answers: `servers` and `commands`; None where the task has none."""
+    """Mocks of tools, with their replies: `servers` and `commands`; None where the task has none."""
     skill_directories: list[str] | None = None
-    """Folders that hold skills, in place of the suite's; None where the task names none."""
+    """Folders with skills, in place of the suite's; None where the task names none."""
     instruction_files: list[str] = field(default_factory=list)
     """Files added to the agent's instructions, after the suite's."""
     metadata: dict[str, JSON] = field(default_factory=dict)
-    """For readers: columns of a dataset that are no fields of a task, or what the task says itself."""
+    """For readers: columns of a dataset that are no fields of a task, or the task's own values."""
     until_skill: str = ""
     """A trigger test: the trial ends at the first use of this skill (`*`: of any). Empty for every other task."""
 
@@ -546,7 +546,7 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace: Trace
     grades: list[Grade] = field(default_factory=list)
     reason: str = ""
-    """Why the status is what it is, where the grades do not say: `timeout`, an engine's error."""
+    """The reason for the status where the grades do not give it: `timeout`, an engine's error."""
     attempts: int = 1
     attempt_log: list[Attempt] = field(default_factory=list)
     """Every attempt, this result's own last; empty in results of versions that did not write it."""
@@ -562,7 +562,7 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     snapshot: str = ""
     """The workspace as the agent left it: a name under the run folder's `artifacts/`."""
     turn_snapshots: dict[str, str] = field(default_factory=dict)
-    """By the number of a prompt: the workspace as it was before the next one, where a checkpoint looks at it."""
+    """By the number of a prompt: the workspace as it was before the next one, where a checkpoint grades it."""
 
     @property
     def decided(self) -> list[Grade]:
@@ -571,7 +571,7 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def undecided(self) -> list[Grade]:
-        """The grades nobody can tell."""
+        """The undecided grades."""
         return [grade for grade in self.grades if grade.status == "error"]
 
 
@@ -590,7 +590,7 @@ class Run(Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = field(default_factory=dict)
     results: Sequence[Result] = field(default_factory=list)
     triggers: Sequence[Result] = field(default_factory=list)
-    """What came of the prompts of `trigger_tests.yaml`; `results.trigger_answers` says what each was for."""
+    """Results of the prompts of `trigger_tests.yaml`; `spec["triggers"]` says what each prompt is for."""
     complete: bool = True
     folder: str = ""
     integrity: str = ""

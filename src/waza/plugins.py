@@ -1,9 +1,9 @@
 """Find a class by name: a file in one of our folders, or an entry point of another package.
 
-The folder is the registry: `graders/tool_calls.py` is the type `tool_calls` and holds one class named
+The folder is the registry: `graders/tool_calls.py` is the type `tool_calls` and has one class named
 `ToolCallsGrader`; a file without such a class (`base.py`) is shared code. Other packages announce theirs under the
-entry points `waza.graders`, `waza.engines`, `waza.judges`, `waza.reports`. Which class a file must hold is its caller's
-business (`kind` and `suffix`); what the class does is not known here.
+entry points `waza.graders`, `waza.engines`, `waza.judges`, `waza.reports`. The caller decides which class a file
+must have (`kind` and `suffix`); what the class does is not known here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Folder:
         return sorted({*self.built_in(), *_entries(self.kind)})
 
     def knows(self, name: str) -> bool:
-        """Say whether `name` can be loaded; our own files are looked at first."""
+        """Return whether `name` can be loaded; our own files come first."""
         return _folded(name) in self.built_in() or name in _entries(self.kind)
 
     def summary(self, name: str) -> str:
@@ -86,7 +86,7 @@ def _module_file(kind: str, name: str) -> Path:
 
 @cache
 def _files(kind: str, suffix: str) -> list[str]:
-    """Return the files that hold the class their name promises; found in their text, which is faster than importing."""
+    """Return the files with the class that their name says, found in their text: that is faster than importing."""
     folder = _HERE / kind
     modules = {file.stem: file for file in folder.glob("*.py")}
     modules |= {file.parent.name: file for file in folder.glob("*/__init__.py")}

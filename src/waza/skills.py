@@ -1,4 +1,4 @@
-"""A SKILL.md: its parts, the phrases it says it is for, and how relevant a prompt is to it, without a model."""
+"""Skills: reading a SKILL.md, how relevant a prompt is to it (without a model), finding and copying skill folders."""
 
 from __future__ import annotations
 
@@ -48,31 +48,33 @@ class Skill:
 
     @cached_property
     def phrases(self) -> list[str]:
-        """What the description says the skill is for."""
+        """The `USE FOR:` phrases of the description."""
         return use_for_phrases(self.description)
 
     @cached_property
     def keywords(self) -> frozenset[str]:
-        """Every word of the skill, but for what the description says it is not for."""
+        """Every word of the skill, but for the `DO NOT USE FOR:` part of the description."""
         end = self.description.translate(_LOWER).find(_DO_NOT_USE_FOR)
         about = self.description if end < 0 else self.description[:end]
         return frozenset(words(" ".join([self.name, about, self.body, *self.phrases])))
 
     def relevance(self, prompt: str) -> Relevance:
-        """Return how many of the prompt's words the skill knows, or how close it comes to a phrase, the better one."""
-        asked = dict.fromkeys(words(prompt))
-        if not asked:
+        """Return the share of the prompt's words that the skill has, or its closeness to a phrase if that is higher."""
+        prompt_words = dict.fromkeys(words(prompt))
+        if not prompt_words:
             return Relevance(0.0, 0.0, [])
-        matched = [word for word in asked if word in self.keywords]
-        phrase_score = max((_closeness(phrase, fold_case(prompt), asked) for phrase in self.phrases), default=0.0)
-        return Relevance(max(len(matched) / len(asked), phrase_score), phrase_score, matched)
+        matched = [word for word in prompt_words if word in self.keywords]
+        phrase_score = max(
+            (_closeness(phrase, fold_case(prompt), prompt_words) for phrase in self.phrases), default=0.0
+        )
+        return Relevance(max(len(matched) / len(prompt_words), phrase_score), phrase_score, matched)
 
 
-def _closeness(phrase: str, prompt: str, asked: dict[str, None]) -> float:
+def _closeness(phrase: str, prompt: str, prompt_words: dict[str, None]) -> float:
     if fold_case(phrase) in prompt:
         return 1.0
     needed = words(phrase)
-    return sum(word in asked for word in needed) / len(needed) if needed else 0.0
+    return sum(word in prompt_words for word in needed) / len(needed) if needed else 0.0
 
 
 def words(text: str) -> list[str]:
@@ -161,13 +163,11 @@ def _front_matter(text: str) -> dict[str, str]:
     return texts
 
 
-# The skills that a suite gives to its agent: found before the first trial, copied into each trial's private home.
-
 MARK = "SKILL.md"
 _DEPTH = 4
-"""How deep skills may stand in a folder of skills."""
+"""How deep skills may be nested in a folder of skills."""
 _NOT_COPIED = {".git", "evals", "eval.yaml", "tasks", "trigger_tests.yaml", "mock.yaml", "runs"}
-"""What stands in a skill's folder for those who test it: an agent would find the answers there."""
+"""Test files in a skill's folder that are not copied: an agent would find the answers there."""
 
 
 def find_skills(
@@ -175,26 +175,26 @@ def find_skills(
 ) -> dict[str, Path]:
     """Return the skills in these folders and those of `also`, by name, without some of them (`*` means all).
 
-    Raises ValueError when a folder is not there or holds no skill.
+    Raises ValueError when a folder does not exist or has no skill.
     """
     found: dict[str, Path] = {}
     for name in folders:
         folder = place.find(name)
-        held: dict[str, Path] = {}
+        skills: dict[str, Path] = {}
         for skill in skills_in(folder):
-            if held.setdefault(skill.name, skill) != skill:
-                both = " and ".join(str(path.relative_to(folder)) for path in (held[skill.name], skill))
-                raise ValueError(f"'{name}' holds two skills called '{skill.name}': {both}; rename one")
-        if not held:
-            raise ValueError(f"'{name}' holds no skill: no {MARK} stands in it or in a folder of it")
-        found = held | found
+            if skills.setdefault(skill.name, skill) != skill:
+                both = " and ".join(str(path.relative_to(folder)) for path in (skills[skill.name], skill))
+                raise ValueError(f"'{name}' has two skills called '{skill.name}': {both}; rename one")
+        if not skills:
+            raise ValueError(f"'{name}' has no skill: there is no {MARK} in it or in a folder of it")
+        found = skills | found
     found |= {name: path for name, path in (also or {}).items() if name not in found}
     left_out = set(without)
     return {} if "*" in left_out else {name: path for name, path in found.items() if name not in left_out}
 
 
 def copy_skills(skills: Mapping[str, Path], place: Path, suite: Path) -> None:
-    """Copy skills into the folder where an agent looks for them, without the suite that tests them.
+    """Copy skills into the folder from which an agent loads them, without the suite that tests them.
 
     Raises EngineError when one cannot be copied.
     """
@@ -212,7 +212,7 @@ def copy_skills(skills: Mapping[str, Path], place: Path, suite: Path) -> None:
 
 
 def parts_of(folder: Path, suite: Path) -> list[Path]:
-    """Return what stands in a skill's folder for the agent: not the suite that tests it."""
+    """Return the files and folders of a skill that the agent gets: not the suite that tests it."""
     parts = sorted(folder.iterdir())
     return [part for part in parts if part.name not in _NOT_COPIED and not suite.is_relative_to(part)]
 

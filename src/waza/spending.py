@@ -24,7 +24,7 @@ _NANO = 1e9
 
 
 def is_amount(value: float) -> bool:
-    """Say whether a count, a cost or a duration can be true: not negative, not absurdly large, not NaN."""
+    """Return whether a count, a cost or a duration can be true: not negative, not absurdly large, not NaN."""
     return 0 <= value <= MOST_AMOUNT
 
 
@@ -56,7 +56,7 @@ class Spending(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         ):
             return
         for name in self.__struct_fields__:
-            if not is_amount(getattr(self, name)):  # in a file that somebody changed: the rest stays readable
+            if not is_amount(getattr(self, name)):  # in a file that was edited: the rest stays readable
                 force_setattr(self, name, 0)
                 force_setattr(self, "without_cost", max(self.without_cost, 1))
 
@@ -86,11 +86,11 @@ def spent(cost_usd: Any, input_tokens: Any = None, output_tokens: Any = None, *,
     With `is_whole` false there may have been more than was reported: an answer that was cut off.
     """
     numbers = [value if _is_number(value) else None for value in (cost_usd, input_tokens, output_tokens)]
-    cost, asked, said = numbers
+    cost, tokens_in, tokens_out = numbers
     return Spending(
         cost_usd=float(cost or 0.0),
-        input_tokens=int(asked or 0),
-        output_tokens=int(said or 0),
+        input_tokens=int(tokens_in or 0),
+        output_tokens=int(tokens_out or 0),
         count=1,
         without_cost=int(cost is None or not is_whole),
     )

@@ -231,7 +231,7 @@ print(json.dumps({"type": "turn.completed", "usage": {"input_tokens": 100 * n, "
     ("options", "said"),
     [
         ({"skill_directories": ["nowhere"]}, "'nowhere' is not there"),
-        ({"skill_directories": ["."]}, "'.' holds no skill"),
+        ({"skill_directories": ["."]}, "'.' has no skill"),
         ({"required_skills": ["report"]}, "skill 'report' was not found; found: none"),
         ({"skill": "report"}, "skill 'report' was not found"),
         ({"instruction_files": ["rules.md"]}, "'rules.md' is not there"),

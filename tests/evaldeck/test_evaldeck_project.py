@@ -107,7 +107,7 @@ def test_every_mistake_is_told_with_its_place(project):
     for part in (
         "a.yaml:8:3: expected.output_contians: unknown key 'output_contians'; did you mean 'output_contains'?",
         "case 'none' expects nothing: it could not fail",
-        "c.yaml:2:1: input: 'input' and 'turns' both say what is asked",
+        "c.yaml:2:1: input: 'input' and 'turns' are both given",
         "graders[0].params.valus: unknown key 'valus'; did you mean 'values'?",
         "unknown grader type 'nope'",
         "a grader that calls a function is a Python file here",

@@ -172,7 +172,7 @@ def test_the_models_of_one_judge_can_be_a_jury():
         ({"judges": ["a"]}, "one judge is not a jury"),
         ({"judges": ["a", "a"]}, "it would vote twice"),
         ({"judges": ["a", " "]}, "judges[1] is blank"),
-        ({"judges": ["a", "b"], "model": "c"}, "'model' and 'judges' both stand here"),
+        ({"judges": ["a", "b"], "model": "c"}, "'model' and 'judges' are both given"),
         ({"judges": ["a", "b"], "vote": "mean"}, "no mean of pass and fail"),
         ({"judges": ["a", "b"], "vote": "plurality"}, "majority"),
         ({"vote": "all"}, "'vote' goes with a jury"),

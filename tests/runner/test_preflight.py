@@ -26,7 +26,7 @@ REFUSED = {
     "skill_directories without a skill": (
         {"executor": "codex", "skill_directories": ["empty"]},
         {},
-        "'empty' holds no skill",
+        "'empty' has no skill",
         2,
     ),
     "skill not found": ({"executor": "codex"}, {"skill": "ghost"}, "skill 'ghost' was not found; found: none", 2),

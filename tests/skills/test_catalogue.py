@@ -123,7 +123,7 @@ def test_each_skill_has_its_own_measures(tmp_path):
 @pytest.mark.parametrize(
     ("change", "fact"),
     [
-        (lambda skills: [shutil.rmtree(skills / name) for name in (ALPHA, BETA, GAMMA)], "holds no skill"),
+        (lambda skills: [shutil.rmtree(skills / name) for name in (ALPHA, BETA, GAMMA)], "has no skill"),
         (lambda skills: [(skills / name / "trigger_tests.yaml").unlink() for name in (ALPHA, BETA)], "no skill in"),
         (lambda skills: (skills / "beta/trigger_tests.yaml").write_text("skill: alpha"), "no prompt"),
         (

@@ -99,7 +99,7 @@ def test_what_a_task_names_and_is_not_there_is_refused(project):
         project({"skill_directories": ["absent", "bin"], "instruction_files": ["absent.md", "../out.md"]})
     told = [str(problem) for problem in refused.value.problems]
     assert ["skill_directories[0]" in line for line in told].count(True) == 1
-    assert any("'bin' holds no skill" in line for line in told)
+    assert any("'bin' has no skill" in line for line in told)
     assert any("instruction_files[0]" in line and "is not there" in line for line in told)
     assert any("leaves the project" in line for line in told)
 

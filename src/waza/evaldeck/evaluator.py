@@ -59,7 +59,7 @@ class Evaluator:
         self.config = config
 
     def add_grader(self, grader: BaseGrader) -> None:
-        """Use this grader too, instead of those the turns ask for."""
+        """Add a grader; the evaluator's own graders are used instead of those the turns ask for."""
         self.graders.append(grader)
 
     def add_metric(self, metric: BaseMetric) -> None:
@@ -70,7 +70,7 @@ class Evaluator:
         """Return the grades of a trace against the first turn of a case."""
         started = datetime.now()
         graders = self._graders(test_case)
-        grades = [graded(grader, seen, test_case) for grader, seen in views(graders, trace)]
+        grades = [graded(grader, view, test_case) for grader, view in views(graders, trace)]
         return self._result(trace, test_case, grades or _ungraded(trace), started)
 
     async def evaluate_async(self, trace: Trace, test_case: EvalCase) -> EvaluationResult:
@@ -78,7 +78,7 @@ class Evaluator:
         started = datetime.now()
         graders = self._graders(test_case)
         grades = await asyncio.gather(
-            *(graded_async(grader, seen, test_case) for grader, seen in views(graders, trace))
+            *(graded_async(grader, view, test_case) for grader, view in views(graders, trace))
         )
         return self._result(trace, test_case, grades or _ungraded(trace), started)
 
@@ -97,7 +97,7 @@ class Evaluator:
 
         async def one(case: EvalCase) -> EvaluationResult:
             async with gate:
-                result = await _Conversation(self, case, suite, agent_func).play()
+                result = await _Conversation(self, case, suite, agent_func).run()
             if on_result is not None:
                 try:
                     on_result(result)
@@ -123,20 +123,20 @@ class Evaluator:
         result = EvaluationResult(test_case_name=case.name, started_at=started, trace_id=trace.id)
         for grade in grades:
             result.add_grade(grade)
-        result.metrics = self.measured(trace, case)
-        return _closed(result)
+        result.metrics = self.metrics_of(trace, case)
+        return _completed(result)
 
-    def measured(self, trace: Trace, case: EvalCase) -> list[MetricResult]:
-        """Return the metrics of a trace; one that raises is told of in a warning."""
-        found: list[MetricResult] = []
+    def metrics_of(self, trace: Trace, case: EvalCase) -> list[MetricResult]:
+        """Return the metrics of a trace; one that raises is reported in a warning."""
+        results: list[MetricResult] = []
         for metric in self.metrics:
             try:
-                found.append(metric.calculate(trace, case))
+                results.append(metric.calculate(trace, case))
             except Exception as error:  # noqa: BLE001  a metric decides nothing
                 warnings.warn(
                     f"metric {metric.name} raised {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2
                 )
-        return found
+        return results
 
 
 def graders_of(turn: Turn, judge: Mapping[str, str]) -> list[BaseGrader]:
@@ -160,7 +160,7 @@ def _ungraded(trace: Trace) -> list[GradeResult]:
     return [GradeResult.error_result("execution", NOTHING_CHECKED)]
 
 
-def _closed(result: EvaluationResult) -> EvaluationResult:
+def _completed(result: EvaluationResult) -> EvaluationResult:
     result.completed_at = datetime.now()
     started = result.started_at or result.completed_at
     result.duration_ms = (result.completed_at - started).total_seconds() * 1000
@@ -168,10 +168,10 @@ def _closed(result: EvaluationResult) -> EvaluationResult:
 
 
 class _AgentReply(NamedTuple):
-    """What an agent gave back, or why there is nothing."""
+    """What an agent returned, or the grade that says why it returned nothing."""
 
     trace: Trace | None
-    trouble: GradeResult | None = None
+    failure: GradeResult | None = None
 
 
 class _Conversation:
@@ -187,15 +187,15 @@ class _Conversation:
         self.timeout_s = float(limit or _NO_LIMIT_S)
         self.attempts = 1 + int(_first(case.retries, defaults.get("retries"), execution and execution.retries) or 0)
 
-    async def play(self) -> EvaluationResult:
-        """Return what came of the case."""
+    async def run(self) -> EvaluationResult:
+        """Return the result of the case."""
         result = EvaluationResult(test_case_name=self.case.name, started_at=datetime.now())
         if not self.case.turns:
             result.add_grade(GradeResult.error_result("execution", "Test case has no turns defined"))
-            return _closed(result)
+            return _completed(result)
         if not any(self.evaluator.graders_of(turn) for turn in self.case.turns):
             result.add_grade(GradeResult.error_result("execution", NOTHING_CHECKED))
-            return _closed(result)
+            return _completed(result)
         history: list[Message] = []
         for index, turn in enumerate(self.case.turns):
             if result.failed_at_turn is not None:
@@ -208,24 +208,24 @@ class _Conversation:
             elif answer is not None:
                 history += [Message(role="user", content=turn.user)]
                 history += [Message(role="assistant", content=answer.output or "")]
-        return _closed(result)
+        return _completed(result)
 
     async def _turn(self, result: EvaluationResult, index: int, turn: Turn, history: list[Message]) -> Trace | None:
-        """Play one turn, add it to the result and return the agent's trace."""
+        """Run one turn, add it to the result and return the agent's trace."""
         started = time.perf_counter()
-        trace, trouble = await self._asked(turn.user, history)
+        trace, failure = await self._run_agent(turn.user, history)
         alone = self.case.model_copy(update={"turns": [turn]})
-        grades = [trouble] if trouble else []
+        grades = [failure] if failure else []
         if trace is not None:
             graders = self.evaluator.graders_of(turn)
             grades += await asyncio.gather(
-                *(graded_async(grader, seen, alone) for grader, seen in views(graders, trace))
+                *(graded_async(grader, view, alone) for grader, view in views(graders, trace))
             )
             grades = grades or [grade for grade in _ungraded(trace) if grade.message != NOTHING_CHECKED]
-            result.metrics = self.evaluator.measured(trace, alone)
+            result.metrics = self.evaluator.metrics_of(trace, alone)
             result.trace_id = trace.id
-        elif trouble is not None and trouble.status == GradeStatus.ERROR:
-            result.error = trouble.message
+        elif failure is not None and failure.status == GradeStatus.ERROR:
+            result.error = failure.message
         result.add_turn_result(
             TurnResult(
                 turn_index=index,
@@ -238,8 +238,8 @@ class _Conversation:
         )
         return trace
 
-    async def _asked(self, prompt: str, history: list[Message]) -> _AgentReply:
-        """Return the agent's trace; an agent that raises is asked again as often as the case allows."""
+    async def _run_agent(self, prompt: str, history: list[Message]) -> _AgentReply:
+        """Return the agent's trace; an agent that raises is called again as often as the case allows."""
         error: BaseException | None = None
         for _ in range(self.attempts):
             copy = [message.model_copy() for message in history]
@@ -264,7 +264,7 @@ def _calling(agent: AgentFunction, prompt: str, history: list[Message]) -> Calla
     except TypeError:
         return lambda: agent(prompt)
     except ValueError:
-        pass  # a function that tells nothing about itself is called as evaldeck does
+        pass  # a function without a signature is called as evaldeck does
     return lambda: agent(prompt, history)
 
 
@@ -278,7 +278,7 @@ def _answer(value: Any, prompt: str) -> _AgentReply:
 
 
 class EvaluationRunner:
-    """Runs the suites of a project: those that are handed over, else those its configuration names."""
+    """Runs the suites of a project: those given to it, else those its configuration names."""
 
     def __init__(self, config: EvaldeckConfig | None = None) -> None:
         self.config = config or EvaldeckConfig.load()
@@ -328,5 +328,5 @@ class EvaluationRunner:
         for problem in agent_problems(agent, Position()):
             raise UsageError(f"agent: {problem.message}")
         if not (agent.module and agent.function):
-            raise UsageError("no agent: name agent.module and agent.function in evaldeck.yaml, or hand over agent_func")
+            raise UsageError("no agent: name agent.module and agent.function in evaldeck.yaml, or give agent_func")
         return find_function(f"{agent.module}:{agent.function}", SpecFolder(Path.cwd(), trust=True))

@@ -27,7 +27,7 @@ class GradeStatus(StrEnum):
 
 
 class GradeResult(Checked):
-    """A grader's verdict; as text it says what was expected, what there was and what is missing."""
+    """A grader's verdict; as text it shows the expected and the actual value and what is missing."""
 
     grader_name: str
     status: GradeStatus
@@ -63,7 +63,7 @@ class GradeResult(Checked):
 
     @classmethod
     def error_result(cls, grader_name: str, message: str, **more: Any) -> Self:
-        """Return an ERROR: nobody can tell."""
+        """Return an ERROR: the check is undecided."""
         return cls(grader_name=grader_name, status=GradeStatus.ERROR, message=message, **more)
 
     def __str__(self) -> str:

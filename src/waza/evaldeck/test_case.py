@@ -1,4 +1,4 @@
-"""evaldeck's cases: what is asked, turn by turn, and what is expected. Every key is enforced or refused."""
+"""evaldeck's cases: the user's messages, turn by turn, and what is expected. Every key is enforced or refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Declared(Checked):
 
 
 class GraderConfig(_Declared):
-    """A grader by type; any type of waza's is known, beside evaldeck's names.
+    """A grader by type; any type of waza's is known, besides evaldeck's names.
 
     Its keys are in `params` (or `config`), or next to `type`.
     """
@@ -61,10 +61,10 @@ class GraderConfig(_Declared):
         params = data.get("params", data.get("config", {}))
         if not isinstance(params, dict):
             raise ValueError(f"params is a mapping of keys, not {type(params).__name__}")
-        beside = {key: value for key, value in data.items() if key not in known and key not in ("params", "config")}
-        if twice := set(beside) & set(params):
+        others = {key: value for key, value in data.items() if key not in known and key not in ("params", "config")}
+        if twice := set(others) & set(params):
             raise ValueError(f"{', '.join(sorted(twice))}: given twice; keep one of them")
-        return known | {"params": params | beside}
+        return known | {"params": params | others}
 
     @model_validator(mode="after")
     def _can_be_built(self) -> Self:
@@ -74,7 +74,7 @@ class GraderConfig(_Declared):
     def build(self, judge_model: str | None = None, judge_provider: str | None = None) -> BaseGrader:
         """Return the grader; raise ValueError when there is none of that kind.
 
-        `judge_model` and `judge_provider` are asked where a judged grader names no model itself.
+        `judge_model` and `judge_provider` are used where a judged grader names no model itself.
         """
         if self.module or self.function:
             raise ValueError(f"'{self.type}' calls a function; give Evaluator a CustomGrader instead")
@@ -131,7 +131,7 @@ def _refused_as_value_error(make: Callable[[], Made]) -> Made:
 
 
 class Turn(_Declared):
-    """What the user says, and what is expected of the answer."""
+    """A message of the user, and what is expected of the answer."""
 
     user: str
     expected: ExpectedBehavior | None = None
@@ -148,7 +148,7 @@ class Turn(_Declared):
 class EvalCase(_Declared):
     """One case: a conversation of one or more turns.
 
-    `input`, `expected` and `graders` may stand at the case itself: as its only turn, or, beside `turns`, what is
+    `input`, `expected` and `graders` may be keys of the case itself: as its only turn, or, next to `turns`, what is
     expected after the last one.
     """
 
@@ -179,12 +179,12 @@ class EvalCase(_Declared):
                 raise ValueError(f"'input': a text is needed, found {what(given['input'])}")
             return rest | {"turns": [{"user": given.pop("input", None), **given}]}
         if "input" in given:
-            raise ValueError("'input' and 'turns' both say what is asked; keep one of them")
+            raise ValueError("'input' and 'turns' are both given; keep one of them")
         *before, last = rest["turns"]
         last = dict(last)
         for key in given:
             if last.get(key):
-                raise ValueError(f"'{key}' stands at the case and in its last turn; keep one of them")
+                raise ValueError(f"'{key}' is given at the case and in its last turn; keep one of them")
         return rest | {"turns": [*before, last | given]}
 
     @property
@@ -280,5 +280,5 @@ class EvalSuite(_Declared):
 
     def filter_by_tags(self, tags: list[str]) -> Self:
         """Return the suite with the cases that have any of the tags; the suite's own are those of all its cases."""
-        kept = [case for case in self.test_cases if set(tags) & {*self.tags, *case.tags}]
-        return self.model_copy(update={"test_cases": kept})
+        selected = [case for case in self.test_cases if set(tags) & {*self.tags, *case.tags}]
+        return self.model_copy(update={"test_cases": selected})

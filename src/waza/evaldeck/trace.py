@@ -25,7 +25,7 @@ class StepType(StrEnum):
 
 
 class StepStatus(StrEnum):
-    """What came of a step; `error`, which the documentation uses, is `failure`."""
+    """The status of a step; `error`, which the documentation uses, is `failure`."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -46,7 +46,7 @@ class TraceStatus(StrEnum):
 
 
 class Message(Checked):
-    """One utterance of a conversation."""
+    """One message of a conversation."""
 
     role: str
     content: str
@@ -60,7 +60,7 @@ class TokenUsage(Checked):
     total_tokens: int = 0
 
     @property
-    def beside_prompt(self) -> Any:
+    def besides_prompt(self) -> Any:
         """The tokens that are not the prompt's."""
         return output_tokens(self.prompt_tokens, self.completion_tokens, self.total_tokens)
 
@@ -72,7 +72,7 @@ class TokenUsage(Checked):
 
 
 class Step(Checked):
-    """One thing the agent did. Fields that are not known are kept."""
+    """One thing the agent did. Unknown fields are preserved."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -123,12 +123,12 @@ class Step(Checked):
 
     @classmethod
     def reasoning(cls, text: str, **more: Any) -> Self:
-        """Return a thought."""
+        """Return a reasoning step."""
         return cls(type=StepType.REASONING, reasoning_text=text, **more)
 
 
 class Trace(Checked):
-    """What an agent did: steps are added as they happen, `complete` closes it. Fields that are not known are kept."""
+    """What an agent did: steps are added as they happen, `complete` closes it. Unknown fields are preserved."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -192,7 +192,7 @@ class Trace(Checked):
 
 
 def as_waza(trace: Trace | WazaTrace) -> WazaTrace:
-    """Return what graders look at: the same trace in waza's shape, without a transcript."""
+    """Return the same trace in waza's form, which graders take, without a transcript."""
     if isinstance(trace, WazaTrace):
         return trace
     models = trace.llm_calls
@@ -207,7 +207,7 @@ def as_waza(trace: Trace | WazaTrace) -> WazaTrace:
         usage=Usage(
             llm_calls=len(models),
             input_tokens=sum_amounts(used.prompt_tokens for used in tokens) if is_whole else None,
-            output_tokens=sum_amounts(used.beside_prompt for used in tokens) if is_whole else None,
+            output_tokens=sum_amounts(used.besides_prompt for used in tokens) if is_whole else None,
         ),
         tool_events=[
             ToolEvent(

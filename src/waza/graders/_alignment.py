@@ -1,6 +1,6 @@
-"""Which call goes with which expectation: the best assignment there is, in any order or in order.
+"""The best assignment of calls to expectations, in any order or in order, and of names to expected names.
 
-Calls and expectations are numbers here; whether a call fits an expectation was decided before (`_match.py`).
+Calls and expectations are numbers here; whether a call fits an expectation was decided before (`_expected_calls.py`).
 Augmenting paths (any order) and dynamic programming (in order) are exact and need no library; loading scipy would
 take longer than assigning thousands of calls.
 """
@@ -34,13 +34,13 @@ class Need(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Which calls each expectation took, and which nobody took."""
+    """The calls assigned to each expectation, and those assigned to none."""
 
     taken: list[list[int]]
     extra: list[int]
 
     def misplaced(self, needs: Sequence[Need], fits: Fits) -> dict[int, int]:
-        """Return for expectations that are short of calls one that fits but stands out of order, each its own."""
+        """Return for expectations that are short of calls one that fits but is out of order, each a different one."""
         free = dict.fromkeys(self.extra)
         found: dict[int, int] = {}
         for index, need in enumerate(needs):
@@ -77,7 +77,7 @@ def align(order: Order, needs: Sequence[Need], fits: Fits, calls: int) -> Alignm
 
 
 def certificate(order: Order, entries: list[JSON], extra: list[int], misplaced: dict[int, int]) -> dict[str, JSON]:
-    """Return an alignment as data: an entry per expectation, then the calls nobody took, by their places from 0."""
+    """Return an alignment as data: an entry per expectation, then the unassigned calls, by their indexes from 0."""
     moved = set(misplaced.values())
     left = [call for call in extra if call not in moved]
     return {"order": order, "expectations": entries, "extra": left, "out_of_order": sorted(moved)}
@@ -114,9 +114,9 @@ def _most_satisfied(needs: Sequence[Need], fits: Fits) -> dict[int, int]:
         owner = _give(group, needs, fits)
         if owner is None:
             continue
-        held = len(group) + sum(_take(index, 1, fits, owner) for index in single)
-        if held > most:
-            best, most = owner, held
+        satisfied = len(group) + sum(_take(index, 1, fits, owner) for index in single)
+        if satisfied > most:
+            best, most = owner, satisfied
     return best
 
 
@@ -162,7 +162,7 @@ def _take(index: int, wanted: int, fits: Fits, owner: dict[int, int]) -> int:
 
 
 def _take_one(start: int, fits: Fits, owner: dict[int, int]) -> bool:
-    """Give `start` one more call, moving others to other calls of theirs where that frees one; say if it worked."""
+    """Give `start` one more call, moving others to other calls where that frees one; return whether that worked."""
     reached: dict[int, int] = {}
     through: dict[int, int] = {start: -1}
     queue = [start]
@@ -249,9 +249,6 @@ def _highest(heights: Sequence[int], most: int, least: int) -> Iterator[int]:
         yield starts[0] if starts else -1
 
 
-# A sequence of names against the one expected: what was matched, missing, extra and out of order, and its F1.
-
-
 class SequenceChecks(list[Check]):
     """One check per expected name, with what they were made from."""
 
@@ -269,7 +266,7 @@ class SequenceChecks(list[Check]):
 def f1_of(expected: Sequence[str], actual: Sequence[str], fits: Fits | None = None) -> tuple[float, float, float]:
     """Return precision, recall and F1 of the names as multisets; the order plays no part.
 
-    `fits` says which names fit which expected one where globs are among those; each stands for one name.
+    `fits` lists for each expected name those that fit it, where it may be a glob; each is assigned one name.
     """
     hits = _equal(expected, actual) if fits is None else _assigned(fits, len(actual))
     if not hits:
@@ -279,7 +276,7 @@ def f1_of(expected: Sequence[str], actual: Sequence[str], fits: Fits | None = No
 
 
 def _equal(expected: Sequence[str], actual: Sequence[str]) -> int:
-    """Return how many names both have in common."""
+    """Return how many names both lists have in common, as multisets."""
     left: dict[str, int] = {}
     for name in expected:
         left[name] = left.get(name, 0) + 1
@@ -324,7 +321,7 @@ def _claim(noun: str, name: str, order: Order) -> str:
 
 
 def _places(order: Order, expected: Sequence[str], actual: list[str]) -> list[int] | None:
-    """Return where each name stands when each takes the first place left to it; None when that does not do."""
+    """Return the index of each name when each takes the first one left; None when one finds none."""
     places: list[int] = []
     last: dict[str, int] = {}
     after = -1

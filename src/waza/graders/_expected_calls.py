@@ -1,4 +1,8 @@
-"""What one tool call must look like, name and arguments, and the calls of a trace that do."""
+"""Expected tool calls: matchers for name and arguments, and one check for each expectation.
+
+The entry of an expectation in `details.alignment` lists the calls assigned to it, or the nearest call and its
+differences, or that it is missing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ _USUAL_NAME_CHARS = 100
 
 
 class CallMatcher(Options):
-    """What one tool call must look like."""
+    """The name and arguments a tool call must have."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -54,13 +58,13 @@ class CallMatcher(Options):
 
     @cached_property
     def label(self) -> str:
-        """The tool and the arguments looked at, for people."""
+        """The tool and the names of the checked arguments, for people."""
         kind = "name" if self.tool is None else "tool"
         return f'{kind}="{self.tool_text}"' + (f" args: [{', '.join(sorted(self.args))}]" if self.args else "")
 
     @property
     def states_arguments(self) -> bool:
-        """Whether it says anything about a call's arguments."""
+        """Whether it checks a call's arguments."""
         return bool(self.args)
 
     def written(self) -> dict[str, JSON]:
@@ -68,15 +72,15 @@ class CallMatcher(Options):
         return self.model_dump(exclude_unset=True)
 
     def differences(self, args: JSON) -> Iterator[Mismatch]:
-        """Yield every argument that is not as expected, or of which nobody can tell."""
+        """Yield every argument that is not as expected, or that cannot be decided."""
         given = args if isinstance(args, dict) else {}
         for key, matcher in self.args.items():
             difference = matcher.difference(key, values_at(given, key, self._paths[key]))
             if difference is not None:
                 yield difference
 
-    def tells(self, name: str) -> bool | None:
-        """Say whether a tool's name is the one expected; None when nobody can tell."""
+    def matches_name(self, name: str) -> bool | None:
+        """Return whether a tool's name is the expected one; None when undecided."""
         if self.tool is None:
             return name == self.name or (self._is_glob and fits_name(self.name or "", name))
         try:
@@ -89,30 +93,30 @@ class CallMatcher(Options):
         return self.name is not None and name_glob(self.name) is not None
 
     def names(self, event: ToolEvent, words: Dialect | None) -> bool:
-        """Say whether a call is of the tool expected, whatever the agent's program calls it."""
-        return bool(self.tells(event.tool_name)) or (words is not None and words.same(self.declared, event))
+        """Return whether a call is of the tool expected, whatever the agent's program calls it."""
+        return bool(self.matches_name(event.tool_name)) or (words is not None and words.same(self.declared, event))
 
     @cached_property
     def _search(self) -> Callable[[str], bool]:
-        """The pattern, with a memory: traces of one suite call the same few tools."""
+        """The pattern, cached: traces of one suite call the same few tools."""
         return lru_cache(maxsize=128)(self.tool.search if self.tool else bool)
 
 
 class FoundCalls(NamedTuple):
-    """The calls a matcher looked for, by their places in the trace."""
+    """The calls that fit a matcher, by their places in the trace."""
 
     named: list[int]
     """The tool's name fits."""
     sure: list[int]
     """Name and arguments fit."""
     maybe: list[int]
-    """Nobody can tell: a pattern ran out of time."""
+    """Undecided: a pattern ran out of time."""
 
 
 def argument_calls(matchers: Iterable[CallMatcher], found: Iterable[FoundCalls]) -> dict[str, JSON]:
     """Return the places of the calls to tools whose arguments are stated, and of the right ones; empty without any.
 
-    Calls of which nobody can tell are left out.
+    Calls that cannot be decided are left out.
     """
     stating = [each for matcher, each in zip(matchers, found, strict=True) if matcher.states_arguments]
     right = {call for each in stating for call in each.sure}
@@ -124,16 +128,16 @@ def argument_calls(matchers: Iterable[CallMatcher], found: Iterable[FoundCalls])
 def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent], words: Dialect | None = None) -> FoundCalls:
     """Return the calls whose name fits, and those that fit as a whole; `names` are the calls' tool names.
 
-    `words` tells which names of the agent's program mean the same tool. After PATIENCE arguments that could not be
-    read, the rest of the calls is not looked into.
+    `words` says which names of the agent's program mean the same tool. After PATIENCE arguments that could not be
+    read, the rest of the calls is not checked.
     """
-    tells = _tell(matcher, names)
-    meant = _meant(matcher, events, words)
-    named = [index for index, name in enumerate(names) if index in meant or tells[name] is not False]
+    name_matches = _match_names(matcher, names)
+    aliased = _aliased(matcher, events, words)
+    named = [index for index, name in enumerate(names) if index in aliased or name_matches[name] is not False]
     found = FoundCalls(named, [], [])
     patience = PATIENCE
     for index in named:
-        fits = (index in meant or tells[names[index]]) if patience else None
+        fits = (index in aliased or name_matches[names[index]]) if patience else None
         for difference in matcher.differences(events[index].args) if patience else ():
             if not difference.undecided:
                 break
@@ -144,32 +148,28 @@ def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent], words:
     return found
 
 
-def _meant(matcher: CallMatcher, events: list[ToolEvent], words: Dialect | None) -> set[int]:
+def _aliased(matcher: CallMatcher, events: list[ToolEvent], words: Dialect | None) -> set[int]:
     """Return the calls of the tool the author means by its name in another program."""
     if words is None or not (declared := matcher.declared):
         return set()
     return {index for index, event in enumerate(events) if words.same(declared, event)}
 
 
-def _tell(matcher: CallMatcher, names: list[str]) -> dict[str, bool | None]:
+def _match_names(matcher: CallMatcher, names: list[str]) -> dict[str, bool | None]:
     """Return for each tool's name whether it is the one expected, as far as patience reaches."""
-    tells: dict[str, bool | None] = {}
+    name_matches: dict[str, bool | None] = {}
     unknown = 0
     for name in dict.fromkeys(names):
-        tells[name] = matcher.tells(name) if unknown < PATIENCE else None
-        unknown += tells[name] is None
-    return tells
+        name_matches[name] = matcher.matches_name(name) if unknown < PATIENCE else None
+        unknown += name_matches[name] is None
+    return name_matches
 
-
-# Expected tool calls against the calls that were made: one check an expectation, and a certificate for each.
-#
-# The certificate says which calls an expectation took, or the nearest call and what differed, or that it is missing.
 
 _NO_LIMIT = 1 << 62
 
 
 class Count(Options):
-    """How many calls an expectation stands for; at least one of the two."""
+    """How many calls an expectation needs and allows; at least one of the two."""
 
     min: Minimum | None = None
     """How many calls it needs; 1 if left out, 0 where `max` is 0."""
@@ -207,8 +207,8 @@ class Expectation(CallMatcher):
         return None if self.count is None else self.count.max
 
 
-class _Scene(NamedTuple):
-    """One trace as its expectations see it."""
+class _Evaluation(NamedTuple):
+    """The calls of one trace, assigned to the expectations."""
 
     expect: Sequence[Expectation]
     events: list[ToolEvent]
@@ -216,7 +216,7 @@ class _Scene(NamedTuple):
     sure: Alignment
     """The assignment over the calls that fit for sure."""
     possible: Alignment
-    """The assignment if every call nobody can tell would fit; the same one where there is none."""
+    """The assignment if every undecided call would fit; the same one where there is none."""
     misplaced: dict[int, int]
     """For expectations short of calls: one that fits, but out of order."""
     nearest: dict[int, int]
@@ -230,28 +230,32 @@ def expectation_checks(
     events: list[ToolEvent],
     words: Dialect | None = None,
 ) -> AlignedChecks:
-    """Return one check per expectation, and one for calls nobody expected where the order is exact."""
+    """Return one check per expectation, and one for unexpected calls where the order is exact."""
     found = [find(entry, names, events, words) for entry in expect]
-    scene = _look(order, expect, found, events)
+    evaluation = _evaluate(order, expect, found, events)
     checks: list[Check] = []
     entries: list[JSON] = []
     for index, expectation in enumerate(expect):
-        ok = _verdict(scene, index)
-        entry = _entry(scene, index, ok)
+        ok = _verdict(evaluation, index)
+        entry = _entry(evaluation, index, ok)
         claim = f"{expectation.label} is called"
         if ok:
             checks.append(Check(True, claim))
         else:
-            checks.append(Check(ok, claim, _failure(scene, index, entry), expectation.written(), _seen(scene, index)))
+            checks.append(
+                Check(ok, claim, _failure(evaluation, index, entry), expectation.written(), _actual(evaluation, index))
+            )
         entries.append(entry)
     if order == "exact":
-        checks.append(_nothing_else(scene, names))
+        checks.append(_nothing_else(evaluation, names))
     wanted = [(entry, each) for entry, each in zip(expect, found, strict=True) if entry.need.high]
     stated = argument_calls([entry for entry, _ in wanted], [each for _, each in wanted])
-    return AlignedChecks(checks, certificate(order, entries, scene.sure.extra, scene.misplaced), stated)
+    return AlignedChecks(checks, certificate(order, entries, evaluation.sure.extra, evaluation.misplaced), stated)
 
 
-def _look(order: Order, expect: Sequence[Expectation], found: list[FoundCalls], events: list[ToolEvent]) -> _Scene:
+def _evaluate(
+    order: Order, expect: Sequence[Expectation], found: list[FoundCalls], events: list[ToolEvent]
+) -> _Evaluation:
     needs = [entry.need for entry in expect]
     fits = [each.sure for each in found]
     sure = possible = align(order, needs, fits, len(events))
@@ -259,7 +263,7 @@ def _look(order: Order, expect: Sequence[Expectation], found: list[FoundCalls], 
         possible = align(order, needs, [sorted(each.sure + each.maybe) for each in found], len(events))
     misplaced = sure.misplaced(needs, fits)
     nearest = _nearest(expect, events, found, sure, misplaced)
-    return _Scene(expect, events, found, sure, possible, misplaced, nearest)
+    return _Evaluation(expect, events, found, sure, possible, misplaced, nearest)
 
 
 def _nearest(
@@ -269,7 +273,7 @@ def _nearest(
     sure: Alignment,
     misplaced: dict[int, int],
 ) -> dict[int, int]:
-    """Return for expectations short of calls the free call of that tool that differs least, each its own."""
+    """Return for expectations short of calls the free call of that tool that differs least, each a different one."""
     short = [i for i, entry in enumerate(expect) if len(sure.taken[i]) < entry.need.low and i not in misplaced]
     if not short:
         return {}
@@ -293,47 +297,53 @@ def _by_distance(expectation: Expectation, calls: list[int], events: list[ToolEv
     return sorted(calls, key=lambda call: distances.get(call, len(expectation.args)))
 
 
-def _verdict(scene: _Scene, index: int) -> bool | None:
-    """Say whether an expectation got enough calls and not too many fit it; None when nobody can tell."""
-    need, most, found = scene.expect[index].need, scene.expect[index].most, scene.found[index]
-    if len(scene.possible.taken[index]) < need.low or (most is not None and len(found.sure) > most):
+def _verdict(evaluation: _Evaluation, index: int) -> bool | None:
+    """Return whether an expectation got enough calls and not too many fit it; None when undecided."""
+    need, most, found = evaluation.expect[index].need, evaluation.expect[index].most, evaluation.found[index]
+    if len(evaluation.possible.taken[index]) < need.low or (most is not None and len(found.sure) > most):
         return False
-    if len(scene.sure.taken[index]) < need.low or (most is not None and len(found.sure) + len(found.maybe) > most):
+    if len(evaluation.sure.taken[index]) < need.low or (most is not None and len(found.sure) + len(found.maybe) > most):
         return None
     return True
 
 
-def _entry(scene: _Scene, index: int, ok: bool | None) -> dict[str, JSON]:
+def _entry(evaluation: _Evaluation, index: int, ok: bool | None) -> dict[str, JSON]:
     """Return the certificate of one expectation."""
-    expectation, taken = scene.expect[index], scene.sure.taken[index]
-    entry: dict[str, JSON] = {"expected": expectation.label, "status": _status(scene, index, ok), "calls": taken}
+    expectation, taken = evaluation.expect[index], evaluation.sure.taken[index]
+    entry: dict[str, JSON] = {"expected": expectation.label, "status": _status(evaluation, index, ok), "calls": taken}
     if expectation.args:
         entry["checks_arguments"] = True
-    if index in scene.misplaced:
-        entry["found"] = scene.misplaced[index]
-    if index in scene.nearest:
-        call = scene.nearest[index]
-        differences = expectation.differences(scene.events[call].args)
+    if index in evaluation.misplaced:
+        entry["found"] = evaluation.misplaced[index]
+    if index in evaluation.nearest:
+        call = evaluation.nearest[index]
+        differences = expectation.differences(evaluation.events[call].args)
         entry["nearest"] = {"call": call, "differences": [difference.as_json() for difference in differences]}
     return entry
 
 
-def _status(scene: _Scene, index: int, ok: bool | None) -> str:
+def _status(evaluation: _Evaluation, index: int, ok: bool | None) -> str:
     if ok is None:
         return "undecided"
     if ok:
-        return "matched" if scene.expect[index].need.low or scene.sure.taken[index] else "absent"
-    most = scene.expect[index].most
-    if most is not None and len(scene.found[index].sure) > most:
+        return "matched" if evaluation.expect[index].need.low or evaluation.sure.taken[index] else "absent"
+    most = evaluation.expect[index].most
+    if most is not None and len(evaluation.found[index].sure) > most:
         return "too_many"
-    if scene.sure.taken[index]:
+    if evaluation.sure.taken[index]:
         return "too_few"
-    return "out_of_order" if index in scene.misplaced else "wrong_arguments" if index in scene.nearest else "missing"
+    return (
+        "out_of_order"
+        if index in evaluation.misplaced
+        else "wrong_arguments"
+        if index in evaluation.nearest
+        else "missing"
+    )
 
 
-def _failure(scene: _Scene, index: int, entry: dict[str, JSON]) -> str:
-    """Return what to tell a person about an expectation that did not hold, or that nobody can tell."""
-    expectation, found = scene.expect[index], scene.found[index]
+def _failure(evaluation: _Evaluation, index: int, entry: dict[str, JSON]) -> str:
+    """Return the message about an expectation that failed or is undecided."""
+    expectation, found = evaluation.expect[index], evaluation.found[index]
     status = entry["status"]
     if status == "undecided":
         return f"cannot tell whether {expectation.label} is called: arguments could not be read within limits"
@@ -344,30 +354,30 @@ def _failure(scene: _Scene, index: int, entry: dict[str, JSON]) -> str:
         reasons.append(f"{len(entry['calls'])} of {expectation.need.low} calls")
     elif status == "missing":
         reasons.append("its calls belong to other expectations" if found.named else "no call of that tool")
-    if index in scene.misplaced:
-        reasons.append(f"call {scene.misplaced[index] + 1} fits but is out of order")
-    if index in scene.nearest:
-        call = scene.nearest[index]
-        differences = "; ".join(map(str, expectation.differences(scene.events[call].args)))
+    if index in evaluation.misplaced:
+        reasons.append(f"call {evaluation.misplaced[index] + 1} fits but is out of order")
+    if index in evaluation.nearest:
+        call = evaluation.nearest[index]
+        differences = "; ".join(map(str, expectation.differences(evaluation.events[call].args)))
         reasons.append(f"call {call + 1}: {differences}")
     return f"expectation {expectation.label} not satisfied: {', '.join(reasons)}"
 
 
-def _seen(scene: _Scene, index: int) -> JSON:
-    """Return what stands where the expectation should be: the call that comes nearest, or the tools that were used."""
-    call = scene.nearest.get(index, scene.misplaced.get(index))
+def _actual(evaluation: _Evaluation, index: int) -> JSON:
+    """Return the actual value for an expectation that failed: the nearest call, or the tools that were used."""
+    call = evaluation.nearest.get(index, evaluation.misplaced.get(index))
     if call is None:
-        return list(dict.fromkeys(event.tool_name for event in scene.events))
-    return {"name": scene.events[call].tool_name, "args": scene.events[call].args}
+        return list(dict.fromkeys(event.tool_name for event in evaluation.events))
+    return {"name": evaluation.events[call].tool_name, "args": evaluation.events[call].args}
 
 
-def _nothing_else(scene: _Scene, names: list[str]) -> Check:
+def _nothing_else(evaluation: _Evaluation, names: list[str]) -> Check:
     """Return the check that every call was expected."""
     claim = "there are no other calls"
-    if not scene.sure.extra:
+    if not evaluation.sure.extra:
         return Check(True, claim)
-    if not scene.possible.extra:
+    if not evaluation.possible.extra:
         return Check(None, claim, f"cannot tell whether {claim}: arguments could not be read within limits")
-    others = list(dict.fromkeys(names[call] or "<unnamed>" for call in scene.possible.extra))
-    failure = f"calls nobody expected ({len(scene.possible.extra)}): {', '.join(others)}"
+    others = list(dict.fromkeys(names[call] or "<unnamed>" for call in evaluation.possible.extra))
+    failure = f"unexpected calls ({len(evaluation.possible.extra)}): {', '.join(others)}"
     return Check(False, claim, failure, "no other calls", others)

@@ -1,4 +1,4 @@
-"""A jury at work: its members are asked until the verdict is settled, and every one's verdict is kept."""
+"""The verdict of a jury: its members are asked until it is settled, and every member's verdict is stored."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from waza.model import JSON, Check, GradeStatus
 from waza.runs.calibrations import Calibration, read_calibration
 from waza.runs.costs import ASKINGS
 
-ASKED = ("question", "rubric")
-"""Where it holds what was asked: of every juror the same."""
+QUESTION_KEYS = ("question", "rubric")
+"""Keys of `details` that describe the question: the same for every juror."""
 CRITERIA = "criteria"
-"""Where it holds the verdict on each criterion."""
+"""The key of `details` that has the verdict on each criterion."""
 
 
 class Jury(NamedTuple):
@@ -32,13 +32,13 @@ class Jury(NamedTuple):
     asks_everyone: bool = False
     """Whether jurors are asked though the verdict is settled."""
     worths: Sequence[VoteWeight] = ()
-    """What the votes count for by measured error; empty: all the same."""
+    """The weight of each juror's votes by measured error; empty: all equal."""
     criteria: Sequence[str] = ()
-    """What is voted on one by one; empty: on the output as a whole."""
+    """The criteria that are voted on one by one; empty: one vote on the whole output."""
 
 
-def measured(jurors: Sequence[Juror], root: Path, rubric: str, question: str) -> list[VoteWeight]:
-    """Return what each juror's votes count for; none where its error by this rubric or question was never measured.
+def measured_weights(jurors: Sequence[Juror], root: Path, rubric: str, question: str) -> list[VoteWeight]:
+    """Return the weight of each juror's votes; none where an error by this rubric or question was not measured.
 
     Raises ValueError when a calibration cannot be read.
     """
@@ -54,7 +54,7 @@ def measured(jurors: Sequence[Juror], root: Path, rubric: str, question: str) ->
 
 
 def _worth(calibration: Calibration) -> VoteWeight | None:
-    """Return what a juror's votes count for; a mistake and a success are added, since few items prove little."""
+    """Return the weight of a juror's votes, with one error and one success added (Laplace): few items prove little."""
     counts = calibration.counts
     if calibration.sensitivity is None or calibration.specificity is None:
         return None
@@ -62,14 +62,14 @@ def _worth(calibration: Calibration) -> VoteWeight | None:
     return vote_weight((counts.true_pass + 1) / (good + 2), (counts.true_fail + 1) / (bad + 2))
 
 
-async def decided(jury: Jury, ask: Callable[[Juror], Awaitable[Finding]]) -> Finding:
-    """Return what the jury comes to; `ask` brings the finding of one juror.
+async def jury_finding(jury: Jury, ask: Callable[[Juror], Awaitable[Finding]]) -> Finding:
+    """Return the jury's verdict; `ask` returns the finding of one juror.
 
     Where criteria are declared, the jury votes on each of them, and jurors are asked until all are settled.
     """
     worths = jury.worths or [EQUAL] * len(jury.jurors)
-    polls, said = [[OPEN] * len(jury.jurors) for _ in jury.criteria or [""]], dict[int, Finding]()
-    while waiting := [place for place in range(len(jury.jurors)) if place not in said]:
+    polls, findings = [[OPEN] * len(jury.jurors) for _ in jury.criteria or [""]], dict[int, Finding]()
+    while waiting := [place for place in range(len(jury.jurors)) if place not in findings]:
         still_open = [votes for votes in polls if jury_verdict(jury.rule, votes, worths, jury.pass_at) is None]
         if not jury.asks_everyone and not still_open:
             break
@@ -79,13 +79,13 @@ async def decided(jury: Jury, ask: Callable[[Juror], Awaitable[Finding]]) -> Fin
         if not some:
             break
         for place, finding in zip(some, await asyncio.gather(*(ask(jury.jurors[one]) for one in some)), strict=True):
-            said[place] = finding
+            findings[place] = finding
             for votes, vote in zip(polls, _votes(finding, len(polls)), strict=True):
                 votes[place] = vote
     verdicts = [jury_verdict(jury.rule, votes, worths, jury.pass_at) for votes in polls]
     if jury.criteria:
-        return _finding_by_criteria(jury, polls, said, verdicts)
-    return _finding(jury, polls[0], said, verdicts[0])
+        return _finding_by_criteria(jury, polls, findings, verdicts)
+    return _finding(jury, polls[0], findings, verdicts[0])
 
 
 def _votes(finding: Finding, count: int) -> list[Vote]:
@@ -98,7 +98,7 @@ def _votes(finding: Finding, count: int) -> list[Vote]:
 
 
 def criteria_finding(checks: list[Check], score: float, details: dict[str, JSON]) -> Finding:
-    """Return the finding of checks of criteria: a failed one decides, otherwise an undecided one leaves it open."""
+    """Return the finding of checks of criteria: a failed one decides, otherwise an undecided one makes it an error."""
     failed = [check.failure for check in checks if check.ok is False]
     undecided = [check.failure for check in checks if check.ok is None]
     if undecided and not failed:
@@ -108,40 +108,40 @@ def criteria_finding(checks: list[Check], score: float, details: dict[str, JSON]
 
 
 def _finding_by_criteria(
-    jury: Jury, polls: Sequence[Sequence[Vote]], said: dict[int, Finding], verdicts: Sequence[bool | None]
+    jury: Jury, polls: Sequence[Sequence[Vote]], findings: dict[int, Finding], verdicts: Sequence[bool | None]
 ) -> Finding:
     """Return the finding of a vote on each criterion; the score is the mean of the criteria's."""
-    kept: list[dict[str, JSON]] = []
+    entries: list[dict[str, JSON]] = []
     checks: list[Check] = []
     for place, (criterion, votes, verdict) in enumerate(zip(jury.criteria, polls, verdicts, strict=True)):
-        told = _told_of(jury, place, votes, said)
+        summary = _votes_on_criterion(jury, place, votes, findings)
         does = {None: "cannot decide", True: "passes it", False: "fails it"}[verdict]
-        failure = f"{criterion}: the jury {does} ({jury.rule} of {len(jury.jurors)}): {told}"
-        checks.append(Check(True, criterion, actual=told) if verdict else Check(verdict, criterion, failure))
+        failure = f"{criterion}: the jury {does} ({jury.rule} of {len(jury.jurors)}): {summary}"
+        checks.append(Check(True, criterion, actual=summary) if verdict else Check(verdict, criterion, failure))
         score = _score(jury.rule, votes, verdict)
-        kept.append({"criterion": criterion, "passed": verdict, "score": score, "reason": told})
+        entries.append({"criterion": criterion, "passed": verdict, "score": score, "reason": summary})
     whole = False if False in verdicts else None if None in verdicts else True
-    details = _details(jury, [_whole(votes) for votes in zip(*polls, strict=True)], said, whole)
-    split = [one for one, votes in zip(kept, polls, strict=True) if {True, False} <= {vote.passes for vote in votes}]
+    details = _details(jury, [_vote_on_all(votes) for votes in zip(*polls, strict=True)], findings, whole)
+    split = [one for one, votes in zip(entries, polls, strict=True) if {True, False} <= {vote.passes for vote in votes}]
     details["jury"]["is_unanimous"] = not split
-    found = criteria_finding(checks, sum(one["score"] for one in kept) / len(kept), details | {CRITERIA: kept})
+    found = criteria_finding(checks, sum(one["score"] for one in entries) / len(entries), details | {CRITERIA: entries})
     if found.status != "passed" or not split:
         return found
-    told = "; ".join(f"{one['criterion']}: {one['reason']}" for one in split)
-    return replace(found, feedback=f"{found.feedback}, by a split vote on {told}")
+    summary = "; ".join(f"{one['criterion']}: {one['reason']}" for one in split)
+    return replace(found, feedback=f"{found.feedback}, by a split vote on {summary}")
 
 
-def _whole(votes: Sequence[Vote]) -> Vote:
-    """Return what a juror's votes on all criteria come to."""
+def _vote_on_all(votes: Sequence[Vote]) -> Vote:
+    """Return one vote for a juror's votes on all criteria."""
     if any(vote.passes is None for vote in votes):
         return OPEN
     return Vote(all(vote.passes for vote in votes), sum(vote.score for vote in votes) / len(votes))
 
 
-def _told_of(jury: Jury, criterion: int, votes: Sequence[Vote], said: dict[int, Finding]) -> str:
+def _votes_on_criterion(jury: Jury, criterion: int, votes: Sequence[Vote], findings: dict[int, Finding]) -> str:
     """Return who passes a criterion and who does not, with their reasons."""
     parts = []
-    for place, finding in sorted(said.items()):
+    for place, finding in sorted(findings.items()):
         name, vote = jury.jurors[place].name, votes[place]
         if vote.passes is None:
             parts.append(f"{name} gave no verdict: {finding.feedback}")
@@ -151,66 +151,74 @@ def _told_of(jury: Jury, criterion: int, votes: Sequence[Vote], said: dict[int, 
     return "; ".join(parts)
 
 
-def _finding(jury: Jury, votes: Sequence[Vote], said: dict[int, Finding], verdict: bool | None) -> Finding:
+def _finding(jury: Jury, votes: Sequence[Vote], findings: dict[int, Finding], verdict: bool | None) -> Finding:
     status: GradeStatus = "error" if verdict is None else "passed" if verdict else "failed"
-    told = _told(jury, said)
+    summary = _summary(jury, findings)
     claim = f"the jury passes it ({jury.rule} of {len(jury.jurors)})"
     does = {"error": "cannot decide", "passed": "passes it", "failed": "fails it"}[status]
-    feedback = f"the jury {does} ({jury.rule} of {len(jury.jurors)}): {told}"
+    feedback = f"the jury {does} ({jury.rule} of {len(jury.jurors)}): {summary}"
     check = Check(verdict, claim, "" if verdict else feedback)
-    return Finding(status, _score(jury.rule, votes, verdict), feedback, [check], _details(jury, votes, said, verdict))
+    return Finding(
+        status, _score(jury.rule, votes, verdict), feedback, [check], _details(jury, votes, findings, verdict)
+    )
 
 
 def _score(rule: Rule, votes: Sequence[Vote], verdict: bool | None) -> float:
-    """Return the mean score: of all for a mean, else of those who voted as the jury decided, whoever else was asked."""
+    """Return the mean score: of all for a mean, else of those who voted as the jury decided, whoever else voted."""
     if verdict is None:
         return 0.0
     counted = [vote.score for vote in votes if vote.passes is not None and (rule == "mean" or vote.passes is verdict)]
     return sum(counted) / len(counted) if counted else 0.0
 
 
-def _told(jury: Jury, said: dict[int, Finding]) -> str:
-    """Return who said what, with the reasons of those who did not pass it."""
-    passing = [jury.jurors[place].name for place, finding in said.items() if finding.status == "passed"]
+def _summary(jury: Jury, findings: dict[int, Finding]) -> str:
+    """Return each juror's verdict, with the reasons of those who did not pass it."""
+    passing = [jury.jurors[place].name for place, finding in findings.items() if finding.status == "passed"]
     parts = [f"{', '.join(passing)} {'passes' if len(passing) == 1 else 'pass'}"] if passing else []
     for status, word in (("failed", "fails"), ("error", "gave no verdict")):
-        for place, finding in said.items():
+        for place, finding in findings.items():
             if finding.status == status:
                 parts.append(f"{jury.jurors[place].name} {word}: {finding.feedback}")
     if jury.worths and not any(map(any, jury.worths)):
         parts.append("`waza calibrate` found no juror better than chance, so no vote counts")
-    if left := [juror.name for place, juror in enumerate(jury.jurors) if place not in said]:
+    if left := [juror.name for place, juror in enumerate(jury.jurors) if place not in findings]:
         parts.append(f"not asked: {', '.join(left)}")
     return "; ".join(parts)
 
 
-def _details(jury: Jury, votes: Sequence[Vote], said: dict[int, Finding], verdict: bool | None) -> dict[str, JSON]:
+def _details(jury: Jury, votes: Sequence[Vote], findings: dict[int, Finding], verdict: bool | None) -> dict[str, JSON]:
     given = [vote.passes for vote in votes if vote.passes is not None]
-    kept: dict[str, JSON] = {
+    jury_details: dict[str, JSON] = {
         "rule": jury.rule,
         "passes": given.count(True),
         "fails": given.count(False),
-        "undecided": len(said) - len(given),
+        "undecided": len(findings) - len(given),
         "is_unanimous": len(set(given)) < 2,
         "weighted_by": "measured error" if jury.worths else None,
-        "votes": [_kept(jury, place, finding) for place, finding in sorted(said.items())],
-        "not_asked": [juror.name for place, juror in enumerate(jury.jurors) if place not in said],
+        "votes": [_vote_as_data(jury, place, finding) for place, finding in sorted(findings.items())],
+        "not_asked": [juror.name for place, juror in enumerate(jury.jurors) if place not in findings],
     }
-    askings = [asking for finding in said.values() if isinstance(asking := finding.details, dict)]
-    told = {"jury": kept, "judge": _spent(jury, [one[key] for one in askings for key in ASKINGS if key in one])}
-    asked = {key: one[key] for key in ASKED for one in askings[:1] if key in one}
-    return told | asked | _pairwise(votes, said, verdict)
+    parts = [part for finding in findings.values() if isinstance(part := finding.details, dict)]
+    details = {
+        "jury": jury_details,
+        "judge": _total_usage(jury, [one[key] for one in parts for key in ASKINGS if key in one]),
+    }
+    question = {key: one[key] for key in QUESTION_KEYS for one in parts[:1] if key in one}
+    return details | question | _pairwise(votes, findings, verdict)
 
 
-def _kept(jury: Jury, place: int, finding: Finding) -> dict[str, JSON]:
-    kept: dict[str, JSON] = {"juror": jury.jurors[place].name, "status": finding.status, "score": finding.score}
-    kept |= {"feedback": finding.feedback, "details": {k: v for k, v in finding.details.items() if k not in ASKED}}
-    kept |= {"address": address} if (address := jury.jurors[place].address) else {}
-    return kept | ({"worth": jury.worths[place]._asdict()} if jury.worths else {})
+def _vote_as_data(jury: Jury, place: int, finding: Finding) -> dict[str, JSON]:
+    vote: dict[str, JSON] = {"juror": jury.jurors[place].name, "status": finding.status, "score": finding.score}
+    vote |= {
+        "feedback": finding.feedback,
+        "details": {k: v for k, v in finding.details.items() if k not in QUESTION_KEYS},
+    }
+    vote |= {"address": address} if (address := jury.jurors[place].address) else {}
+    return vote | ({"worth": jury.worths[place]._asdict()} if jury.worths else {})
 
 
-def _spent(jury: Jury, askings: list[dict[str, JSON]]) -> dict[str, JSON]:
-    """Return `details.judge` of a jury: what all askings took together, as far as it is known."""
+def _total_usage(jury: Jury, askings: list[dict[str, JSON]]) -> dict[str, JSON]:
+    """Return `details.judge` of a jury: the sum over all requests, as far as it is known."""
 
     def total(values: list[JSON]) -> JSON:
         known = [value for value in values if isinstance(value, (int, float))]
@@ -231,14 +239,14 @@ def _spent(jury: Jury, askings: list[dict[str, JSON]]) -> dict[str, JSON]:
     } | ({"requests_without_cost": unknown} if unknown else {})
 
 
-def _pairwise(votes: Sequence[Vote], said: dict[int, Finding], verdict: bool | None) -> dict[str, JSON]:
-    """Return the winner of a comparison, as a single judge would be told: the one most of the deciding side named."""
+def _pairwise(votes: Sequence[Vote], findings: dict[int, Finding], verdict: bool | None) -> dict[str, JSON]:
+    """Return the winner of a comparison, as a single judge reports it: the one most of the deciding side named."""
     named = [
         finding.details["pairwise"]["winner"]
-        for place, finding in said.items()
+        for place, finding in findings.items()
         if "pairwise" in finding.details and votes[place].passes is verdict and verdict is not None
     ]
-    if not any("pairwise" in finding.details for finding in said.values()):
+    if not any("pairwise" in finding.details for finding in findings.values()):
         return {}
     wins, ties = named.count("candidate"), named.count("tie")
     winner = None if verdict is None else "baseline" if not verdict else "candidate" if wins > ties else "tie"

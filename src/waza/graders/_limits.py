@@ -1,4 +1,4 @@
-"""Checks on what an agent used, shared by the graders that set limits and name tools."""
+"""Checks of limits and tools, shared by the graders that set limits or name tools."""
 
 from __future__ import annotations
 
@@ -73,41 +73,38 @@ def covered(tool: str, used: Iterable[str]) -> str:
     return f" ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})" if names else ""
 
 
-# Upper and lower bounds on what a trace counted, shared by the limit graders.
-
-
 def at_most(noun: str, actual: float | None, bound: float, *, least: float | None = None) -> Check:
     """Return whether a count stayed within its bound; undecided when it was not recorded.
 
     `least` is the part of it that is known; where that alone is too much, the bound is exceeded.
     """
-    held = _is_within("most", bound, noun)
+    passed = _is_within("most", bound, noun)
     if actual is None and least is not None:
         if least <= bound:
-            told = f"cannot tell whether there were {held.claim}: only a part of them was recorded, {least:g}"
-            return Check(None, held.claim, told)
+            failure = f"cannot tell whether there were {passed.claim}: only a part of them was recorded, {least:g}"
+            return Check(None, passed.claim, failure)
         actual = least
     if actual is None:
-        return Check(None, held.claim, f"cannot tell whether there were {held.claim}: they were not recorded")
+        return Check(None, passed.claim, f"cannot tell whether there were {passed.claim}: they were not recorded")
     if actual <= bound:
-        return held
-    return Check(False, held.claim, f"Too many {noun}: {actual:g} > {bound:g}", bound, actual)
+        return passed
+    return Check(False, passed.claim, f"Too many {noun}: {actual:g} > {bound:g}", bound, actual)
 
 
 def at_least(noun: str, actual: float | None, bound: float) -> Check:
     """Return whether a count reached its bound; undecided when it was not recorded."""
-    held = _is_within("least", bound, noun)
+    passed = _is_within("least", bound, noun)
     if actual is None:
-        return Check(None, held.claim, f"cannot tell whether there were {held.claim}: they were not recorded")
+        return Check(None, passed.claim, f"cannot tell whether there were {passed.claim}: they were not recorded")
     if actual >= bound:
-        return held
-    return Check(False, held.claim, f"Too few {noun}: {actual:g} < {bound:g}", bound, actual)
+        return passed
+    return Check(False, passed.claim, f"Too few {noun}: {actual:g} < {bound:g}", bound, actual)
 
 
 def steps_of(trace: Trace) -> int | None:
-    """Return everything the agent did: the recorded number of steps, else the number of events.
+    """Return the number of steps: the recorded one, else the number of events.
 
-    None where tools were not observed: the events then hold only part of what happened.
+    None where tools were not observed: the events are then only a part of what happened.
     """
     if trace.steps is not None:
         return trace.steps

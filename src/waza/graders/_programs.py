@@ -1,7 +1,7 @@
-"""What `program` and `script` share: a program of the project run over a trace, with nothing of the agent's in its way.
+"""Running a program of the project over a trace, shared by `program` and `script`; nothing of the agent's interferes.
 
-It starts in the eval file's folder and gets a private copy of the workspace. Which programs are run, and what their end
-means, is said by the graders.
+It starts in the eval file's folder and gets a private copy of the workspace. The graders decide which
+program runs and what its exit code means.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _CAREFUL = {
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
     "GIT_CONFIG_VALUE_0": "explicit",
 }
-"""No imports from the folder Python is started in, none compiled by somebody else, and no repository that only looks
-like one."""
+"""No imports from the folder Python is started in, no byte code of others, and no bare repository that only
+looks like one."""
 
 
 class PinnedFile(NamedTuple):
@@ -125,7 +125,7 @@ def run_over(
 ) -> Ran:
     """Run a program over a trace and return how it went; `stdin` is given the workspace's folder, empty without one.
 
-    Raises Undecidable when the workspace cannot be copied, the isolation does not hold here, or what is `watched` was
+    Raises Undecidable when the workspace cannot be copied, the isolation is not enforced here, or what is `watched` was
     changed.
     """
     if why := unaccepted_gaps(isolation, False, isolation_gaps):

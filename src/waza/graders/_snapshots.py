@@ -1,4 +1,4 @@
-"""Snapshots: where they stand, how they are read and written, and how a text differs from one."""
+"""Snapshots: finding, reading and writing them, and how a text differs from one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Status = Literal["updated", "created", "unchanged"]
 
 
 def place_of(snapshot: str, folder: SpecFolder, context_dir: str | None, *, create: bool) -> Path:
-    """Return where a snapshot stands; with `create`, where it would stand.
+    """Return the path of a snapshot; with `create`, the path it would have.
 
-    It is looked for in `context_dir`, or without one beside the eval file and at the project's root. Raises ValueError
+    It is searched in `context_dir`, or without one next to the eval file and at the project's root. Raises ValueError
     when it leaves that folder, or is not there and is not to be created.
     """
     if context_dir is not None:
@@ -68,7 +68,7 @@ def lines_changed(one: bytes, other: bytes) -> int:
 
 
 def first_difference(one: bytes, other: bytes) -> tuple[str, str]:
-    """Return the first line that differs, as it stands in each file."""
+    """Return the first line that differs, as it is in each file."""
     for number, (a, b) in enumerate(_line_pairs(one, other), 1):
         if a != b:
             return f"line {number}: {_shown(a)}", f"line {number}: {_shown(b)}"

@@ -19,8 +19,8 @@ _ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order_match": "in_order
 class ActionSequenceGrader(Grader):
     """Check the tools that were called, in order, against an expected path.
 
-    The mode decides whether it passes. The score is the F1 of the two lists as multisets, so it says how much of the
-    path was there whatever the order; `details.alignment` says what was matched, missing, extra and out of order.
+    The mode decides whether it passes. The score is the F1 of the two lists as multisets, so it says how much of
+    the path was taken, in whatever order; `details.alignment` lists what was matched, missing, extra and out of order.
 
     ```yaml
     - type: action_sequence
@@ -35,7 +35,7 @@ class ActionSequenceGrader(Grader):
     all_passed: ClassVar[str] = "Action sequence matched"
 
     matching_mode: Literal["exact_match", "in_order_match", "any_order_match"]
-    """`exact_match`: the same calls and no others; `in_order_match`: others may stand in between; `any_order_match`."""
+    """`exact_match`: the same calls and no others; `in_order_match`: others may come in between; `any_order_match`."""
     expected_actions: Annotated[list[ToolName], Field(min_length=1)]
     """Tool names, exact and case-sensitive, or globs (`read_*`), each for one call; one given twice needs two."""
 
@@ -54,7 +54,7 @@ class ActionSequenceGrader(Grader):
         return sequence_checks(_ORDERS[self.matching_mode], self.expected_actions, actual, "Action", fits)
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
-        """Return the F1, and whether the mode's rule held."""
+        """Return the F1, and whether the mode's rule is met."""
         assert isinstance(checks, SequenceChecks)
         return f1_of(self.expected_actions, checks.actual, checks.fits)[2], all(check.ok for check in checks)
 

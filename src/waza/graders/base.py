@@ -1,6 +1,6 @@
-"""What every grader is: typed options, checks on a trace, one verdict.
+"""The base class of graders: typed options, checks on a trace, one verdict.
 
-A grader yields checks; score, feedback and status are worked out here, once. A grader with a score of its own
+A grader yields checks; score, feedback and status are computed here, once. A grader with a score of its own
 overrides `verdict`. Nothing here knows YAML: `waza.suites.graders` builds graders from specs.
 """
 
@@ -30,11 +30,11 @@ from waza.plugins import Folder
 
 GRADERS = Folder("graders", "Grader")
 WRAPPER = ("name", "weight", "folder")
-"""Fields of every grader that are not options of its `config:`."""
+"""Fields of every grader that are not keys of its `config:`."""
 
 
 class Finding(Struct, frozen=True):
-    """What a grader found, before its name is put to it."""
+    """The verdict of a grader, without its name and weight."""
 
     status: GradeStatus
     score: float
@@ -49,7 +49,7 @@ class Grader(Options):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     all_passed: ClassVar[str] = "All checks passed"
-    """What the feedback says when nothing is wrong."""
+    """The feedback when all checks pass."""
     waits: ClassVar[bool] = False
     """Whether grading waits for another process; such a grader gets a thread of its own in a run."""
     checks_behavior: ClassVar[bool] = False
@@ -68,9 +68,9 @@ class Grader(Options):
     """Options of which at least one must be given and not empty, or the grader would check nothing."""
 
     name: str = ""
-    """How the grade is called in results; the type if left out."""
+    """The name of the grade in results; the type if left out."""
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    """Its share in the composite score; 0 takes no part in it. It never decides passed or failed."""
+    """Its share in the composite score; 0 leaves it out. It never decides passed or failed."""
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of this grader start."""
 
@@ -92,7 +92,7 @@ class Grader(Options):
         return self
 
     def _hint_at_zero(self) -> str:
-        """Return what to write instead of a limit that is written as 0, where there is one."""
+        """Return a hint for each limit that is given as 0."""
         return "".join(f"; {ZERO_LIMIT.format(key)}" for key in self.zero_limits())
 
     def zero_limits(self) -> list[str]:
@@ -107,11 +107,11 @@ class Grader(Options):
 
     @classmethod
     def type_name(cls) -> str:
-        """Return the YAML `type:`, which is the class's name in another dress: ToolCallsGrader is `tool_calls`."""
+        """Return the YAML `type:`, made from the class's name: ToolCallsGrader is `tool_calls`."""
         return _type_name(cls.__name__)
 
     def unready(self) -> str:
-        """Return why this grader could not grade on this machine; empty if it can. Asked before a run starts."""
+        """Return why this grader cannot grade on this machine, empty if it can; called before a run starts."""
         return ""
 
     def checks(self, trace: Trace) -> Iterable[Check]:
@@ -119,15 +119,15 @@ class Grader(Options):
         raise NotImplementedError(f"{type(self).__name__} has no checks")
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
-        """Return score and whether the trace passed; by default the share of checks that held, and all of them."""
-        held = 0
+        """Return the score and whether the trace passed: the share of checks that passed, and whether all did."""
+        passed = 0
         for check in checks:
             if check.ok:
-                held += 1
-        return held / len(checks), held == len(checks)
+                passed += 1
+        return passed / len(checks), passed == len(checks)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return what a person or a program may want to know beside the checks."""
+        """Return facts for people and programs besides the checks."""
         return {}
 
     def grade(
@@ -135,24 +135,24 @@ class Grader(Options):
     ) -> Grade:
         """Return the verdict on `trace`; `workspace` is the folder as the agent left it.
 
-        `task` is accepted for callers shaped like evaldeck's; graders of ours find all they need in the trace.
+        `task` is accepted for callers shaped like evaldeck's; our graders need nothing but the trace.
         """
         started = perf_counter()
         if workspace is not None:
             files = Workspace(workspace) if isinstance(workspace, (str, Path)) else workspace
             trace = replace(trace, files=files)
         try:
-            found = self.look(trace, judge)
+            finding = self.evaluate(trace, judge)
         except Undecidable as reason:
-            found = Finding("error", 0.0, str(reason))
+            finding = Finding("error", 0.0, str(reason))
         except Exception as error:  # noqa: BLE001  one broken grader must not discard the other grades of a trial
-            found = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
-        return self._called(found, started)
+            finding = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
+        return self._as_grade(finding, started)
 
     async def agrade(
         self, trace: Trace, task: Any = None, *, workspace: str | Path | Files | None = None, judge: Any = None
     ) -> Grade:
-        """Return what `grade` returns, for callers that have an event loop; a judge is waited for without a thread."""
+        """Return what `grade` returns, for callers that have an event loop; it awaits a judge without a thread."""
         if self.asks() is None:
             return self.grade(trace, task, workspace=workspace, judge=judge)
         started = perf_counter()
@@ -160,27 +160,27 @@ class Grader(Options):
             files = Workspace(workspace) if isinstance(workspace, (str, Path)) else workspace
             trace = replace(trace, files=files)
         try:
-            found = await self.alook(trace, judge)
+            finding = await self.aevaluate(trace, judge)
         except Undecidable as reason:
-            found = Finding("error", 0.0, str(reason))
+            finding = Finding("error", 0.0, str(reason))
         except Exception as error:  # noqa: BLE001  as above
-            found = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
-        return self._called(found, started)
+            finding = Finding("error", 0.0, f"the grader broke: {type(error).__name__}: {error}")
+        return self._as_grade(finding, started)
 
     def asks(self) -> list[str] | None:
-        """Return what a judge is asked by, as hashes of rubrics; None where no judge is needed.
+        """Return the hashes of the rubrics a judge decides by; None where no judge is needed.
 
-        A run hands its judge to `alook` of those graders alone that return a list here, which may be empty.
+        A run gives its judge only to graders that return a list here, which may be empty.
         """
         return None
 
     def pin(self, files: PinnedFiles) -> None:
-        """Note the files of the project that decide with it, before the first agent of a run starts."""
+        """Record the files of the project it depends on, before the first agent of a run starts."""
 
     def reads(self) -> dict[str, str]:
-        """Return the files of the project that it reads: by the name the spec gives each, a hash of what it holds.
+        """Return the files of the project that it reads: a hash of the content by the name in the spec.
 
-        A stored run notes them, so that results from before a file changed are not taken for those of today.
+        They are stored with a run, so that results from before a file changed are not reused.
         """
         return {}
 
@@ -189,42 +189,40 @@ class Grader(Options):
         """Whether the agent itself is asked, in its session, and not the run's judge."""
         return False
 
-    async def alook(self, trace: Trace, judge: Any) -> Finding:
-        """Return what `look` returns; graders that ask a judge wait for it here."""
-        return self.look(trace, judge)
+    async def aevaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return what `evaluate` returns; graders that ask a judge await it here."""
+        return self.evaluate(trace, judge)
 
-    def _called(self, found: Finding, started: float) -> Grade:
-        """Return a finding as the grade of this grader."""
+    def _as_grade(self, finding: Finding, started: float) -> Grade:
+        """Return a finding as a grade with this grader's name and weight."""
         kind = self.type_name()
         return Grade(
             name=self.name or kind,
             type=kind,
-            status=found.status,
-            score=found.score,
+            status=finding.status,
+            score=finding.score,
             weight=self.weight,
-            feedback=found.feedback,
-            checks=found.checks,
-            details=found.details,
+            feedback=finding.feedback,
+            checks=finding.checks,
+            details=finding.details,
             duration_ms=(perf_counter() - started) * 1000,
         )
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
-        """Return what the checks come to: a failed one decides, otherwise an undecided one leaves it open."""
-        yielded = self.checks(trace)
-        checks = yielded if isinstance(yielded, list) else list(yielded)
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return the verdict of the checks: a failed check decides, otherwise an undecided one makes it an error."""
+        made = self.checks(trace)
+        checks = made if isinstance(made, list) else list(made)
         if not checks:
             return Finding("error", 0.0, "the grader checked nothing")
         score, passed = self.verdict(trace, checks)
         if not 0.0 <= score <= 1.0:
             return Finding("error", 0.0, f"the grader gave the score {score}, which is not between 0 and 1")
         details = self.details(trace, checks)
-        open_or_failed = [check for check in checks if not check.ok]
-        if not open_or_failed:
+        not_passed = [check for check in checks if not check.ok]
+        if not not_passed:
             return Finding("passed" if passed else "failed", score, self.all_passed, checks, details)
-        failed = [check for check in open_or_failed if check.ok is False]
-        feedback = "; ".join(
-            dict.fromkeys(check.failure or f"not so: {check.claim}" for check in failed or open_or_failed)
-        )
+        failed = [check for check in not_passed if check.ok is False]
+        feedback = "; ".join(dict.fromkeys(check.failure or f"not so: {check.claim}" for check in failed or not_passed))
         if failed:
             return Finding("passed" if passed else "failed", score, feedback, checks, details)
         return Finding("error", 0.0, feedback, checks, details)
@@ -236,7 +234,7 @@ def _limits(cls: type[Grader]) -> list[str]:
 
 
 def content_hash(content: bytes) -> str:
-    """Return a name for a file's content that changes with anything in it."""
+    """Return a hash of a file's content."""
     return hashlib.sha256(content).hexdigest()
 
 

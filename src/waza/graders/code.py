@@ -44,11 +44,11 @@ class CodeGrader(Grader):
     -8, -16 and -32, ASCII, Latin-1, cp1252, cp437, punycode and the escapes. Where this shows only at run time, the
     assertion is undecided.
 
-    An assertion that comes to the same whatever the agent did is refused too: a constant, a text, a tuple, list, set
-    or dict display, a `lambda` or a function that nobody calls, `... or 'text'`, `'text' in 'output'` and whatever else
+    An assertion with the same value whatever the agent did is refused too: a constant, a text, a tuple, list, set
+    or dict display, a `lambda` or a function that is not called, `... or 'text'`, `'text' in 'output'` and all that
     is made of literals alone; in JavaScript an array, object, function or regular expression, `new ...`, `typeof ...`,
     `({a: 1}).a`. Comparisons of numbers, and other Python assertions that read nothing of the trace, get a warning, as
-    do names that nobody knows: those raise. An assertion whose value turns out to be a function, a type, a module or a
+    do unknown names: those raise. An assertion whose value turns out to be a function, a type, a module or a
     generator fails.
 
     ```yaml
@@ -72,7 +72,7 @@ class CodeGrader(Grader):
     """Expressions that must be true; each is parsed when the spec is loaded."""
 
     def option_warnings(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Yield the Python assertions that read nothing of the trace, and those that read a name nobody knows."""
+        """Yield the Python assertions that read nothing of the trace, and those that read an unknown name."""
         yield from super().option_warnings()
         for at, source in enumerate(self.assertions if self.language == "python" else ()):
             unknown = unknown_names(source)
@@ -93,9 +93,9 @@ class CodeGrader(Grader):
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return the counts and which engine ran the assertions."""
-        held = sum(check.ok is True for check in checks)
+        passed = sum(check.ok is True for check in checks)
         engine = _SANDBOXES[self.language].ENGINE
-        return {"total_assertions": len(checks), "passed_assertions": held, "engine": engine}
+        return {"total_assertions": len(checks), "passed_assertions": passed, "engine": engine}
 
 
 def _context(trace: Trace) -> dict[str, JSON]:
@@ -111,7 +111,7 @@ def _context(trace: Trace) -> dict[str, JSON]:
 
 
 def _missing(trace: Trace) -> dict[str, str]:
-    """Return why names cannot be told; `errors` is the exception: without events it is empty."""
+    """Return why names have no value; `errors` is the exception: without events it is empty."""
     missing = {}
     if trace.events is None:
         missing["transcript"] = "the transcript was not recorded"
@@ -138,5 +138,5 @@ def _duration(trace: Trace) -> float | None:
 
 
 def _is_error(event: JSON) -> bool:
-    """Say whether an event's type or content speaks of an error; an event of another shape is none."""
+    """Return whether an event's type or content mentions an error; an event of another shape does not count."""
     return isinstance(event, dict) and any("error" in str(event.get(key, "")) for key in ("type", "content"))

@@ -1,4 +1,8 @@
-"""Several graders as one, all of them or any of them; made in Python, not in YAML."""
+"""Graders that are made in Python or from other keys of a suite, not by a YAML `type`.
+
+`CompositeGrader` combines several, `AfterTurnGrader` grades a conversation after one of its prompts, `MockCallsGrader`
+counts the calls of a mock (`expect_calls`).
+"""
 
 from __future__ import annotations
 
@@ -42,12 +46,12 @@ class CompositeGrader(Grader):
         return next(filter(None, (grader.unready() for grader in self.graders)), "")
 
     def asks(self) -> list[str] | None:
-        """Return what those that need a judge ask it by."""
-        asked = [hashes for grader in self.graders if (hashes := grader.asks()) is not None]
-        return [one for hashes in asked for one in hashes] if asked else None
+        """Return the rubrics of those that ask a judge."""
+        rubrics = [hashes for grader in self.graders if (hashes := grader.asks()) is not None]
+        return [one for hashes in rubrics for one in hashes] if rubrics else None
 
     def pin(self, files: PinnedFiles) -> None:
-        """Note the files of all of them."""
+        """Record the files of all of them."""
         for grader in self.graders:
             grader.pin(files)
 
@@ -55,16 +59,18 @@ class CompositeGrader(Grader):
         """Return the files that any of them reads."""
         return {name: digest for grader in self.graders for name, digest in grader.reads().items()}
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
-        """Return what the grades come to: all of them, or the best one."""
-        return self._found(trace, [grader.grade(trace, judge=judge) for grader in self.graders])
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return the combined verdict: of all graders, or of the best one."""
+        return self._finding(trace, [grader.grade(trace, judge=judge) for grader in self.graders])
 
-    async def alook(self, trace: Trace, judge: Any) -> Finding:
-        """Return what `look` returns, once every judge has answered."""
-        return self._found(trace, await asyncio.gather(*(grader.agrade(trace, judge=judge) for grader in self.graders)))
+    async def aevaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return what `evaluate` returns, once every judge has answered."""
+        return self._finding(
+            trace, await asyncio.gather(*(grader.agrade(trace, judge=judge) for grader in self.graders))
+        )
 
-    def _found(self, trace: Trace, grades: list[Grade]) -> Finding:
-        checks = [check for grade in grades for check in _told(grade)]
+    def _finding(self, trace: Trace, grades: list[Grade]) -> Finding:
+        checks = [check for grade in grades for check in _explaining_checks(grade)]
         about = self.details(trace, checks)
         about |= merged_tool_facts((grade.details for grade in grades), is_choice=not self.require_all)
         statuses = [grade.status for grade in grades]
@@ -77,11 +83,11 @@ class CompositeGrader(Grader):
         return Finding(status, score, feedback, checks, about)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return what was combined."""
+        """Return the names of the combined graders."""
         return {"graders": [grader.name or grader.type_name() for grader in self.graders], "all": self.require_all}
 
 
-def _told(grade: Grade) -> list[Check]:
+def _explaining_checks(grade: Grade) -> list[Check]:
     """Return a grade's checks, and one for the grade itself where they do not explain it."""
     oks = [check.ok for check in grade.checks]
     explained = {"passed": bool(oks) and all(oks), "failed": False in oks, "error": None in oks and False not in oks}
@@ -91,13 +97,10 @@ def _told(grade: Grade) -> list[Check]:
     return [*grade.checks, Check(ok, f"{grade.name} passes", "" if ok else grade.feedback)]
 
 
-# A grader that looks at a conversation as it was after one of its prompts; made by specs, not named in YAML.
-
-
 class AfterTurnGrader(Grader):
     """Check what happened up to one of several prompts, or between it and the one before.
 
-    The files are those of that moment, where they were kept: a run keeps them for its checkpoints.
+    The files are those of that moment, where they were stored: a run stores them for its checkpoints.
     """
 
     grader: SerializeAsAny[Grader]
@@ -107,7 +110,7 @@ class AfterTurnGrader(Grader):
     prompts: Annotated[int, Field(ge=1)]
     """How many prompts the conversation has; after the last one there is nothing to cut off."""
     is_alone: bool = False
-    """Whether only what this prompt brought is looked at, not all that came before it."""
+    """Whether only this prompt's turn is graded, without those before it."""
     stops: bool = False
     """Whether the conversation ends here when this fails."""
 
@@ -121,31 +124,31 @@ class AfterTurnGrader(Grader):
         return self.grader.asks()
 
     def pin(self, files: PinnedFiles) -> None:
-        """Note the files of what is checked."""
+        """Record the files of the inner grader."""
         self.grader.pin(files)
 
     def reads(self) -> dict[str, str]:
         """Return the files that the grader reads."""
         return self.grader.reads()
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
-        """Return what the grader finds in the part of the trace it is to look at."""
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return what the grader finds in its part of the trace."""
         part = self.part(trace)
-        return part if isinstance(part, Finding) else self._found(self.grader.grade(part, judge=judge), trace)
+        return part if isinstance(part, Finding) else self._finding(self.grader.grade(part, judge=judge), trace)
 
-    async def alook(self, trace: Trace, judge: Any) -> Finding:
-        """Return what `look` returns, once the grader's judge has answered."""
+    async def aevaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return what `evaluate` returns, once the grader's judge has answered."""
         part = self.part(trace)
-        return part if isinstance(part, Finding) else self._found(await self.grader.agrade(part, judge=judge), trace)
+        return part if isinstance(part, Finding) else self._finding(await self.grader.agrade(part, judge=judge), trace)
 
     def part(self, trace: Trace) -> Trace | Finding:
-        """Return the conversation as it was then, or what to say where there is none."""
+        """Return the conversation as it was then, or a finding where it did not get there."""
         if self.prompts == 1:
             return trace
         if trace.turns is None:
             if self.turn == self.prompts and not self.is_alone and trace.status == "success":
                 return trace
-            raise Undecidable("the turns of the conversation were not recorded: this engine cannot tell them apart")
+            raise Undecidable("the turns of the conversation were not recorded: this engine does not separate them")
         if len(trace.turns) < self.turn:
             return self._not_reached(trace, len(trace.turns))
         turns = trace.turns[: self.turn]
@@ -163,7 +166,7 @@ class AfterTurnGrader(Grader):
         fact = f"turn {self.turn} was not reached: {why}"
         return Finding("failed", 0.0, fact, [Check(False, f"turn {self.turn} is reached", fact)], {"turn": self.turn})
 
-    def _found(self, grade: Grade, trace: Trace) -> Finding:
+    def _finding(self, grade: Grade, trace: Trace) -> Finding:
         about: dict[str, JSON] = {"turn": self.turn} | self._places_in_all(grade.details, trace)
         feedback = grade.feedback
         if self.stops and grade.status == "failed" and self.turn == len(trace.turns or ()) < self.prompts:
@@ -172,15 +175,12 @@ class AfterTurnGrader(Grader):
         return Finding(grade.status, grade.score, feedback, grade.checks, grade.details | about)
 
     def _places_in_all(self, details: dict[str, JSON], trace: Trace) -> dict[str, JSON]:
-        """Return the calls a grader counts arguments of by their places in the whole conversation."""
+        """Return `argument_calls` with indexes in the whole conversation."""
         stated = details.get("argument_calls")
         if not self.is_alone or not isinstance(stated, dict):
             return {}
         before = sum(len(turn.tool_events or []) for turn in (trace.turns or [])[: self.turn - 1])
         return {"argument_calls": {key: [before + place for place in places] for key, places in stated.items()}}
-
-
-# A grader that counts the calls of a mock; made by specs from `expect_calls`, not named in YAML.
 
 
 class MockCallsGrader(Grader):

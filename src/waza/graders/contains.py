@@ -9,7 +9,7 @@ from pydantic import Field
 
 from waza.graders.base import Grader
 from waza.graders.fields import Needles
-from waza.graders.text_checks import holds
+from waza.graders.text_checks import contains_all
 from waza.model import Check, Trace
 from waza.untrusted.text import fold_case
 
@@ -35,4 +35,4 @@ class ContainsGrader(Grader):
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per value."""
         folded = None if self.case_sensitive else fold_case(trace.output)
-        yield from holds(self.values, trace.output, folded)
+        yield from contains_all(self.values, trace.output, folded)

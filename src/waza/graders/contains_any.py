@@ -36,9 +36,9 @@ class ContainsAnyGrader(Grader):
         failure = f"None of the expected values found in output: {self.values}"
         yield Check(found, claim, failure, self.values, excerpt(trace.output)) if not found else Check(True, claim)
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
         """Return what is found; where it passed, which of the values is there."""
-        found = super().look(trace, judge)
+        found = super().evaluate(trace, judge)
         return found if found.status != "passed" else replace(found, feedback=f"Found in output: {self._found(trace)}")
 
     def _found(self, trace: Trace) -> list[str]:

@@ -19,15 +19,15 @@ from waza.model import JSON, Check, Files, Trace
 from waza.options import Options
 
 
-def _asked(fragment: str) -> tuple[str, bool]:
-    """Return the text a fragment asks for and whether it must be there; white space around it does not count."""
+def _parse_fragment(fragment: str) -> tuple[str, bool]:
+    """Return the text of a fragment and whether it must be there; white space around it does not count."""
     marked = fragment[:1] in ("+", "-")
     return (fragment[1:] if marked else fragment).strip(), not fragment.startswith("-")
 
 
 def _not_blank(fragment: str) -> str:
-    if not _asked(fragment)[0]:
-        raise ValueError(f"fragment {fragment!r} has no text to look for")
+    if not _parse_fragment(fragment)[0]:
+        raise ValueError(f"fragment {fragment!r} has no text to search for")
     return fragment
 
 
@@ -49,10 +49,10 @@ class ExpectedFile(Options):
 
 
 class DiffGrader(Grader):
-    """Compare files of the workspace with snapshots, and look for fragments in them.
+    """Compare files of the workspace with snapshots, and search them for fragments.
 
-    Snapshots are read when the spec is loaded, so that no agent can change what it is compared with. They stand in
-    `context_dir`, else beside the eval file or at the project's root. One check that a file is there, one for its
+    Snapshots are read when the spec is loaded, so that no agent can change what it is compared with. They are in
+    `context_dir`, else next to the eval file or at the project's root. One check that a file is there, one for its
     snapshot, one for each fragment.
 
     ```yaml
@@ -73,7 +73,7 @@ class DiffGrader(Grader):
     expected_files: list[ExpectedFile] = Field(min_length=1)
     """The files to compare."""
     context_dir: Text | None = None
-    """The folder the snapshots stand in; they may not leave it."""
+    """The folder of the snapshots; they may not leave it."""
     update_snapshots: bool = False
     """Write the files into the snapshots instead of comparing them."""
 
@@ -100,7 +100,7 @@ class DiffGrader(Grader):
             yield from self._compare(files, expected)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return what was asked for, what failed, and the snapshots written."""
+        """Return what was expected, what failed, and the snapshots written."""
         return {
             "expected_files": [entry.model_dump(exclude_defaults=True) for entry in self.expected_files],
             "failures": [check.failure for check in checks if not check.ok],
@@ -108,14 +108,14 @@ class DiffGrader(Grader):
             "snapshot_updates": _updates(checks),
         }
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
-        """Return what the checks come to, with the snapshots that were written."""
-        finding = super().look(trace, judge)
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return the verdict of the checks, with the snapshots that were written."""
+        finding = super().evaluate(trace, judge)
         if not self.update_snapshots or finding.status != "passed":
             return finding
         counts = Counter(update["status"] for update in _updates(finding.checks))
-        told = ", ".join(f"{counts[status]} {status}" for status in ("updated", "created", "unchanged"))
-        return replace(finding, feedback=f"{self.all_passed} (snapshots: {told})")
+        counted = ", ".join(f"{counts[status]} {status}" for status in ("updated", "created", "unchanged"))
+        return replace(finding, feedback=f"{self.all_passed} (snapshots: {counted})")
 
     def _compare(self, files: Files, expected: ExpectedFile) -> Iterator[Check]:
         path = expected.path
@@ -135,7 +135,7 @@ class DiffGrader(Grader):
             yield self._snapshot_check(path, expected.snapshot, content)
         text = None if content is None else content.decode("utf-8", "replace")
         for fragment in expected.contains:
-            yield _fragment_check(path, text, *_asked(fragment))
+            yield _fragment_check(path, text, *_parse_fragment(fragment))
 
     def _snapshot_check(self, path: str, snapshot: str, content: bytes | None) -> Check:
         claim = f"{path} equals snapshot {snapshot}"
@@ -150,7 +150,7 @@ class DiffGrader(Grader):
         return Check(False, claim, failure, *first_difference(known, content))
 
     def _update(self, path: str, snapshot: str, content: bytes) -> Check:
-        claim = f"snapshot {snapshot} holds {path}"
+        claim = f"snapshot {snapshot} equals {path}"
         try:
             place = place_of(snapshot, self.folder, self.context_dir, create=True)
             status, lines = write_snapshot(place, content)
@@ -161,26 +161,26 @@ class DiffGrader(Grader):
 
 
 def _claims(expected: ExpectedFile) -> Iterator[str]:
-    """Yield what is said about a file's content."""
+    """Yield the claims about a file's content."""
     if expected.snapshot is not None:
         yield f"{expected.path} equals snapshot {expected.snapshot}"
     for fragment in expected.contains:
-        yield _fragment_claim(expected.path, *_asked(fragment))
+        yield _fragment_claim(expected.path, *_parse_fragment(fragment))
 
 
-def _fragment_claim(path: str, asked: str, wanted: bool) -> str:
-    return f"{path} {'contains' if wanted else 'does not contain'} {asked!r}"
+def _fragment_claim(path: str, wanted_text: str, wanted: bool) -> str:
+    return f"{path} {'contains' if wanted else 'does not contain'} {wanted_text!r}"
 
 
-def _fragment_check(path: str, text: str | None, asked: str, wanted: bool) -> Check:
-    claim = _fragment_claim(path, asked, wanted)
-    at = -1 if text is None else text.find(asked)
+def _fragment_check(path: str, text: str | None, wanted_text: str, wanted: bool) -> Check:
+    claim = _fragment_claim(path, wanted_text, wanted)
+    at = -1 if text is None else text.find(wanted_text)
     if text is not None and (at >= 0) is wanted:
         return Check(True, claim)
     verb = "missing expected" if wanted else "contains forbidden"
     where = " (file not found)" if text is None else ""
-    seen = None if text is None else around(text, at, len(asked)) if at >= 0 else excerpt(text)
-    return Check(False, claim, f"File {path} {verb} fragment{where}: {asked}", asked, seen)
+    actual = None if text is None else around(text, at, len(wanted_text)) if at >= 0 else excerpt(text)
+    return Check(False, claim, f"File {path} {verb} fragment{where}: {wanted_text}", wanted_text, actual)
 
 
 def _updates(checks: list[Check]) -> list[dict[str, JSON]]:

@@ -148,7 +148,7 @@ _PATTERN_SCHEMA = WithJsonSchema({"type": "string", "format": "regex", "minLengt
 Text = Annotated[str, Field(min_length=1)]
 """A text that is not empty."""
 Needles = list[Text]
-"""Texts to look for; an empty one would always be found."""
+"""Texts to search for; an empty one would always be found."""
 PatternField = Annotated[Pattern, BeforeValidator(_pattern), _AS_SOURCE, _PATTERN_SCHEMA]
 """An RE2 pattern, compiled when the spec is loaded."""
 RequiredPattern = Annotated[PatternField, AfterValidator(_can_fail)]
@@ -171,14 +171,14 @@ ToolPattern = Annotated[Pattern, BeforeValidator(_tool_pattern), _AS_SOURCE, _PA
 """An RE2 pattern for a tool's name: it ignores case, and white space around it is trimmed."""
 _NAME_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^[^|]*[^|\s][^|]*$"})
 ToolName = Annotated[str, AfterValidator(_tool_name), _NAME_SCHEMA]
-"""A tool's name, trimmed; `*` in it stands for any characters and `?` for one."""
+"""A tool's name, trimmed; `*` in it matches any characters and `?` one."""
 SkillName = Annotated[str, AfterValidator(_skill_name), _NAME_SCHEMA]
-"""A skill's name, trimmed; `*` in it stands for any characters and `?` for one."""
+"""A skill's name, trimmed; `*` in it matches any characters and `?` one."""
 _ZERO_IS_NO_LIMIT = "0 is no limit"
 ZERO_LIMIT = "`{}: 0` means no limit; write `none` for none"
 _LIMIT_SCHEMA = WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"const": "none"}]})
 Limit = Annotated[int | Literal["none"], PlainValidator(_limit), _LIMIT_SCHEMA, _ZERO_IS_NO_LIMIT]
-"""A whole number, where 0 means no limit, or `none`, a limit of zero; `bound_of` tells them apart."""
+"""A whole number, where 0 means no limit, or `none`, a limit of zero; see `bound_of`."""
 Bound = Annotated[int, PlainValidator(_bound), _LIMIT_SCHEMA]
 """A whole number that is a real bound, 0 too; `none` is 0."""
 Minimum = Annotated[int, Field(ge=0), BeforeValidator(_not_none)]
@@ -193,5 +193,5 @@ def bound_of(limit: int | Literal["none"]) -> int | None:
 
 
 def has_no_limit_at_zero(field: FieldInfo) -> bool:
-    """Say whether 0 means no limit in an option."""
+    """Return whether 0 means no limit in an option."""
     return _ZERO_IS_NO_LIMIT in field.metadata

@@ -53,10 +53,10 @@ class ContentPatterns(Options):
 class FileGrader(Grader):
     r"""Check which files are in the workspace, and their content.
 
-    Paths are relative to the workspace and cannot leave it. They may be globs: `*` and `?` stand for characters within
+    Paths are relative to the workspace and cannot leave it. They may be globs: `*` and `?` match characters within
     one folder, `**` for any number of folders; names that begin with a dot count, case counts, and brackets are
-    themselves (`app/[id]/page.tsx`). `must_exist` needs one match, `must_not_exist` allows none, and patterns must hold
-    for every file that matches, of which there must be one.
+    themselves (`app/[id]/page.tsx`). `must_exist` needs one match, `must_not_exist` allows none, and patterns apply
+    to every file that matches, of which there must be one.
 
     A folder counts as existing. A link that leads outside and what is neither file nor folder count as absent where
     something must exist, and as present where it must not. A file with further hard links exists, but its content
@@ -92,7 +92,7 @@ class FileGrader(Grader):
         paths = {("must_exist", at): path for at, path in enumerate(self.must_exist)}
         paths |= {("must_not_exist", at): path for at, path in enumerate(self.must_not_exist)}
         inner = {("content_patterns", at, "path"): entry.path for at, entry in enumerate(self.content_patterns)}
-        yield from ((at, told) for at, path in (paths | inner).items() if (told := not_a_list(path)))
+        yield from ((at, warning) for at, path in (paths | inner).items() if (warning := not_a_list(path)))
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per path and per pattern."""
@@ -106,10 +106,10 @@ class FileGrader(Grader):
             yield from _content(search, files, entry)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return what was asked for, what failed, and where the files stand."""
-        asked = self.model_dump(include={"must_exist", "must_not_exist", "content_patterns"})
+        """Return what was expected, what failed, and the workspace's folder."""
+        expected = self.model_dump(include={"must_exist", "must_not_exist", "content_patterns"})
         failures = [check.failure for check in checks if not check.ok]
-        return asked | {"failures": failures, "workspace_dir": live_root(trace.files)}
+        return expected | {"failures": failures, "workspace_dir": live_root(trace.files)}
 
 
 def _exists(search: GlobSearch, path: str) -> Check:
@@ -117,7 +117,7 @@ def _exists(search: GlobSearch, path: str) -> Check:
     for found in search.find(path):
         if found.kind in ("file", "hard_link", "folder"):
             return Check(True, claim)
-        unknown = unknown or _cannot_look(found)
+        unknown = unknown or _unreadable(found)
         others.append(found)
     if unknown:
         return Check(None, claim, f"cannot tell whether {claim}: {unknown}")
@@ -135,7 +135,7 @@ def _is_absent(search: GlobSearch, path: str) -> Check:
         failure = f"File must not exist but found: {_names([found.path for found in there], path)}"
         return Check(False, claim, failure, "nothing", "; ".join(sorted({_KINDS[found.kind] for found in there})))
     if matches:
-        return Check(None, claim, f"cannot tell whether {claim}: {_cannot_look(matches[0])}")
+        return Check(None, claim, f"cannot tell whether {claim}: {_unreadable(matches[0])}")
     return Check(True, claim)
 
 
@@ -144,7 +144,7 @@ def _content(search: GlobSearch, files: Files, entry: ContentPatterns) -> list[C
     path = entry.path
     matches = sorted(search.find(path))
     named = [found.path for found in matches if found.kind in ("file", "hard_link")]
-    unknown = next((_cannot_look(found) for found in matches if found.kind == "unknown"), "")
+    unknown = next((_unreadable(found) for found in matches if found.kind == "unknown"), "")
     there = f"{path} is a file" if not is_glob(path) else f"{path} matches a file"
     wanted = [_PatternCheck(pattern, True) for pattern in entry.must_match]
     wanted += [_PatternCheck(pattern, False) for pattern in entry.must_not_match]
@@ -169,56 +169,56 @@ def _content(search: GlobSearch, files: Files, entry: ContentPatterns) -> list[C
             continue
         text = content.decode("utf-8-sig", "replace")
         for one in wanted:
-            one.look(name, text)
+            one.search(name, text)
     return [Check(True, there), *(one.check(path, unknown) for one in wanted)]
 
 
 class _PatternCheck:
-    """One pattern, and the files in which it does not hold."""
+    """One pattern, and the files that fail it."""
 
     def __init__(self, pattern: Pattern, wanted: bool) -> None:
         self.pattern = pattern
         self.wanted = wanted
-        self.wrong: list[str] = []
-        self.seen = ""
+        self.failed_files: list[str] = []
+        self.excerpt = ""
         self.unknown = ""
 
-    def look(self, name: str, text: str) -> None:
+    def search(self, name: str, text: str) -> None:
         """Search one file."""
         found = try_search(self.pattern, text)
         if isinstance(found, str):
             self.unknown = self.unknown or f"{name}: {found}"
         elif found is not self.wanted:
-            self.seen = self.seen if self.wrong else excerpt(text)
-            self.wrong.append(name)
+            self.excerpt = self.excerpt if self.failed_files else excerpt(text)
+            self.failed_files.append(name)
 
     def claim(self, path: str) -> str:
         return f"{path} {'matches' if self.wanted else 'does not match'} {self.pattern.source}"
 
     def check(self, path: str, unknown: str) -> Check:
-        """Return whether it holds in every file; one in which it does not decides."""
+        """Return whether every file passes; one that does not decides."""
         claim, unknown = self.claim(path), self.unknown or unknown
-        if not self.wrong:
+        if not self.failed_files:
             return Check(None, claim, f"cannot tell whether {claim}: {unknown}") if unknown else Check(True, claim)
-        return self._failed(claim, _names(self.wrong, path), "", self.seen)
+        return self._failed(claim, _names(self.failed_files, path), "", self.excerpt)
 
     def without_file(self, path: str) -> Check:
-        """Return that it does not hold, because there is no file."""
+        """Return the failed check where there is no file."""
         return self._failed(self.claim(path), path, " (file not found)", None)
 
-    def _failed(self, claim: str, names: str, where: str, seen: str | None) -> Check:
+    def _failed(self, claim: str, names: str, where: str, actual: str | None) -> Check:
         verb = "missing expected" if self.wanted else "contains forbidden"
-        asked = f"{'a' if self.wanted else 'no'} match of {self.pattern.source}"
-        return Check(False, claim, f"File {names} {verb} pattern{where}: {self.pattern.source}", asked, seen)
+        expected = f"{'a' if self.wanted else 'no'} match of {self.pattern.source}"
+        return Check(False, claim, f"File {names} {verb} pattern{where}: {self.pattern.source}", expected, actual)
 
 
-def _names(paths: list[str], asked: str) -> str:
+def _names(paths: list[str], path: str) -> str:
     """Return the first of the files, how many more there are, and the glob they match."""
-    if not is_glob(asked):
-        return asked
+    if not is_glob(path):
+        return path
     more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
-    return f"{', '.join(sorted(paths)[:MOST_NAMED])}{more} (matching {asked})"
+    return f"{', '.join(sorted(paths)[:MOST_NAMED])}{more} (matching {path})"
 
 
-def _cannot_look(found: GlobMatch) -> str:
+def _unreadable(found: GlobMatch) -> str:
     return f"{found.path or 'the workspace'}: {found.why}" if found.kind == "unknown" else ""

@@ -17,7 +17,7 @@ _RETURNS = "True or False, a score from 0 to 1, a Check, several Checks, or a Gr
 
 
 class FunctionGrader(Grader):
-    """Check what a function says about the trace."""
+    """Check a trace with a function."""
 
     function: ClassVar[Callable[..., Any]]
     kind: ClassVar[str]
@@ -35,19 +35,19 @@ class FunctionGrader(Grader):
         return type(self)(**given | options)
 
     def checks(self, trace: Trace) -> list[Check]:
-        """Return what the function says, as checks."""
+        """Return the function's result as checks."""
         options = {name: getattr(self, name) for name in type(self).model_fields if name not in WRAPPER}
         return _checks(type(self).function(trace, **options), type(self))
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
-        """Return the score the function gave, or the share of checks that held."""
+        """Return the score the function gave, or the share of checks that passed."""
         if isinstance(checks, _ScoredCheck):
             return checks.score, checks[0].ok is True
         return super().verdict(trace, checks)
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
         """Return the Grade the function gave, or what its checks come to."""
-        found = super().look(trace, judge)
+        found = super().evaluate(trace, judge)
         return found.checks.finding if isinstance(found.checks, _GivenVerdict) else found
 
 
@@ -62,7 +62,7 @@ class _ScoredCheck(list[Check]):
 
 
 class _GivenVerdict(list[Check]):
-    """A verdict that is not weighed again."""
+    """A verdict that is used as it is."""
 
     __slots__ = ("finding",)
 
@@ -94,8 +94,8 @@ def _checks(returned: Any, grader: type[FunctionGrader]) -> list[Check]:
 def _valid(grade: Grade, grader: type[FunctionGrader]) -> Grade:
     is_number = isinstance(grade.score, int | float) and not isinstance(grade.score, bool)
     if grade.status not in ("passed", "failed", "error") or not is_number or not 0 <= grade.score <= 1:
-        said = f"status {grade.status!r} and score {grade.score!r}"
-        raise Undecidable(f"{grader.kind} returned a Grade with {said}; one of passed, failed, error, and 0 to 1")
+        given = f"status {grade.status!r} and score {grade.score!r}"
+        raise Undecidable(f"{grader.kind} returned a Grade with {given}; one of passed, failed, error, and 0 to 1")
     return grade
 
 
@@ -117,7 +117,7 @@ def grader(
 def grader(
     function: Callable[..., Any] | None = None, /, *, name: str = "", weight: float = 1.0, pass_at: float = 1.0
 ) -> Any:
-    """Make a grader of a function that takes a trace and says what it thinks of it.
+    """Make a grader of a function that takes a trace and returns a verdict.
 
     ```python
     @waza.grader
@@ -132,11 +132,11 @@ def grader(
     anything else, and whatever it raises, is an error. Parameters after the trace are options and have a default.
     """
     if function is None:
-        return lambda function: _made(function, name, weight, pass_at)
-    return _made(function, name, weight, pass_at)
+        return lambda function: _build(function, name, weight, pass_at)
+    return _build(function, name, weight, pass_at)
 
 
-def _made(function: Callable[..., Any], name: str, weight: float, pass_at: float) -> FunctionGrader:
+def _build(function: Callable[..., Any], name: str, weight: float, pass_at: float) -> FunctionGrader:
     kind = function.__name__
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{kind}: a grader is a plain function, not an async one")
@@ -151,7 +151,7 @@ def _made(function: Callable[..., Any], name: str, weight: float, pass_at: float
         **_options(function),
     )
     cls.function, cls.kind, cls.pass_at = staticmethod(function), kind, pass_at
-    cls.claim = doc.split("\n")[0].rstrip(".") or f"{kind} holds"
+    cls.claim = doc.split("\n")[0].rstrip(".") or f"{kind} passes"
     return cls()
 
 

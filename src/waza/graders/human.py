@@ -1,4 +1,4 @@
-"""The `human` grader: a person looks at the agent's work, now or later."""
+"""The `human` grader: people judge the agent's work, now or later."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from waza.runs.verdicts import VERDICTS, HumanVerdict, evidence_of, question_of,
 
 WAITING = "no person has given a verdict yet; give one with `waza review`"
 _EVIDENCE = "human_evidence"
-"""Where the trace holds the name of the evidence while it is graded."""
+"""The key of `Trace.extra` with the hash of the evidence during grading."""
 
 
 class HumanGrader(Grader):
-    """Let people decide: undecided until somebody gives a verdict with `waza review`, then graded again for free.
+    """Let people decide: undecided until a person gives a verdict with `waza review`, then graded again for free.
 
     A verdict counts for every trial with the same input, source context, output, tool calls and files, as long as the
-    question stays the same. Everybody who looked must pass it: the score is the share of people who do, and one fail
-    decides.
+    question stays the same. Every reviewer must pass it: the score is the share of those who do, and one fail decides.
 
     ```yaml
     - type: human
@@ -39,13 +38,13 @@ class HumanGrader(Grader):
 
     asks_people: ClassVar[bool] = True
     depends_on_people: ClassVar[bool] = True
-    all_passed: ClassVar[str] = "Everybody who looked passes it"
+    all_passed: ClassVar[str] = "Every reviewer passes it"
     needs_one_of: ClassVar[tuple[str, ...]] = ("instructions", "criteria")
 
     instructions: str = ""
-    """What the person is asked."""
+    """The question to the person."""
     criteria: list[Text] = []
-    """What the person looks at, shown as a list."""
+    """Points to check, shown as a list."""
     min_reviewers: Least = 1
     """How many people must have given their verdict."""
 
@@ -54,43 +53,47 @@ class HumanGrader(Grader):
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
         if not "".join([self.instructions, *self.criteria]).strip():
-            raise ValueError("the instructions are blank; say what the person is to look at")
+            raise ValueError("the instructions are blank; say what the person should check")
         return self
 
     @property
     def question(self) -> str:
-        """The name of what is asked: verdicts on another question do not count."""
+        """A hash of the question: verdicts on another question do not count."""
         return question_of(self.instructions.strip(), *self.criteria)
 
-    def beside(self, source: str) -> Self:
-        """Return this grader for a task with a source context, which people see beside the output."""
+    def with_source(self, source: str) -> Self:
+        """Return this grader for a task with a source context, which people see with the output."""
         made = self.model_copy()
         made._source = source
         return made
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
-        """Return what people say about the evidence, which is named once: files may be large."""
-        return super().look(replace(trace, extra=trace.extra | {_EVIDENCE: evidence_of(trace, self._source)}), judge)
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return the verdict of people; the evidence is hashed once, as files may be large."""
+        return super().evaluate(
+            replace(trace, extra=trace.extra | {_EVIDENCE: evidence_of(trace, self._source)}), judge
+        )
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check for each person who gave a verdict, and one where more are needed."""
         given = self._given(trace)
         for verdict in given:
-            who, held = verdict.reviewer or "a person", verdict.verdict == "pass"
-            yield Check(held, f"{who} passes it", "" if held else f"{who} fails it: {verdict.reason or 'no reason'}")
+            who, passed = verdict.reviewer or "a person", verdict.verdict == "pass"
+            yield Check(
+                passed, f"{who} passes it", "" if passed else f"{who} fails it: {verdict.reason or 'no reason'}"
+            )
         if (lacking := self.min_reviewers - len(given)) > 0:
             fact = f"{lacking} more to give a verdict with `waza review`" if given else WAITING
-            yield Check(None, "enough people have looked at it", fact)
+            yield Check(None, "enough people gave a verdict", fact)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return `human`: what is asked about what, and who said what."""
-        said = [
+        """Return `human`: the question, the evidence and the verdict of each person."""
+        verdicts = [
             {"reviewer": one.reviewer, "verdict": one.verdict, "reason": one.reason, "at": one.at}
             for one in self._given(trace)
         ]
-        asked: dict[str, JSON] = {"evidence": trace.extra[_EVIDENCE], "question": self.question}
-        asked |= {"instructions": self.instructions, "criteria": list(self.criteria)}
-        return {"human": asked | {"verdicts": said}}
+        question: dict[str, JSON] = {"evidence": trace.extra[_EVIDENCE], "question": self.question}
+        question |= {"instructions": self.instructions, "criteria": list(self.criteria)}
+        return {"human": question | {"verdicts": verdicts}}
 
     def _given(self, trace: Trace) -> list[HumanVerdict]:
         """Return each person's verdict on this evidence; raise Undecidable where the file cannot be read."""

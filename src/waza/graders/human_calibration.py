@@ -19,10 +19,10 @@ from waza.stats.agreement import Confusion, confusion
 class HumanCalibrationGrader(Grader):
     """Check that a named grader agrees with the verdicts of people on the same outputs.
 
-    People give their verdicts with `waza review --grader NAME`; each is kept beside what the grader said. What most
+    People give their verdicts with `waza review --grader NAME`; each is stored with the grader's verdict. What most
     people say about an output counts; an even division counts for nothing. Only what the suite asks now is compared,
     all prompts and rubrics that it has under that name, and of a judge without a `model:` the one reviewed last:
-    another prompt, rubric or model is another judge. With fewer than `min_items` outputs nobody can tell. The grade is
+    another prompt, rubric or model is another judge. With fewer than `min_items` outputs it is undecided. The grade is
     about the grader, so it is the same for every trial.
 
     ```yaml
@@ -45,14 +45,14 @@ class HumanCalibrationGrader(Grader):
     min_kappa: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     """The lowest Cohen's kappa that passes: agreement beyond chance, 0 for none, 1 for all."""
     min_agreement: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
-    """The lowest share of equal verdicts that passes; see the base rate beside it."""
+    """The lowest share of equal verdicts that passes; compare it with the base rate."""
     min_items: Least = 20
-    """How many outputs both must have judged before anything is said."""
+    """How many outputs both must have judged before the grade is decided."""
 
     _present: frozenset[tuple[str, str]] = PrivateAttr(default=frozenset())
 
     def among(self, graders: Iterable[Grader]) -> Self:
-        """Return this grader for a suite with these graders: it looks at what they ask now."""
+        """Return this grader for a suite with these graders: it compares what they ask now."""
         named = [grader for grader in graders if (grader.name or grader.type_name()) == self.grader]
         made = self.model_copy()
         made._present = frozenset((question_of(asked_of_people(one)), _model(one)) for one in named)
@@ -70,14 +70,16 @@ class HumanCalibrationGrader(Grader):
                 fact = f"people and {self.grader} have both judged {counts.n} of {self.min_items} outputs needed"
                 yield Check(None, claim, f"{fact}; go on with `waza review --grader {self.grader}`")
             elif found is None:
-                yield Check(None, claim, f"{what} cannot be told: all verdicts are the same; review outputs that fail")
+                yield Check(
+                    None, claim, f"{what} cannot be computed: all verdicts are the same; review outputs that fail"
+                )
             else:
-                beside = f"always the same answer would agree on {counts.constant_accuracy:.0%}"
-                fact = f"{what} is {found:.2f} on {counts.n} outputs, needed is {least:g} ({beside})"
+                baseline = f"always the same answer would agree on {counts.constant_accuracy:.0%}"
+                fact = f"{what} is {found:.2f} on {counts.n} outputs, needed is {least:g} ({baseline})"
                 yield Check(found >= least - 1e-12, claim, fact, least, found)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return `calibration`: the numbers the bounds are held against."""
+        """Return `calibration`: the numbers the bounds are compared with."""
         counts = self._counts()
         table = {"both_pass": counts.true_pass, "false_pass": counts.false_pass}
         table |= {"false_fail": counts.false_fail, "both_fail": counts.true_fail}
@@ -89,13 +91,15 @@ class HumanCalibrationGrader(Grader):
         """Return the grader's verdicts against people's; raise Undecidable where the file cannot be read."""
         try:
             found = [
-                said for (name, _), said in standing_in(self.folder.base / VERDICTS).items() if name == self.grader
+                verdicts
+                for (name, _), verdicts in standing_in(self.folder.base / VERDICTS).items()
+                if name == self.grader
             ]
         except StoreError as error:
             raise Undecidable(str(error)) from None
-        judged = [[one for one in said if one.said is not None] for said in found]
-        judges = self._judges(sorted((one for said in judged for one in said), key=lambda one: one.at))
-        return confusion(_pairs([[one for one in said if _judge(one) in judges] for said in judged]))
+        judged = [[one for one in verdicts if one.said is not None] for verdicts in found]
+        judges = self._judges(sorted((one for verdicts in judged for one in verdicts), key=lambda one: one.at))
+        return confusion(_pairs([[one for one in verdicts if _judge(one) in judges] for verdicts in judged]))
 
     def _judges(self, given: list[HumanVerdict]) -> set[tuple[str, str, str]]:
         """Return the judges that count: for each question of the suite the last of these; without a suite the last."""
@@ -109,7 +113,7 @@ class HumanCalibrationGrader(Grader):
 
 
 def asked_of_people(grader: Grader) -> str:
-    """Return what people are asked whose verdicts are compared with a grader's."""
+    """Return the question to people whose verdicts are compared with a grader's."""
     inner = grader.grader if isinstance(grader, AfterTurnGrader) else grader
     name = grader.name or grader.type_name()
     return str(getattr(inner, "question_text", "")) or f"Does this pass '{name}' ({inner.type_name()})?"
@@ -127,7 +131,7 @@ def _judge(verdict: HumanVerdict) -> tuple[str, str, str]:
 
 
 def _pairs(items: list[list[HumanVerdict]]) -> Iterator[tuple[bool, bool]]:
-    """Yield what people say and what the grader says, of each output that people do not divide evenly on."""
-    for said in items:
-        if said and (label := label_of(said)) is not None:
-            yield label, max(said, key=lambda one: one.at).said == "pass"
+    """Yield the verdict of people and of the grader for each output on which people are not evenly split."""
+    for verdicts in items:
+        if verdicts and (label := label_of(verdicts)) is not None:
+            yield label, max(verdicts, key=lambda one: one.at).said == "pass"

@@ -44,9 +44,9 @@ class JsonSchemaGrader(Grader):
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
     """The JSON Schema itself."""
     schema_file: Text | None = None
-    """A file of the project that holds the JSON Schema."""
+    """A file of the project with the JSON Schema."""
     extract_json: bool = False
-    """Accept text around the JSON; exactly one object or array must stand in the output."""
+    """Accept text around the JSON; exactly one object or array must be in the output."""
 
     _digest: str = PrivateAttr(default="")
     _unknown: list[str] = PrivateAttr(default_factory=list)
@@ -64,7 +64,7 @@ class JsonSchemaGrader(Grader):
         if (self.schema_ is None) == (self.schema_file is None):
             both = self.schema_ is not None
             raise ValueError("give schema or schema_file, not both" if both else "give schema or schema_file")
-        self._compiled  # noqa: B018  what is wrong with the schema is told when the spec is loaded
+        self._compiled  # noqa: B018  an invalid schema is reported when the spec is loaded
         return self
 
     @cached_property

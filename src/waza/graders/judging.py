@@ -8,7 +8,7 @@ import msgspec
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from waza.errors import Undecidable
-from waza.graders._jury import CRITERIA, Jury, criteria_finding, decided, measured
+from waza.graders._jury import CRITERIA, Jury, criteria_finding, jury_finding, measured_weights
 from waza.graders.base import Finding, Grader, files_of
 from waza.graders.fields import Text
 from waza.judges.asking import JudgeAnswer, Question, Unanswered, answer, judged, wait_for_judge
@@ -40,11 +40,11 @@ class JudgedGrader(Grader):
 
     asks_judge: ClassVar[bool] = True
     needs_one_of: ClassVar[tuple[str, ...]] = ("prompt", "rubric", "criteria")
-    told_with_criteria: ClassVar[str] = "Judge the candidate output by the criteria below."
-    """What the judge is told above `criteria`, where neither prompt nor rubric says anything."""
+    criteria_heading: ClassVar[str] = "Judge the candidate output by the criteria below."
+    """The instruction above `criteria`, where there is neither a prompt nor a rubric."""
 
     prompt: str = ""
-    """What the judge is told to look at; wins over the text of a rubric."""
+    """The instruction to the judge; it overrides the text of a rubric."""
     rubric: str = ""
     """A rubric: the name of a built-in one (`waza rubric list`), or the path of a Markdown file."""
     criteria: list[Text] = []
@@ -56,7 +56,7 @@ class JudgedGrader(Grader):
     reasoning_effort: Effort | None = None
     """How hard the judge's model thinks."""
     needs: list[Evidence] = []
-    """What the judge must see beside task and output: `tool_events`, `source_context`, `files`."""
+    """What the judge gets besides task and output: `tool_events`, `source_context`, `files`."""
     judges: list[Annotated[str, Field(min_length=1)] | dict[str, Any]] = []
     """A jury instead of one judge: models of the suite's judge, or settings as in `judge:`; asked in this order."""
     vote: Rule = "majority"
@@ -75,39 +75,39 @@ class JudgedGrader(Grader):
     @field_validator("criteria")
     @classmethod
     def _differ(cls, criteria: list[str]) -> list[str]:
-        seen: dict[str, int] = {}
+        first_places: dict[str, int] = {}
         for place, text in enumerate(criteria):
             if not text.strip():
                 raise ValueError(f"criteria[{place}] is blank; say what is judged, or leave it out")
-            if (first := seen.setdefault(same_words(text), place)) != place:
+            if (first := first_places.setdefault(same_words(text), place)) != place:
                 raise ValueError(f"criteria[{place}] is the same as criteria[{first}]; keep one of them")
         return [text.strip() for text in criteria]
 
     @model_validator(mode="after")
-    def _says_what_to_judge(self) -> Self:
+    def _has_question(self) -> Self:
         if self.prompt and not self.prompt.strip():
-            raise ValueError("the prompt is blank; say what the judge is to look at")
+            raise ValueError("the prompt is blank; say what the judge should check")
         if self.rubric and not self._is_rubric_text():
             self._rubric = find_rubric(self.rubric, self.folder)
         if not self.judges and (idle := {"vote", "ask_everyone"} & self.model_fields_set):
             raise ValueError(f"'{min(idle)}' goes with a jury; name several judges in 'judges', or leave it out")
         if self.judges:
-            self._jury = self._sworn()
+            self._jury = self._build_jury()
         return self
 
     def _is_rubric_text(self) -> bool:
-        """Say whether `rubric` is what the judge is told, and not the name or path of a rubric."""
+        """Return whether `rubric` is an instruction to the judge, not the name or path of a rubric."""
         return False
 
-    def _sworn(self) -> Jury:
+    def _build_jury(self) -> Jury:
         """Return the jury; raise ValueError with what is wrong with it."""
         if self.model:
-            raise ValueError("'model' and 'judges' both stand here; keep one of them")
+            raise ValueError("'model' and 'judges' are both given; keep one of them")
         pass_at = self.pass_at
         if self.vote == "mean" and pass_at is None:
             raise ValueError("there is no mean of pass and fail; use vote: majority, or a 1-5 rubric")
         jurors = jurors_from(self.judges, self.folder)
-        worths = measured(jurors, self.folder.root, self._rubric_hash, self.question_name)
+        worths = measured_weights(jurors, self.folder.root, self._rubric_hash, self.question_name)
         everyone = self.ask_everyone or self.vote == "mean"
         weights = worths if self.vote == "majority" else []
         return Jury(jurors, self.vote, pass_at or 0.0, everyone, weights, self.criteria)
@@ -119,7 +119,7 @@ class JudgedGrader(Grader):
 
     @property
     def jurors(self) -> list[Juror]:
-        """Whom this grader asks: its jury, or the one judge."""
+        """The judges this grader asks: its jury, or the one judge."""
         return list(self._jury.jurors) if self._jury else [Juror(self.model, self.model)]
 
     @property
@@ -129,7 +129,7 @@ class JudgedGrader(Grader):
 
     @property
     def question_name(self) -> str:
-        """The name of what is asked, with the scale and what is shown; empty where the text of a rubric says it."""
+        """A hash of the question, its scale and its evidence; empty where a rubric alone is the question."""
         if self._rubric and not self.prompt and not self.criteria:
             return ""
         return question_of(self.type_name(), self.question_text, str(self.pass_at), *sorted(self.needs))
@@ -139,40 +139,40 @@ class JudgedGrader(Grader):
         return self._rubric.hash if self._rubric else ""
 
     def asks(self) -> list[str] | None:
-        """Return the hash of the rubric in use, if there is one, and what the votes of a jury count for."""
+        """Return the hash of the rubric in use, if there is one, and the weights of a jury's votes."""
         weights = [f"{one.passing:.6f}/{one.failing:.6f}" for one in self._jury.worths] if self._jury else []
         return [*([self._rubric_hash] if self._rubric else []), *weights]
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
-        """Return the judge's verdict; the caller waits."""
-        return wait_for_judge(self._settled(trace, judge))
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return the judge's verdict; blocks the caller."""
+        return wait_for_judge(self._decide(trace, judge))
 
-    async def alook(self, trace: Trace, judge: Any) -> Finding:
+    async def aevaluate(self, trace: Trace, judge: Any) -> Finding:
         """Return the judge's verdict."""
-        return await judged(self._settled(trace, judge))
+        return await judged(self._decide(trace, judge))
 
     async def consult(self, trace: Trace, judge: Any) -> Finding:
         """Ask the judge and return what its verdict means. Raises Unanswered."""
         raise NotImplementedError(f"{type(self).__name__} asks no judge")
 
-    async def _settled(self, trace: Trace, judge: Any) -> Finding:
+    async def _decide(self, trace: Trace, judge: Any) -> Finding:
         if self._jury is None:
-            return await self._heard(trace, judge)
+            return await self._ask_judge(trace, judge)
 
         async def ask(juror: Juror) -> Finding:
             seat = self.model_copy(update={"model": juror.model})
-            return await seat._heard(trace, juror.judge_or(judge))
+            return await seat._ask_judge(trace, juror.judge_or(judge))
 
-        return await decided(self._jury, ask)
+        return await jury_finding(self._jury, ask)
 
-    async def _heard(self, trace: Trace, judge: Any) -> Finding:
-        """Return what one judge says; no verdict is an error."""
+    async def _ask_judge(self, trace: Trace, judge: Any) -> Finding:
+        """Return one judge's verdict; no verdict is an error."""
         if judge is None:
             raise Undecidable("no judge: name one in `judge:` of .waza.yaml or in config.judge, or hand one to grade()")
         try:
             return await self.consult(trace, judge)
         except Unanswered as error:
-            return Finding("error", 0.0, str(error), details=self.told() | {"judge": error.judge})
+            return Finding("error", 0.0, str(error), details=self.question_details() | {"judge": error.judge})
 
     def question(self, parts: list[str | Data]) -> Question:
         """Return a question for this grader's model."""
@@ -180,21 +180,21 @@ class JudgedGrader(Grader):
 
     @property
     def question_text(self) -> str:
-        """What the judge is told to look at, with the criteria by their numbers; empty where nothing says it."""
+        """The instruction to the judge, with numbered criteria; empty where there is none."""
         if self.prompt.strip():
-            told = self.prompt.strip()
+            instruction = self.prompt.strip()
         else:
-            told = self._rubric.body if self._rubric else self.rubric
+            instruction = self._rubric.body if self._rubric else self.rubric
         if not self.criteria:
-            return told
+            return instruction
         numbered = [f"{number}. " + text.replace("\n", "\n   ") for number, text in enumerate(self.criteria, 1)]
-        return "\n\n".join([told or self.told_with_criteria, "## Criteria", "\n".join(numbered), _EACH])
+        return "\n\n".join([instruction or self.criteria_heading, "## Criteria", "\n".join(numbered), _EACH])
 
     def evidence(self, trace: Trace) -> list[str | Data]:
-        """Return what the judge sees: the task, the source, what is needed, and the output.
+        """Return what is shown to the judge: the task, the source, what is needed, and the output.
 
-        Raises Undecidable where something needed was not recorded. A trace that somebody made by hand and that says
-        nothing about its source is judged on what it has.
+        Raises Undecidable where something needed was not recorded. A trace that was not made by a run
+        and has no source is judged without one.
         """
         needs = {*self.needs, *(self._rubric.needs if self._rubric else ())}
         parts: list[str | Data] = ["---"]
@@ -211,15 +211,15 @@ class JudgedGrader(Grader):
             parts.append(Data("Files", _files(trace)))
         return [*parts, Data("Candidate output", trace.output)]
 
-    def told(self) -> dict[str, JSON]:
+    def question_details(self) -> dict[str, JSON]:
         """Return `details.question`, where a prompt asks it, and `details.rubric`, where a rubric is in use."""
-        asked: dict[str, JSON] = {"question": self.question_name} if self.question_name else {}
+        question: dict[str, JSON] = {"question": self.question_name} if self.question_name else {}
         if self._rubric is None:
-            return asked
+            return question
         rubric = self._rubric
         facts: dict[str, JSON] = {"name": rubric.name, "version": rubric.version, "scale": rubric.scale}
         facts |= {"description": rubric.description, "source": rubric.source, "hash": rubric.hash}
-        return asked | {"rubric": facts}
+        return question | {"rubric": facts}
 
     async def ask_pass_fail(self, judge: Any, parts: list[str | Data]) -> Finding:
         """Return the finding of calls that pass and calls that fail: the share that pass, all of them to pass."""
@@ -241,27 +241,27 @@ class JudgedGrader(Grader):
         got = await answer(judge, self.question(parts), ONE_TO_FIVE)
         score = (got.verdict.score - 1) / 4
         passed = score >= pass_at - 1e-9
-        said = f"{got.verdict.score} of 5: {reason_or_mark(got.verdict.reason)}"
-        check = Check(passed, f"the judge gives at least {pass_at * 4 + 1:g} of 5", "" if passed else said)
+        verdict = f"{got.verdict.score} of 5: {reason_or_mark(got.verdict.reason)}"
+        check = Check(passed, f"the judge gives at least {pass_at * 4 + 1:g} of 5", "" if passed else verdict)
         details = self._details(got, {"score": got.verdict.score, "reason": got.verdict.reason})
-        return Finding("passed" if passed else "failed", score, said, [check], details)
+        return Finding("passed" if passed else "failed", score, verdict, [check], details)
 
     async def _ask_each(self, judge: Any, parts: list[str | Data], pass_at: float | None) -> Finding:
-        """Return the finding of one verdict on each criterion, or one score where `pass_at` says which passes.
+        """Return the finding of one verdict on each criterion, or one score where there is a `pass_at`.
 
         The score is the mean over the criteria, and one that is not met decides.
         """
         got = await answer(judge, self.question(parts), on_each(self.criteria, is_scored=pass_at is not None))
-        each = [_met(text, one, pass_at) for text, one in zip(self.criteria, got.verdict, strict=True)]
-        details = self._details(got, {CRITERIA: [_kept(one) for one in each]})
+        each = [_criterion_result(text, one, pass_at) for text, one in zip(self.criteria, got.verdict, strict=True)]
+        details = self._details(got, {CRITERIA: [_as_data(one) for one in each]})
         score = sum(one.score for one in each) / len(each)
         return criteria_finding([one.check for one in each], score, details)
 
     def _details(self, got: JudgeAnswer[Any], found: dict[str, JSON]) -> dict[str, JSON]:
-        return {"response": got.text.strip() or _SILENT} | found | self.told() | {"judge": got.judge}
+        return {"response": got.text.strip() or _SILENT} | found | self.question_details() | {"judge": got.judge}
 
 
-class _Met(NamedTuple):
+class _CriterionResult(NamedTuple):
     """A criterion with its verdict."""
 
     check: Check
@@ -270,18 +270,20 @@ class _Met(NamedTuple):
     reason: str
 
 
-def _met(criterion: str, one: OnCriterion, pass_at: float | None) -> _Met:
+def _criterion_result(criterion: str, one: OnCriterion, pass_at: float | None) -> _CriterionResult:
     reason = reason_or_mark(one.reason)
     if pass_at is None:
         met = one.verdict is True
         check = Check(True, criterion, actual=reason) if met else Check(False, criterion, f"{criterion}: {reason}")
-        return _Met(check, float(met), reason)
+        return _CriterionResult(check, float(met), reason)
     score = (one.verdict - 1) / 4
-    met, said, least = score >= pass_at - 1e-9, f"{one.verdict} of 5: {reason}", f"at least {pass_at * 4 + 1:g} of 5"
-    return _Met(Check(met, criterion, "" if met else f"{criterion}: {said}", least, said), score, reason)
+    met, verdict, least = score >= pass_at - 1e-9, f"{one.verdict} of 5: {reason}", f"at least {pass_at * 4 + 1:g} of 5"
+    return _CriterionResult(
+        Check(met, criterion, "" if met else f"{criterion}: {verdict}", least, verdict), score, reason
+    )
 
 
-def _kept(one: _Met) -> dict[str, JSON]:
+def _as_data(one: _CriterionResult) -> dict[str, JSON]:
     return {"criterion": one.check.claim, "passed": one.check.ok, "score": one.score, "reason": one.reason}
 
 
@@ -290,7 +292,7 @@ def _listed(verdict: str, texts: list[str]) -> list[str]:
 
 
 SOURCE = "source_context"
-"""Where a trace holds the source context while it is graded: the runner takes it from the task."""
+"""The key of `Trace.extra` with the source context during grading; the runner takes it from the task."""
 
 
 def _source(trace: Trace) -> str:
@@ -299,7 +301,7 @@ def _source(trace: Trace) -> str:
 
 
 def _calls(trace: Trace) -> str:
-    """Return the tool calls, one a line; raise Undecidable where nobody could record them."""
+    """Return the tool calls, one a line; raise Undecidable where they were not recorded."""
     if trace.tool_events is None and SOURCE in trace.extra:
         raise Undecidable("the judge needs the tool calls, and they were not recorded: this engine cannot observe them")
     if trace.tool_events is None:
@@ -326,7 +328,7 @@ def _files(trace: Trace) -> str:
             raise Undecidable(f"the judge needs the files, and {path} {error.strerror or error}") from None
         size += len(content)
         if size > MAX_FILES_BYTES:
-            raise Undecidable(f"the workspace holds more than {MAX_FILES_BYTES:,} bytes, too much for a judge")
+            raise Undecidable(f"the workspace has more than {MAX_FILES_BYTES:,} bytes, too much for a judge")
         text = f"({len(content)} bytes that are no text)" if b"\0" in content else content.decode("utf-8", "replace")
         shown.append(f"=== {path}\n{text}")
     return "\n".join(shown) or "(no files)"

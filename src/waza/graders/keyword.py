@@ -1,4 +1,4 @@
-"""The `keyword` grader: words the output must, or must not, hold."""
+"""The `keyword` grader: words the output must, or must not, contain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from waza.graders.base import Grader
 from waza.graders.fields import Needles
-from waza.graders.text_checks import holds, lacks
+from waza.graders.text_checks import contains_all, contains_none
 from waza.model import JSON, Check, Trace
 from waza.untrusted.text import fold_case
 
@@ -37,8 +37,8 @@ class KeywordGrader(Grader):
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per word."""
         folded = fold_case(trace.output)
-        yield from holds([*self.must_contain, *self.keywords], trace.output, folded, noun="keyword")
-        yield from lacks(self.must_not_contain, trace.output, folded, noun="keyword")
+        yield from contains_all([*self.must_contain, *self.keywords], trace.output, folded, noun="keyword")
+        yield from contains_none(self.must_not_contain, trace.output, folded, noun="keyword")
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return the words and what failed."""

@@ -44,7 +44,7 @@ class LlmComparisonGrader(JudgedGrader):
     @model_validator(mode="after")
     def _has_one_reference(self) -> Self:
         if self.reference and self.reference_file:
-            raise ValueError("'reference' and 'reference_file' both stand here; keep one of them")
+            raise ValueError("'reference' and 'reference_file' are both given; keep one of them")
         if self._rubric and self._rubric.scale != "1-5" and not self.prompt:
             raise ValueError(f"rubric '{self._rubric.name}' has the scale {self._rubric.scale}; a 1-5 rubric is needed")
         self._answer = self._reference()
@@ -62,7 +62,7 @@ class LlmComparisonGrader(JudgedGrader):
             raise ValueError(f"'{self.reference_file}' cannot be read: {error}") from None
 
     def asks(self) -> list[str] | None:
-        """Return the hash of the rubric in use, and the reference where it stands in a file."""
+        """Return the hash of the rubric in use, and the reference where it is in a file."""
         return [*(super().asks() or []), *([self._answer] if self.reference_file else [])]
 
     @property

@@ -1,6 +1,6 @@
-"""Matchers for one argument of a tool call: each says whether it holds, and what differed.
+"""Matchers for one argument of a tool call: each returns whether it matches, and the difference.
 
-What a whole call must look like is in `_calls.py`; which call goes with which expectation is decided in `_align.py`.
+Matchers of whole calls are in `_expected_calls.py`, the assignment of calls to expectations in `_alignment.py`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Mismatch(NamedTuple):
     expected: JSON
     actual: JSON = _MISSING
     why: str = ""
-    """What a schema says about it."""
+    """The problems that a schema reports."""
     undecided: bool = False
-    """Nobody can tell whether it is as expected: a pattern ran out of time, or it is nested too deeply."""
+    """Whether it is undecided: a pattern ran out of time, or the value is nested too deeply."""
 
     def __str__(self) -> str:
         if self.undecided:
@@ -73,7 +73,7 @@ class Range(Options):
     """The number is below this."""
 
     @model_validator(mode="after")
-    def _can_hold(self) -> Self:
+    def _is_not_empty(self) -> Self:
         lows = [bound for bound in (self.gte, self.gt) if bound is not None]
         highs = [bound for bound in (self.lte, self.lt) if bound is not None]
         if not lows and not highs:
@@ -84,8 +84,8 @@ class Range(Options):
                 raise ValueError(f"no number lies between {low:g} and {high:g}")
         return self
 
-    def holds(self, value: JSON) -> bool:
-        """Say whether `value` is a number within the bounds; true and numbers in quotes are none."""
+    def includes(self, value: JSON) -> bool:
+        """Return whether `value` is a number within the bounds; true and numbers in quotes are none."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         return (
@@ -97,7 +97,7 @@ class Range(Options):
 
 
 class ArgMatcher(Options):
-    """What one argument must look like; where several matchers are given, all must hold.
+    """The value an argument must have; where several matchers are given, all must match.
 
     A bare text, number, list, true, false or null is short for `equals`.
     """
@@ -162,12 +162,12 @@ class ArgMatcher(Options):
         if self.contains is not None:
             yield "contains", partial(_contains, self.contains)
         if self.range is not None:
-            yield "range", self.range.holds
+            yield "range", self.range.includes
         if self.json_schema is not None:
             yield "json_schema", partial(_fits_schema, self._schema)
 
     def failing(self, value: JSON) -> list[str] | None:
-        """Return the matchers that do not hold for `value`; None when nobody can tell."""
+        """Return the matchers that do not match `value`; None when undecided."""
         failing: list[str] = []
         unknown = False
         for key, test in self._tests.items():
@@ -178,8 +178,8 @@ class ArgMatcher(Options):
                 unknown = True
         return None if unknown and not failing else failing
 
-    def holds_for_any(self, values: list[JSON]) -> bool | None:
-        """Say whether one of the values is as expected; None when nobody can tell."""
+    def matches_any(self, values: list[JSON]) -> bool | None:
+        """Return whether one of the values is as expected; None when undecided."""
         unknown = 0
         for value in values:
             failing = self.failing(value)
@@ -191,13 +191,13 @@ class ArgMatcher(Options):
         return None if unknown else False
 
     def difference(self, path: str, values: list[JSON]) -> Mismatch | None:
-        """Return what is wrong with what stands at a path, or None; several values are those of any element."""
+        """Return the mismatch at a path, or None; several values are those of any element."""
         if not values:
             return Mismatch(path, self.written())
-        held = self.holds_for_any(values)
-        if held:
+        matched = self.matches_any(values)
+        if matched:
             return None
-        if held is None:
+        if matched is None:
             return Mismatch(path, self.written(), undecided=True)
         if len(values) > 1:
             return Mismatch(path, self.written(), values)
@@ -212,7 +212,7 @@ class ArgMatcher(Options):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Return the schema of the mapping, and of a bare value beside it."""
+        """Return the schema of the mapping or of a bare value."""
         return or_bare(handler.resolve_ref_schema(handler(core)), ["string", "number", "boolean", "null", "array"])
 
 
@@ -248,14 +248,12 @@ def _fits_schema(schema: Schema, value: JSON) -> bool:
         raise RecursionError(str(error)) from None
 
 
-# JSON values as matchers see them: when two are equal, how one reads as text, what stands at a path.
-
 Steps = tuple[str | int | None, ...]
 """A path into nested values: a key, an index, or None for any element."""
 
 
 def same(one: JSON, other: JSON, *, tolerance: float | None = None) -> bool:
-    """Say whether two JSON values are equal: numbers by value, true is not 1, the order of keys does not matter."""
+    """Return whether two JSON values are equal: numbers by value, true is not 1, the order of keys does not matter."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
@@ -276,7 +274,7 @@ def _near(one: float, other: float, tolerance: float) -> bool:
 
 
 def text_of(value: JSON) -> str:
-    """Return what patterns are looked for in: a text as it is, null as nothing, anything else as compact JSON.
+    """Return the text that patterns are matched against: a text itself, nothing for null, else compact JSON.
 
     Its keys are sorted, and `<`, `>` and `&` are escaped as the original does it.
     """
@@ -323,7 +321,7 @@ def parse_path(key: str) -> Steps | None:
 
 
 def values_at(args: dict[str, JSON], key: str, steps: Steps | None) -> list[JSON]:
-    """Return what stands at a key or path, several values where the path says any element; a literal key wins."""
+    """Return the value at a key or path, several where the path has `[*]`; a literal key takes precedence."""
     if key in args or steps is None:
         return [args[key]] if key in args else []
     found: list[JSON] = [args]

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from waza.graders.base import Grader
 from waza.graders.fields import PythonPattern
-from waza.graders.text_checks import matches
+from waza.graders.text_checks import matches_all
 from waza.model import Check, Trace
 
 _FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.UNICODE: "u", re.VERBOSE: "x"}
@@ -48,4 +48,4 @@ class MatchesGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield the one match."""
-        yield from matches([self.pattern], trace.output)
+        yield from matches_all([self.pattern], trace.output)

@@ -17,7 +17,7 @@ ToolNames = Literal["known", "exact"]
 
 
 class Names(NamedTuple):
-    """Names that a grader declares; its graders keep it, so that grading does not look for globs each time."""
+    """Names that a grader declares, split into globs and plain names once, not at each grading."""
 
     names: list[str]
     globs: list[str]
@@ -25,7 +25,7 @@ class Names(NamedTuple):
 
 
 def names_of(*lists: Iterable[str]) -> Names:
-    """Return all names of some lists, told apart."""
+    """Return the names of some lists, split into globs and plain names."""
     names = list(chain(*lists))
     globs = [name for name in names if name_glob(name) is not None]
     return Names(names, globs, [name for name in names if name not in globs] if globs else names)
@@ -51,7 +51,7 @@ def names_used(trace: Trace, declared: Names, how: ToolNames) -> dict[str, None]
 
 
 def is_one_of(event: ToolEvent, declared: Names, words: Dialect | None) -> bool:
-    """Say whether a call is of one of the declared tools."""
+    """Return whether a call is of one of the declared tools."""
     if event.tool_name in declared.names:
         return True
     if words is None:
@@ -81,7 +81,7 @@ def calls_named(events: list[ToolEvent], declared: Names, words: Dialect | None)
 
 
 def calls_spelled(events: list[ToolEvent], wanted: Iterable[str], words: Dialect | None) -> list[ToolEvent]:
-    """Return the calls with the wanted arguments also under the names that were asked for."""
+    """Return the calls with the wanted arguments also under the declared names."""
     if words is None:
         return events
     keys = [key.split(".", 1)[0].split("[", 1)[0] for key in wanted]
@@ -105,11 +105,11 @@ def really_seen(trace: Trace, declared: Names, how: ToolNames) -> dict[str, JSON
     """Return `seen_as`: what was really called where that is another name than the declared one; else nothing."""
     words = words_of(trace, how)
     if words is not None:
-        seen = words.seen_as(declared.names, trace.tool_events or [])
-        return {"seen_as": seen} if seen else {}
+        names = words.seen_as(declared.names, trace.tool_events or [])
+        return {"seen_as": names} if names else {}
     if not declared.globs:
         return {}
-    names = dict.fromkeys(event.tool_name for event in trace.tool_events or [])
-    covered = {glob: [name for name in names if fits_name(glob, name)] for glob in declared.globs}
-    seen = {glob: found for glob, found in covered.items() if found}
-    return {"seen_as": seen} if seen else {}
+    called = dict.fromkeys(event.tool_name for event in trace.tool_events or [])
+    covered = {glob: [name for name in called if fits_name(glob, name)] for glob in declared.globs}
+    names = {glob: found for glob, found in covered.items() if found}
+    return {"seen_as": names} if names else {}

@@ -1,4 +1,4 @@
-"""The `program` grader: a program of the project looks at the output and the workspace; its exit code decides."""
+"""The `program` grader: a program of the project checks the output and the workspace; its exit code decides."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ class ProgramGrader(Grader):
     command: Text
     """The program: a name on the PATH, or a path in the project."""
     args: list[str] = []
-    """Its arguments; the script of an interpreter is looked for beside the eval file, then at the project's root."""
+    """Its arguments; the script of an interpreter is searched next to the eval file, then at the project's root."""
     timeout: Annotated[float, Field(ge=1, le=86_400), ZeroMeans(30)] = 30
     """How many seconds it may take; 0 means the default."""
     isolation: Isolation = "none"
-    """What holds the program; all but `none` close the network and let it write only to its workspace."""
+    """How the program is isolated; all but `none` close the network and let it write only to its workspace."""
     isolation_gaps: list[Promise] = []
-    """What `isolation` may leave open where this machine cannot hold it; `waza list isolation` shows that."""
+    """What `isolation` may leave open where this machine cannot enforce it; `waza list isolation` shows that."""
 
     may_change: list[str] = []
-    """Files beside the eval file or the script, as names or globs, that may change while agents work: what the program
+    """Files next to the eval file or the script, as names or globs, that may change while agents work: what the program
     or a hook writes itself. A change of any other makes the grade an error."""
 
     _argv: list[str] = PrivateAttr()
@@ -110,11 +110,11 @@ class ProgramGrader(Grader):
         return path
 
     def unready(self) -> str:
-        """Return what the isolation does not hold on this machine."""
+        """Return which promises of the isolation this machine cannot keep."""
         return unaccepted_gaps(self.isolation, False, self.isolation_gaps)
 
     def pin(self, files: PinnedFiles) -> None:
-        """Note the folder of the program and the one it is started in."""
+        """Record the files in the folder of the program and in the one it is started in."""
         self._watched = Watched.of(files, self.folder, self._pinned, self.may_change)
 
     def reads(self) -> dict[str, str]:
@@ -122,8 +122,8 @@ class ProgramGrader(Grader):
         named = [word for word, path in zip([self.command, *self.args], self._argv, strict=True) if word != path]
         return {word: pinned.digest for word, pinned in zip(named, self._pinned, strict=True)}
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
-        """Return what the program's exit code says."""
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
+        """Return the verdict of the program's exit code."""
         refuse_changed(self._pinned)
         ran = run_over(
             trace,
@@ -138,8 +138,8 @@ class ProgramGrader(Grader):
         )
         check = self._check(ran)
         status: GradeStatus = "passed" if check.ok else "error" if check.ok is None else "failed"
-        said = shown(ran.finished.stdout.text.strip(), 2_000) or self.all_passed
-        return Finding(status, float(status == "passed"), check.failure or said, [check], self._details(ran))
+        output = shown(ran.finished.stdout.text.strip(), 2_000) or self.all_passed
+        return Finding(status, float(status == "passed"), check.failure or output, [check], self._details(ran))
 
     def _check(self, ran: Ran) -> Check:
         claim, code = f"{self.command} ends with code 0", ran.finished.exit_code
@@ -165,7 +165,7 @@ class ProgramGrader(Grader):
 
 
 def _stderr(ran: Ran) -> str:
-    """Return the end of a feedback: what the program complained about."""
-    said = shown(ran.finished.stderr.text.strip(), 2_000)
-    hint = f" ({_IMPORT_HINT})" if "ModuleNotFoundError" in said else ""
-    return f"; stderr: {said}{hint}" if said else ""
+    """Return the end of a feedback: what the program wrote to standard error."""
+    stderr = shown(ran.finished.stderr.text.strip(), 2_000)
+    hint = f" ({_IMPORT_HINT})" if "ModuleNotFoundError" in stderr else ""
+    return f"; stderr: {stderr}{hint}" if stderr else ""

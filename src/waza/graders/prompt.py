@@ -1,4 +1,4 @@
-"""The `prompt` grader: a model looks at the agent's work and gives its verdict by a tool call."""
+"""The `prompt` grader: a model judges the agent's work and gives its verdict by a tool call."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class PromptGrader(JudgedGrader):
     """Let a judge decide by a prompt or a rubric; its verdict is a tool call, never text.
 
     The judge calls `set_waza_grade_pass` or `set_waza_grade_fail`: the score is the share of passes, and one fail
-    decides. With `criteria` it must give one verdict on each. Without them nothing says how many verdicts there must
-    be: a judge that looks at one of two questions passes. With a `1-5` rubric it calls `set_waza_grade_score`, and the
+    decides. With `criteria` it must give one verdict on each. Without them the number of verdicts is open: a judge
+    that answers one of two questions passes. With a `1-5` rubric it calls `set_waza_grade_score`, and the
     rubric's `pass_at` decides. A judge that cannot answer, or gives no verdict after one reminder, makes the grade an
-    error. `pairwise` compares with another output, asked twice with the order swapped.
+    error. `pairwise` compares with another output, in two requests with the order swapped.
 
     ```yaml
     - type: prompt
@@ -43,7 +43,7 @@ class PromptGrader(JudgedGrader):
     mode: Literal["independent", "pairwise"] = "independent"
     """Judge the output by itself, or against that of another run (`--against`) or without the skill (`--baseline`)."""
     continue_session: bool = False
-    """Let the agent itself judge, in a copy of its session in which it may only look; only while the run lasts."""
+    """Let the agent itself judge, in a copy of its session which is read-only; only while the run lasts."""
 
     @model_validator(mode="after")
     def _compares_as_a_whole(self) -> Self:
@@ -55,7 +55,7 @@ class PromptGrader(JudgedGrader):
         return self
 
     @model_validator(mode="after")
-    def _stands_alone(self) -> Self:
+    def _asks_agent_only(self) -> Self:
         others = {"judges": self.judges, "mode: pairwise": self.mode == "pairwise"}
         others["reasoning_effort, which is the agent's own"] = self.reasoning_effort
         if self.continue_session and (other := next((name for name, given in others.items() if given), "")):
@@ -67,12 +67,12 @@ class PromptGrader(JudgedGrader):
         """Whether the agent itself is asked."""
         return self.continue_session
 
-    async def _heard(self, trace: Trace, judge: Any) -> Finding:
+    async def _ask_judge(self, trace: Trace, judge: Any) -> Finding:
         if not self.continue_session:
-            return await super()._heard(trace, judge)
+            return await super()._ask_judge(trace, judge)
         if not getattr(judge, "continues", False):
             raise Undecidable(_GONE)
-        found = await super()._heard(trace, judge)
+        found = await super()._ask_judge(trace, judge)
         return replace(found, details=found.details | {"continued_session": judge.about()})
 
     @property
@@ -83,7 +83,7 @@ class PromptGrader(JudgedGrader):
         return (self._rubric.pass_at - 1) / 4 if self._rubric and self._rubric.scale == "1-5" else None
 
     async def consult(self, trace: Trace, judge: Any) -> Finding:
-        """Return what the judge says about the output, by itself or against the baseline."""
+        """Return the judge's verdict on the output, by itself or against the baseline."""
         if self.mode == "pairwise":
             return await self._compare(trace, judge)
         parts = [self.question_text, *self.evidence(trace)]
@@ -101,24 +101,24 @@ class PromptGrader(JudgedGrader):
             second = await answer(judge, self._pair(trace, orders[1]), PAIRWISE)
         except Unanswered as error:
             askings: dict[str, JSON] = {"judge": first.judge, "judge_swapped": error.judge}
-            return Finding("error", 0.0, str(error), details={"mode": "pairwise"} | self.told() | askings)
+            return Finding("error", 0.0, str(error), details={"mode": "pairwise"} | self.question_details() | askings)
         winners = [_winner(got, order) for got, order in zip((first, second), orders, strict=True)]
         is_consistent = winners[0] == winners[1]
-        said, reasoning = first.verdict, reason_or_mark(first.verdict.reasoning)
+        verdict, reasoning = first.verdict, reason_or_mark(first.verdict.reasoning)
         pairwise = {
             "winner": winners[0] if is_consistent else None,
-            "magnitude": said.magnitude if is_consistent else None,
+            "magnitude": verdict.magnitude if is_consistent else None,
             "reasoning": reasoning,
             "position_consistent": is_consistent,
             "winners": winners,
         }
-        details = {"mode": "pairwise", "pairwise": pairwise} | self.told()
+        details = {"mode": "pairwise", "pairwise": pairwise} | self.question_details()
         details |= {"judge": first.judge, "judge_swapped": second.judge}
         if not is_consistent:
             fact = f"inconclusive: {winners[0]} wins in one order, {winners[1]} in the other"
             return Finding("error", 0.0, fact, [Check(None, "the candidate is at least as good", fact)], details)
         status: GradeStatus = "failed" if winners[0] == "baseline" else "passed"
-        feedback = f"pairwise: winner={winners[0]}, magnitude={said.magnitude}: {reasoning}"
+        feedback = f"pairwise: winner={winners[0]}, magnitude={verdict.magnitude}: {reasoning}"
         check = Check(status == "passed", "the candidate is at least as good", "" if status == "passed" else feedback)
         return Finding(status, _SCORES[winners[0]], feedback, [check], details)
 

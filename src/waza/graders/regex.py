@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from waza.graders.base import Grader
 from waza.graders.fields import ForbiddenPatterns, RequiredPattern, RequiredPatterns
-from waza.graders.text_checks import matches, matches_not
+from waza.graders.text_checks import matches_all, matches_none
 from waza.model import JSON, Check, Trace
 from waza.untrusted.patterns import Pattern
 
@@ -42,8 +42,8 @@ class RegexGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per pattern."""
-        yield from matches(self._required, trace.output)
-        yield from matches_not(self.must_not_match, trace.output)
+        yield from matches_all(self._required, trace.output)
+        yield from matches_none(self.must_not_match, trace.output)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return the patterns and what failed."""

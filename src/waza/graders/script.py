@@ -86,18 +86,18 @@ class ScriptGrader(Grader):
     waits: ClassVar[bool] = True
 
     script: Text
-    """The Python file, beside the eval file or at the project's root."""
+    """The Python file, next to the eval file or at the project's root."""
     args: list[str] = []
     """Its arguments."""
     timeout: Annotated[float, Field(ge=1, le=86_400), ZeroMeans(30)] = 30
     """How many seconds it may take; 0 means the default."""
     isolation: Isolation = "none"
-    """What holds the script; all but `none` close the network and let it write only to its workspace."""
+    """How the script is isolated; all but `none` close the network and let it write only to its workspace."""
     isolation_gaps: list[Promise] = []
-    """What `isolation` may leave open where this machine cannot hold it; `waza list isolation` shows that."""
+    """What `isolation` may leave open where this machine cannot enforce it; `waza list isolation` shows that."""
 
     may_change: list[str] = []
-    """Files beside the eval file or the script, as names or globs, that may change while agents work: what the program
+    """Files next to the eval file or the script, as names or globs, that may change while agents work: what the program
     or a hook writes itself. A change of any other makes the grade an error."""
 
     _pinned: PinnedFile = PrivateAttr()
@@ -109,18 +109,18 @@ class ScriptGrader(Grader):
         return self
 
     def unready(self) -> str:
-        """Return what the isolation does not hold on this machine."""
+        """Return which promises of the isolation this machine cannot keep."""
         return unaccepted_gaps(self.isolation, False, self.isolation_gaps)
 
     def pin(self, files: PinnedFiles) -> None:
-        """Note the script's folder and the one it is started in."""
+        """Record the files in the script's folder and in the one it is started in."""
         self._watched = Watched.of(files, self.folder, [self._pinned], self.may_change)
 
     def reads(self) -> dict[str, str]:
         """Return the script."""
         return {self.script: self._pinned.digest}
 
-    def look(self, trace: Trace, judge: Any) -> Finding:
+    def evaluate(self, trace: Trace, judge: Any) -> Finding:
         """Return the verdict the script printed."""
         refuse_changed([self._pinned])
         path = self._pinned.path
@@ -138,10 +138,10 @@ class ScriptGrader(Grader):
         if not trouble(ran.finished) and ran.finished.exit_code:
             return self._ended(ran)
         verdict = self._verdict(ran)
-        said = verdict.message or (self.all_passed if verdict.passed else f"{self.script} did not pass it")
-        check = Check(verdict.passed, f"{self.script} passes it", "" if verdict.passed else said)
+        feedback = verdict.message or (self.all_passed if verdict.passed else f"{self.script} did not pass it")
+        check = Check(verdict.passed, f"{self.script} passes it", "" if verdict.passed else feedback)
         status: GradeStatus = "passed" if verdict.passed else "failed"
-        return Finding(status, verdict.score, said, [check], verdict.details | unusual(ran))
+        return Finding(status, verdict.score, feedback, [check], verdict.details | unusual(ran))
 
     def _ended(self, ran: Ran) -> Finding:
         """Return the failure of a script that ended itself with a code other than 0."""
@@ -199,5 +199,5 @@ def _call(event: ToolEvent) -> dict[str, JSON]:
 
 def _stderr(ran: Ran) -> str:
     """Return the end of a sentence: what the script wrote on standard error."""
-    said = shown(ran.finished.stderr.text.strip(), 2_000)
-    return f"; stderr: {said}" if said else ""
+    stderr = shown(ran.finished.stderr.text.strip(), 2_000)
+    return f"; stderr: {stderr}" if stderr else ""

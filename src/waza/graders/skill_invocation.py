@@ -78,13 +78,13 @@ class SkillInvocationGrader(Grader):
         checks = sequence_checks(order, self._required, actual, "Skill", fits)
         if self.forbidden_skills:
             violations = self._violations(actual)
-            told = [skill + covered(skill, actual) for skill in violations]
-            failure = f"Forbidden skills invoked: {', '.join(told)}" if violations else ""
+            named = [skill + covered(skill, actual) for skill in violations]
+            failure = f"Forbidden skills invoked: {', '.join(named)}" if violations else ""
             checks.append(Check(not violations, "no forbidden skill is invoked", failure, actual=violations or None))
         return checks
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
-        """Return the F1, less the penalty for extra invocations, and whether every check held."""
+        """Return the F1, less the penalty for extra invocations, and whether every check passed."""
         assert isinstance(checks, SequenceChecks)
         actual, required = checks.actual, len(self._required)
         score = self._f1(checks)[2]
@@ -93,7 +93,7 @@ class SkillInvocationGrader(Grader):
         return 0.0 if self._violations(actual) else score, all(check.ok for check in checks)
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
-        """Return both sequences, precision, recall, F1, the alignment, and what the catalogue of skills says."""
+        """Return both sequences, precision, recall, F1, the alignment, and which required skills the catalogue had."""
         assert isinstance(checks, SequenceChecks)
         actual = checks.actual
         precision, recall, f1 = self._f1(checks)
@@ -116,15 +116,15 @@ class SkillInvocationGrader(Grader):
             facts["surfaced_but_not_invoked_required_skills"] = ignored
         return facts
 
-    def look(self, trace: Trace, judge: object) -> Finding:
-        """Return what the checks come to, with what the skill catalogue tells about it."""
-        finding = super().look(trace, judge)
+    def evaluate(self, trace: Trace, judge: object) -> Finding:
+        """Return the verdict of the checks, with a hint from the catalogue of skills."""
+        finding = super().evaluate(trace, judge)
         if finding.status == "passed":
-            return replace(finding, feedback=self._praise(trace))
+            return replace(finding, feedback=self._passed_feedback(trace))
         return replace(finding, feedback=finding.feedback + self._hint(trace))
 
-    def _praise(self, trace: Trace) -> str:
-        """Return what was right, and the extra invocations that lowered the score."""
+    def _passed_feedback(self, trace: Trace) -> str:
+        """Return the feedback of a pass, with the extra invocations that lowered the score."""
         actual = _skills(trace)
         if self._allows_none:
             return "No skill was invoked"
@@ -135,7 +135,7 @@ class SkillInvocationGrader(Grader):
         return self.all_passed
 
     def _hint(self, trace: Trace) -> str:
-        """Return what the catalogue of skills says about the required ones that were not invoked."""
+        """Return whether the catalogue had the required skills that were not invoked."""
         if trace.available_skills is None:
             return ""
         hidden, ignored = self._not_invoked(trace, trace.available_skills)
@@ -165,7 +165,7 @@ class SkillInvocationGrader(Grader):
 
 
 def _is_among(skill: str, names: list[str]) -> bool:
-    """Say whether a skill, or one that a glob covers, is among the names."""
+    """Return whether a skill, or one that a glob covers, is among the names."""
     return skill in names or any(fits_name(skill, name) for name in names)
 
 

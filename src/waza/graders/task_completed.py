@@ -23,12 +23,12 @@ class TaskCompletedGrader(Grader):
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield the one claim."""
         completed = trace.status == "success" and bool(trace.output)
-        seen = f"status {trace.status}, {'an' if trace.output else 'no'} output"
+        actual = f"status {trace.status}, {'an' if trace.output else 'no'} output"
         if self.require_success:
-            claim, failure = "the task is completed", f"Task not completed: {seen}"
+            claim, failure = "the task is completed", f"Task not completed: {actual}"
         else:
-            claim, failure = "the task is not completed", f"Task completed but was expected to fail: {seen}"
+            claim, failure = "the task is not completed", f"Task completed but was expected to fail: {actual}"
         if completed == self.require_success:
             yield Check(True, claim)
         else:
-            yield Check(False, claim, failure, claim, seen)
+            yield Check(False, claim, failure, claim, actual)

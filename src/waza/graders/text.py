@@ -1,4 +1,4 @@
-"""The `text` grader: what the output says, and what it must not say."""
+"""The `text` grader: what the output must, and must not, contain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from waza.graders.base import Grader
 from waza.graders.fields import ForbiddenPatterns, Needles, RequiredPattern, RequiredPatterns
-from waza.graders.text_checks import holds, lacks, matches, matches_not
+from waza.graders.text_checks import contains_all, contains_none, matches_all, matches_none
 from waza.model import Check, Trace
 from waza.untrusted.text import fold_case
 
@@ -59,12 +59,12 @@ class TextGrader(Grader):
         checks: list[Check] = []
         if self.contains or self.not_contains:
             folded = fold_case(output)
-            checks += holds(self.contains, output, folded)
-            checks += lacks(self.not_contains, output, folded)
+            checks += contains_all(self.contains, output, folded)
+            checks += contains_none(self.not_contains, output, folded)
         if self.contains_cs or self.not_contains_cs:
-            checks += holds(self.contains_cs, output, noun="substring (case-sensitive)")
-            checks += lacks(self.not_contains_cs, output, noun="substring (case-sensitive)")
+            checks += contains_all(self.contains_cs, output, noun="substring (case-sensitive)")
+            checks += contains_none(self.not_contains_cs, output, noun="substring (case-sensitive)")
         if self.regex_match or self.regex_not_match or self.pattern:
-            checks += matches([*self.regex_match, *([self.pattern] if self.pattern else [])], output)
-            checks += matches_not(self.regex_not_match, output)
+            checks += matches_all([*self.regex_match, *([self.pattern] if self.pattern else [])], output)
+            checks += matches_none(self.regex_not_match, output)
         return checks

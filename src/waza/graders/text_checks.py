@@ -1,6 +1,6 @@
-"""Checks on one text, shared by every grader that looks for texts and patterns.
+"""Checks of one text, shared by every grader that searches for texts or patterns.
 
-A claim that held is the same record for every text, so it is made once.
+A check that passed is the same record for every text, so it is made once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ def excerpt(text: str) -> str:
 
 
 def around(text: str, start: int, length: int) -> str:
-    """Return what stands at a place in a text, with a little before and after it."""
+    """Return a part of a text, with a little before and after it."""
     head, tail = max(0, start - 40), min(len(text), start + length + 40)
     return ("…" if head else "") + text[head:tail] + ("…" if tail < len(text) else "")
 
 
-def holds(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> list[Check]:
+def contains_all(
+    needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring"
+) -> list[Check]:
     """Return one check per needle that must be in the text; `folded` is it folded, where case does not matter."""
     inside = text if folded is None else folded
     return [
@@ -40,8 +42,10 @@ def holds(needles: Iterable[str], text: str, folded: str | None = None, *, noun:
     ]
 
 
-def lacks(needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring") -> list[Check]:
-    """Return one check per needle that must not be in the text; `folded` is as in `holds`."""
+def contains_none(
+    needles: Iterable[str], text: str, folded: str | None = None, *, noun: str = "substring"
+) -> list[Check]:
+    """Return one check per needle that must not be in the text; `folded` is as in `contains_all`."""
     inside = text if folded is None else folded
     checks = []
     for needle in needles:
@@ -55,33 +59,33 @@ def lacks(needles: Iterable[str], text: str, folded: str | None = None, *, noun:
     return checks
 
 
-def matches(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> list[Check]:
+def matches_all(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> list[Check]:
     """Return one check per pattern that must match somewhere in the text."""
     checks = []
     for pattern in patterns:
         found = try_search(pattern, text)
-        held = _does_match(subject, pattern.source)
+        passed = _does_match(subject, pattern.source)
         if found is True:
-            checks.append(held)
+            checks.append(passed)
         else:
             ok = None if isinstance(found, str) else False
             failure = found if isinstance(found, str) else f"Missing expected pattern: {pattern.source}"
-            checks.append(Check(ok, held.claim, failure, f"a match of {pattern.source}", excerpt(text)))
+            checks.append(Check(ok, passed.claim, failure, f"a match of {pattern.source}", excerpt(text)))
     return checks
 
 
-def matches_not(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> list[Check]:
+def matches_none(patterns: Iterable[Pattern], text: str, *, subject: str = "the output") -> list[Check]:
     """Return one check per pattern that must match nowhere in the text."""
     checks = []
     for pattern in patterns:
         found = try_search(pattern, text)
-        held = _does_not_match(subject, pattern.source)
+        passed = _does_not_match(subject, pattern.source)
         if found is False:
-            checks.append(held)
+            checks.append(passed)
         else:
             ok = None if isinstance(found, str) else False
             failure = found if isinstance(found, str) else f"Found forbidden pattern: {pattern.source}"
-            checks.append(Check(ok, held.claim, failure, f"no match of {pattern.source}", excerpt(text)))
+            checks.append(Check(ok, passed.claim, failure, f"no match of {pattern.source}", excerpt(text)))
     return checks
 
 

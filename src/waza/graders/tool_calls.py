@@ -31,8 +31,8 @@ class ToolCallsGrader(Grader):
     """Check which tools were called, how often, in what order and with what arguments.
 
     Each `expect` entry needs calls of its own: calls are assigned to entries so that as many as possible are
-    satisfied, whatever the order of either. `details.alignment` says for each entry which calls it took, or the
-    nearest call and the arguments that differed, or that it is missing; and which calls nobody expected.
+    satisfied, whatever the order of either. `details.alignment` lists for each entry which calls it took, or the
+    nearest call and the arguments that differed, or that it is missing; and which calls were not expected.
 
     ```yaml
     - type: tool_calls

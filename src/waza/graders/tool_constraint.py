@@ -29,7 +29,7 @@ class ToolConstraintGrader(Grader):
     """Check which tools must, must not, or may be used, and how many turns and tokens were taken.
 
     An entry is a tool's name, exact or a glob (`mcp__*`), or a mapping: `tool` is a pattern, `name` is exact or a glob,
-    and the `*_pattern` keys and `args` look into the call. In `allow_only` `tool` is a name too, and names are compared
+    and the `*_pattern` keys and `args` match arguments. In `allow_only` `tool` is a name too, and names are compared
     after what engines call the same tool (`view` is `read`). One check an entry and a limit, for `allow_only` one a
     call.
 
@@ -117,11 +117,11 @@ class ToolConstraintGrader(Grader):
             elif found.maybe:
                 yield from undecided([claim], _UNREADABLE)
             else:
-                seen: JSON = [
+                nearest: JSON = [
                     {"call": call, "differences": [each.as_json() for each in rule.differences(events[call].args)]}
                     for call in found.named[:3]
                 ]
-                yield Check(False, claim, f"Expected tool not used: {rule.label}", rule.written(), seen)
+                yield Check(False, claim, f"Expected tool not used: {rule.label}", rule.written(), nearest)
 
     def _rejected(self, names: list[str], events: list[ToolEvent], words: Dialect | None) -> Iterator[Check]:
         for rule in self.reject_tools:
@@ -182,27 +182,25 @@ class ToolConstraintGrader(Grader):
         return facts
 
     def _spelled(self, calls: list[ToolEvent], words: Dialect | None) -> list[ToolEvent]:
-        """Return the calls with the arguments that rules look at under the names they use."""
+        """Return the calls with the arguments that rules check under the names they use."""
         wanted = ["command", "skill", "path", *(key for rule in self._rules for key in rule.args)]
         return calls_spelled(calls, wanted, words)
 
 
 def _calls(rule: ToolRule, names: list[str], calls: Sequence[int]) -> str:
-    """Return the tools that a glob or a pattern matched, in brackets; nothing where the rule says the name itself."""
+    """Return the tools that a glob or a pattern matched, in brackets; empty where the rule is the name itself."""
     called = list(dict.fromkeys(names[call] for call in calls))
     if [fold_case(name) for name in called] == [fold_case(rule.tool_text)]:
         return ""
     return f" ({', '.join(called[:5])}{', …' if len(called) > 5 else ''})"
 
 
-# The entries of `tool_constraint`: a tool with patterns for what it was called with, and how names are folded.
-
 _QUALIFIERS = {
     "command_pattern": ("command", "cmd"),
     "skill_pattern": ("skill",),
     "path_pattern": ("path", "file_path", "filePath"),
 }
-"""The arguments each pattern is held against: the first one that is given."""
+"""The arguments each pattern is matched against: the first one that is given."""
 _ALIASES = {
     "readfile": "read",
     "fileread": "read",
@@ -244,7 +242,7 @@ class ToolRule(CallMatcher):
 
     @property
     def states_arguments(self) -> bool:
-        """Whether it says anything about a call's arguments, by a pattern or by a matcher."""
+        """Whether it checks a call's arguments, by a pattern or a matcher."""
         return bool(self.args or self._qualifiers)
 
     def differences(self, args: JSON) -> Iterator[Mismatch]:
@@ -260,7 +258,7 @@ class ToolRule(CallMatcher):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Return the schema of the mapping, and of a bare name beside it."""
+        """Return the schema of the mapping or of a bare name."""
         return or_bare(handler.resolve_ref_schema(handler(core)), "string")
 
 
@@ -275,10 +273,10 @@ class AllowedTool(ToolRule):
     def _from_name(cls, value: Any) -> Any:
         return {"tool": value} if isinstance(value, str) else value
 
-    def tells(self, name: str) -> bool:
-        """Say whether a tool's name is this one: `tool` after folding, `name` letter for letter; both may be globs."""
+    def matches_name(self, name: str) -> bool:
+        """Return whether a tool has this name: `tool` after folding, `name` letter for letter; both may be globs."""
         if self.tool is None:
-            return bool(super().tells(name))
+            return bool(super().matches_name(name))
         return self._canonical == canonical_name(name) or allows(str(self.tool), name)
 
     @cached_property
@@ -296,7 +294,7 @@ def canonical_name(name: str) -> str:
 
 
 def allows(declared: str, observed: str) -> bool:
-    """Say whether a declared tool covers an observed one: `mcp:x` covers a bare `x`, never the reverse."""
+    """Return whether a declared tool covers an observed one: `mcp:x` covers a bare `x`, never the reverse."""
     wanted = canonical_name(declared)
     if name_glob(wanted) is not None:
         return _glob_allows(declared, wanted, observed)
@@ -307,14 +305,14 @@ def allows(declared: str, observed: str) -> bool:
 
 
 def _glob_allows(declared: str, wanted: str, observed: str) -> bool:
-    """Say whether a glob covers an observed tool under its own or its canonical name.
+    """Return whether a glob covers an observed tool under its own or its canonical name.
 
     `builtin:*` covers no MCP and no custom tool, and `mcp:*` no bare name: that would be every tool there is.
     """
-    seen = fold_case(observed.strip())
-    if seen.startswith(_FOREIGN) and fold_case(declared.strip()).startswith("builtin:"):
+    folded = fold_case(observed.strip())
+    if folded.startswith(_FOREIGN) and fold_case(declared.strip()).startswith("builtin:"):
         return False
-    if fits_name(wanted, canonical_name(observed)) or fits_name(wanted, seen.removeprefix("builtin:")):
+    if fits_name(wanted, canonical_name(observed)) or fits_name(wanted, folded.removeprefix("builtin:")):
         return True
     bare = next((wanted.removeprefix(prefix) for prefix in _FOREIGN if wanted.startswith(prefix)), "")
-    return bool(bare) and bare[0] not in "*?" and fits_name(bare, seen)
+    return bool(bare) and bare[0] not in "*?" and fits_name(bare, folded)

@@ -15,7 +15,7 @@ from waza.model import JSON, Check, Trace
 
 
 class ToolOrderGrader(Grader):
-    """Check that the tools were called in this order; other calls may stand in between.
+    """Check that the tools were called in this order; other calls may come in between.
 
     ```yaml
     - type: tool_order
@@ -42,7 +42,7 @@ class ToolOrderGrader(Grader):
         """Return the one comparison, naming the first tool that is out of place."""
         events, words = tool_events(trace), words_of(trace, self.tool_names)
         called = calls_named(events, self._names, words)
-        held = _is_in_order(tuple(self.expected_order))
+        passed = _is_in_order(tuple(self.expected_order))
         fits = fits_of_calls(self._names, events, words) if self._names.globs else None
         if fits is None:
             rest = iter(called)
@@ -50,9 +50,9 @@ class ToolOrderGrader(Grader):
         else:
             missing = _missing(self.expected_order, fits)
         if not missing:
-            return [held]
+            return [passed]
         failure = f"Tools not called in expected order: {missing[0]} is missing or too early"
-        return [Check(False, held.claim, failure, self.expected_order, called)]
+        return [Check(False, passed.claim, failure, self.expected_order, called)]
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return whether the first call is of the first tool."""

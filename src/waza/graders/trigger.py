@@ -1,4 +1,4 @@
-"""The `trigger` grader: whether a prompt should activate a skill, told from the skill's own words."""
+"""The `trigger` grader: whether a prompt should activate a skill, by the words of its SKILL.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _mode(value: Any) -> Any:
 class TriggerGrader(Grader):
     """Check whether the task's prompt should activate a skill, by comparing it with the words of its SKILL.md.
 
-    No model is asked and the output is not looked at. The relevance is the share of the prompt's words that the skill
+    No model is asked and the output is not used. The relevance is the share of the prompt's words that the skill
     knows, or how close the prompt comes to one of its `USE FOR:` phrases. The score is the relevance, in `negative`
     mode one minus it.
 
@@ -37,7 +37,7 @@ class TriggerGrader(Grader):
     needs_more_than_trace: ClassVar[bool] = True
 
     skill_path: Text
-    """The SKILL.md file, or the folder it stands in; beside the eval file, or at the project's root."""
+    """The SKILL.md file, or its folder; next to the eval file, or at the project's root."""
     mode: Annotated[Literal["positive", "negative"], BeforeValidator(_mode)]
     """`positive`: the prompt should activate the skill; `negative`: it should not."""
     threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.6
@@ -72,7 +72,7 @@ class TriggerGrader(Grader):
             yield Check(False, claim, failure, f"{wanted} {self.threshold:g}", relevance)
 
     def verdict(self, trace: Trace, checks: list[Check]) -> tuple[float, bool]:
-        """Return the relevance, in `negative` mode one minus it, and whether the check held."""
+        """Return the relevance, in `negative` mode one minus it, and whether the check passed."""
         relevance = self._skill.relevance(trace.input).score
         return relevance if self.mode == "positive" else 1 - relevance, all(check.ok for check in checks)
 

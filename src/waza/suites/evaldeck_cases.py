@@ -123,7 +123,7 @@ def read_case(data: Any, place: Position, folder: SpecFolder) -> tuple[Case | No
         (turn.user, turn.expected, turn.graders, place.at("turns", index)) for index, turn in enumerate(shape.turns)
     ]
     if turns and shape.input is not None:
-        problems.append(place.at("input").problem("'input' and 'turns' both say what is asked; keep one of them"))
+        problems.append(place.at("input").problem("'input' and 'turns' are both given; keep one of them"))
     if not turns and shape.input is None:
         return None, [*problems, place.problem("'input' is missing; or give 'turns'")]
     if not turns:

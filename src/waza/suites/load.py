@@ -280,7 +280,7 @@ def with_sources(
     found = dict(graders)
     for task in tasks:
         if "source" in task.context and task.id in graders and (source := source_of(task, folder)):
-            found[task.id] = [_beside(grader, source) for grader in graders[task.id]]
+            found[task.id] = [_with_source(grader, source) for grader in graders[task.id]]
     return found
 
 
@@ -293,11 +293,11 @@ def with_judges(graders: dict[str, list[Grader]]) -> dict[str, list[Grader]]:
     return {task: [known.get(id(one), one) for one in listed] for task, listed in graders.items()}
 
 
-def _beside(grader: Grader, source: str) -> Grader:
+def _with_source(grader: Grader, source: str) -> Grader:
     if isinstance(grader, AfterTurnGrader):
-        inner = _beside(grader.grader, source)
+        inner = _with_source(grader.grader, source)
         return grader if inner is grader.grader else grader.model_copy(update={"grader": inner})
-    return grader.beside(source) if isinstance(grader, HumanGrader) else grader
+    return grader.with_source(source) if isinstance(grader, HumanGrader) else grader
 
 
 # Commands around a run: what is started and where, found out when the suite is loaded.

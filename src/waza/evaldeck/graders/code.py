@@ -90,7 +90,7 @@ class CodeGrader(BaseGrader):
         return GradeResult.failed_result(self.name, message, expected, actual, details=details)
 
     def _grader_for(self, value: Any) -> Grader:
-        """Return waza's grader for a value; the last one is kept, as most graders are used for many traces."""
+        """Return waza's grader for a value; the last one is reused, as most graders grade many traces."""
         options = {self.option: list(value) if isinstance(value, list | tuple) else value} | self.options()
         last: tuple[dict[str, Any], Grader] | None = getattr(self, "_last", None)
         if last is None or last[0] != options:

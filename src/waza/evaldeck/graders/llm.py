@@ -21,7 +21,7 @@ _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 
 class LLMGrader(BaseGrader):
-    """A judge says whether the agent did well; with `threshold`, how well, on a scale from 1 to 5.
+    """A judge decides whether the agent did well; with `threshold`, it gives a score from 1 to 5.
 
     The judge sees the task and the answer whatever the prompt says, `{trace}` shows it the tool calls. Its key comes
     from the environment alone. `judge` is a judge of waza's to ask instead.
@@ -55,7 +55,7 @@ class LLMGrader(BaseGrader):
         self._made(None)
 
     def criteria(self) -> dict[str, Any]:
-        """Return what the judge is told to look at."""
+        """Return the criteria for the judge."""
         return {"prompt": self.prompt} if self.prompt is not None else {}
 
     def grade(self, trace: Any, test_case: Any = None) -> GradeResult:
@@ -63,7 +63,7 @@ class LLMGrader(BaseGrader):
         return as_result(self.name, self._made(test_case).grade(as_waza(trace), judge=self._judge()))
 
     async def grade_async(self, trace: Any, test_case: Any = None) -> GradeResult:
-        """Return the judge's verdict without keeping the event loop waiting."""
+        """Return the judge's verdict without blocking the event loop."""
         return as_result(self.name, await self._made(test_case).agrade(as_waza(trace), judge=self._judge()))
 
     def _made(self, test_case: Any) -> Grader:
@@ -95,7 +95,7 @@ class LLMRubricGrader(LLMGrader):
 
     def __init__(self, rubric: dict[str, str], pass_threshold: float = 0.7, **more: Any) -> None:
         if unknown := {"prompt", "threshold"} & set(more):
-            raise TypeError(f"LLMRubricGrader takes no {' or '.join(sorted(unknown))}: the rubric says what is judged")
+            raise TypeError(f"LLMRubricGrader takes no {' or '.join(sorted(unknown))}: the rubric has the criteria")
         self.rubric = rubric
         self.pass_threshold = pass_threshold
         super().__init__(**more)

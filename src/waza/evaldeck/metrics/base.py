@@ -11,7 +11,7 @@ from waza.evaldeck.trace import Trace
 
 
 class BaseMetric(ABC):
-    """What every metric is: a name, a unit, a number for a trace."""
+    """A metric: a name, a unit, and a number for a trace."""
 
     name: str = "base"
     unit: str | None = None
@@ -21,7 +21,7 @@ class BaseMetric(ABC):
         """Return the number."""
 
     async def calculate_async(self, trace: Trace, test_case: Any = None) -> MetricResult:
-        """Return the number without keeping the event loop waiting."""
+        """Return the number without blocking the event loop."""
         return await asyncio.to_thread(self.calculate, trace, test_case)
 
     def _result(self, value: float, **details: Any) -> MetricResult:
