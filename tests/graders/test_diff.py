@@ -68,9 +68,9 @@ def test_snapshots_are_compared_byte_for_byte(room, known, seen):
     ("config", "reason"),
     [
         ({"expected_files": []}, "empty"),
-        (expect("a", contains=[""]), "no text to look for"),
-        (expect("a", contains=["+"]), "no text to look for"),
-        (expect("a", contains=["- "]), "no text to look for"),
+        (expect("a", contains=[""]), "no text to search for"),
+        (expect("a", contains=["+"]), "no text to search for"),
+        (expect("a", contains=["- "]), "no text to search for"),
         (expect("a", contains=[]), "compared with nothing"),
         (expect("a", snapshot=""), "empty"),
         (expect("a", snapshot="folder"), "not a file"),

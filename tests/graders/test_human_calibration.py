@@ -1,97 +1,20 @@
-"""The `human` grader and `human_calibration`: undecided until people have spoken, and never passed by accident."""
+"""The `human_calibration` grader: whether a grader agrees with people."""
 
 import json
 
 import pytest
 
 import waza
-from waza.runs.verdicts import HumanVerdict, evidence_of, question_of, record_verdict
+from waza.runs.verdicts import HumanVerdict, question_of, record_verdict
 from waza.suites.load import load_spec
 
 TRACE = waza.Trace(input="hi", output="hello")
-HUMAN = {"type": "human", "name": "polite", "instructions": "Is it polite?", "criteria": ["no shouting"]}
 
 
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / ".waza.yaml").touch()
     return tmp_path
-
-
-def human(folder, **changes):
-    return waza.load_grader(HUMAN | changes, folder)
-
-
-def say(folder, answer, trace=TRACE, **changes):
-    asked = human(folder).question
-    about = {"grader": "polite", "evidence": evidence_of(trace), "question": asked, "reviewer": "ana"}
-    return record_verdict(folder / "verdicts.jsonl", HumanVerdict(**about | {"verdict": answer} | changes))
-
-
-def test_it_is_undecided_until_somebody_answers_and_then_follows_the_answer(folder):
-    grader = human(folder)
-    before = grader.grade(TRACE)
-    assert (before.status, before.passed) == ("error", False)
-    assert "waza review" in before.feedback
-    say(folder, "pass")
-    assert (grader.grade(TRACE).status, grader.grade(TRACE).score) == ("passed", 1.0)
-    say(folder, "fail", reason="too short")
-    after = grader.grade(TRACE)
-    assert (after.status, after.feedback) == ("failed", "ana fails it: too short")
-
-
-def test_a_verdict_counts_for_just_what_was_looked_at(folder):
-    say(folder, "pass")
-    assert human(folder).grade(waza.Trace(input="hi", output="hello", duration_ms=5)).status == "passed"
-    assert human(folder).grade(waza.Trace(input="hi", output="hello!")).status == "error"
-
-
-def test_a_verdict_does_not_count_when_the_question_changed(folder):
-    say(folder, "pass")
-    assert human(folder, criteria=["no lies"]).grade(TRACE).status == "error"
-    assert human(folder, name="another").grade(TRACE).status == "error"
-
-
-def test_one_person_who_fails_it_decides_and_the_score_is_the_share_who_pass(folder):
-    say(folder, "pass")
-    say(folder, "pass", reviewer="ben")
-    say(folder, "fail", reviewer="cy")
-    grade = human(folder).grade(TRACE)
-    assert (grade.status, grade.score) == ("failed", pytest.approx(2 / 3))
-    assert [one["reviewer"] for one in grade.details["human"]["verdicts"]] == ["ana", "ben", "cy"]
-
-
-def test_enough_people_must_have_looked_before_it_passes_but_one_fail_is_enough(folder):
-    grader = human(folder, min_reviewers=2)
-    say(folder, "pass")
-    assert grader.grade(TRACE).status == "error"
-    say(folder, "pass", reviewer="ben")
-    assert grader.grade(TRACE).status == "passed"
-    say(folder, "fail", reviewer="ben", at="2999-01-01T00:00:00Z")
-    assert grader.grade(TRACE).status == "failed"
-
-
-def test_a_damaged_file_leaves_it_undecided_and_says_which_line(folder):
-    say(folder, "pass")
-    with (folder / "verdicts.jsonl").open("a") as file:
-        file.write("not a verdict\n")
-    grade = human(folder).grade(TRACE)
-    assert grade.status == "error" and "verdicts.jsonl:2: is no verdict" in grade.feedback
-
-
-@pytest.mark.parametrize(
-    ("changes", "fact"),
-    [
-        ({"instructions": "", "criteria": []}, "checks nothing"),
-        ({"instructions": "  ", "criteria": []}, "blank"),
-        ({"criteria": [""]}, "criteria\\[0\\]"),
-        ({"min_reviewers": 0}, "must be at least 1"),
-        ({"instruction": "x"}, "did you mean 'instructions'"),
-    ],
-)
-def test_a_question_that_asks_nothing_is_refused(folder, changes, fact):
-    with pytest.raises(waza.SpecError, match=fact):
-        human(folder, **changes)
 
 
 CALIBRATION = {"type": "human_calibration", "name": "believed", "grader": "judge", "min_items": 10}
@@ -102,7 +25,7 @@ def calibration(folder, **changes):
 
 
 def judged(folder, pairs, *, first=0, **changes):
-    """Record verdicts of a person beside what the grader said."""
+    """Record verdicts of a person with the grader's."""
     for number, (people, said) in enumerate(pairs, first):
         about = {"grader": "judge", "evidence": f"e{number}", "model": "m1", "reviewer": "ana"}
         record_verdict(folder / "verdicts.jsonl", HumanVerdict(**about | {"verdict": people, "said": said} | changes))
@@ -129,7 +52,7 @@ def test_a_grader_that_passes_everything_fails_on_kappa_though_it_agrees_nine_ti
     assert grade.feedback == "kappa is 0.00 on 20 outputs, needed is 0.2 (always the same answer would agree on 90%)"
 
 
-def test_with_too_few_outputs_nobody_can_tell(folder):
+def test_with_too_few_outputs_it_is_undecided(folder):
     assert calibration(folder, min_kappa=0.5).grade(TRACE).status == "error"
     judged(folder, GOOD[:9])
     grade = calibration(folder, min_kappa=0.5).grade(TRACE)
@@ -137,7 +60,7 @@ def test_with_too_few_outputs_nobody_can_tell(folder):
     assert "have both judged 9 of 10 outputs needed; go on with `waza review --grader judge`" in grade.feedback
 
 
-def test_where_all_verdicts_are_the_same_kappa_says_nothing(folder):
+def test_where_all_verdicts_are_the_same_kappa_is_undecided(folder):
     judged(folder, [("pass", "pass")] * 15)
     assert calibration(folder, min_kappa=0.5).grade(TRACE).status == "error"
     assert calibration(folder, min_agreement=0.5).grade(TRACE).status == "passed"
@@ -168,7 +91,7 @@ def suite_of(folder, *judges):
     return found[0].grade(TRACE).details["calibration"]["n"]
 
 
-def test_of_a_suite_with_several_judges_of_one_name_all_are_looked_at(folder):
+def test_of_a_suite_with_several_judges_of_one_name_all_count(folder):
     polite, kind, terse = (question_of(f"Is it {word}?") for word in ("polite", "kind", "terse"))
     judged(folder, GOOD[:5], question=polite, at="2026-01-01T00:00:00Z")
     judged(folder, GOOD[5:9], first=5, question=kind, at="2026-01-02T00:00:00Z")
@@ -177,7 +100,7 @@ def test_of_a_suite_with_several_judges_of_one_name_all_are_looked_at(folder):
     assert suite_of(folder, *asked[:2], asked[2] | {"model": "m9"}) == 12
     assert suite_of(folder, *asked[:2]) == 9 and suite_of(folder, asked[0]) == 5
     assert suite_of(folder, asked[2] | {"model": "m9"}) == 3 and suite_of(folder, asked[2] | {"model": "m8"}) == 0
-    assert suite_of(folder, {"prompt": "Is it short?"}) == 0, "nobody has reviewed what is asked now"
+    assert suite_of(folder, {"prompt": "Is it short?"}) == 0, "the current question has no reviews"
 
 
 def test_outputs_on_which_people_are_evenly_divided_count_for_nothing(folder):
