@@ -16,7 +16,7 @@ def test_it_matches_anywhere_with_the_syntax_of_python():
 
 
 def test_a_pattern_that_takes_too_long_is_undecided():
-    assert grade("a" * 60 + "!", pattern=r"(?=(a+)+$)(a|aa)+$b").status == "error"
+    assert grade("a" * 60 + "!", pattern=r"(a|a|aa)+(?=b)b").status == "error"
 
 
 @pytest.mark.parametrize("pattern", ["(", ".*", ""])
