@@ -281,3 +281,17 @@ def test_the_control_arm_counts_in_the_limit_and_in_the_summary(suite, capsys):
     assert summarize(open_run(run)).cost_usd == summary_of(run).summary.cost_usd == 0.5
     ran(capsys, folder, "--baseline", "--resume", "--max-cost", "5")
     assert summarize(open_run(run)).cost_usd == summary_of(run).summary.cost_usd == 1.0
+
+
+def test_a_graded_run_is_billed_for_its_grading_and_names_what_its_agents_had_cost(suite, capsys):
+    folder = suite(command(0.5, 0.25))
+    ran(capsys, folder)
+    assert run_command(["grade", str(newest_run(folder / "runs"))]) == 0
+    assert "$0.0000 (its agents $0.7500 before it was graded)" in capsys.readouterr().out.replace("\n", " ")
+    graded = newest_run(folder / "runs")
+    summary = summarize(open_run(graded))
+    assert summary == summary_of(graded).summary and summary.costs == Costs()
+    assert summary.agents_before.cost_usd == 0.75
+    told = json.loads((graded / "results.json").read_text())["summary"]["costs"]
+    assert (told["total_usd"], told["agent"]["count"], told["agents_before"]["cost_usd"]) == (0, 0, 0.75)
+    assert [run_command(["gate", str(graded), "--max-cost", cost]) for cost in ("0.7", "0.8")] == [1, 0]

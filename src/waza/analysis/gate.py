@@ -24,7 +24,7 @@ from waza.runs.repeats import Part, part_of
 from waza.runs.summary import Summary, summarize
 from waza.runs.tasks import TOLERANCE, TaskSummary, summarize_tasks
 from waza.runs.triggers import WEIGHTS, TriggerAnswer, answers_of, summarize_triggers, trigger_metric, unanswered
-from waza.spending import NO_COSTS
+from waza.spending import NO_COSTS, NOTHING, Costs
 from waza.stats.paired import sign_flip
 from waza.stats.power import ALPHA
 from waza.stats.resampling import bootstrap_mean
@@ -128,15 +128,19 @@ def _trigger(summary: Summary, needed: float, sure: bool) -> Gate:
 
 
 def _cost(run: Run, summary: Summary, needed: float) -> Gate:
-    """Return whether agents and judges cost no more; a cost that was not recorded leaves it open."""
-    costs = summary.costs or NO_COSTS
+    """Return whether agents and judges cost no more; a cost that was not recorded leaves it open.
+
+    Of a run that was graded from another one the agents count as well, though they were paid before.
+    """
+    costs = (summary.costs or NO_COSTS) + Costs(agent=summary.agents_before or NOTHING)
     trials = [outcome.costs.without_cost > 0 for some in (run.results, run.triggers) for outcome in outcomes_of(some)]
     gate = _at_most("cost", costs.total_usd, needed)
     if gate.status == "failed" or (summary.cost_usd is not None and not costs.without_cost):
         return gate
     lacking = sum(trials) if summary.cost_usd is not None else len(trials)
     reason = f"{lacking} of {len(trials)} trials have a cost that was not recorded"
-    return replace(gate, status="error", value=summary.cost_usd, reason=reason)
+    known = None if summary.cost_usd is None else costs.total_usd
+    return replace(gate, status="error", value=known, reason=reason)
 
 
 def _at_most(name: str, value: float, needed: float) -> Gate:

@@ -103,9 +103,12 @@ def costs_of_run(summary: Summary) -> tuple[str, str]:
         return "", ""
     costs, told = summary.costs, []
     if costs is not None and costs.judge.cost_usd:
-        told += [f"agent ${costs.agent.cost_usd:.4f}", f"judge ${costs.judge.cost_usd:.4f}"]
+        told += [f"agent ${costs.agent.cost_usd:.4f}"] if summary.agents_before is None else []
+        told.append(f"judge ${costs.judge.cost_usd:.4f}")
     if costs is not None and costs.without_cost:
         told.append(f"{plural(costs.without_cost, 'cost')} not known")
+    if summary.agents_before is not None and summary.agents_before.cost_usd:
+        told.append(f"its agents ${summary.agents_before.cost_usd:.4f} before it was graded")
     return f"${summary.cost_usd:.4f}", f"({', '.join(told)})" if told else ""
 
 

@@ -27,6 +27,7 @@ from waza.runner.recordings import Recorded
 from waza.runner.request import RunRequest, redactor_for, runs_folder, stored_form
 from waza.runner.resume import changes
 from waza.runs.gc import rare_collections
+from waza.runs.outcomes import GRADED_FROM
 from waza.runs.store import RunFolder, open_run, read_run
 from waza.spending import Costs, metering
 from waza.suites.suite import EvalSpec
@@ -148,7 +149,7 @@ def graded(
     redactor, _ = redactor_for(spec)
     spec = dataclasses.replace(spec, triggers=None)
     blank = stored_form(RunRequest(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
-    blank.spec["graded_from"] = source.name if source else "traces"
+    blank.spec[GRADED_FROM] = source.name if source else "traces"
     blank.spec.update(redactor.tree(about_judges(spec, judging.judge)))
     asked = open_run(source) if source else None
     if asked and "triggers" in asked.spec:

@@ -17,6 +17,7 @@ from waza.errors import UsageError, WazaError
 from waza.model import JSON, Run
 from waza.runner.controls import Controls
 from waza.runs.folder import read_run_json
+from waza.runs.outcomes import GRADED_FROM
 from waza.runs.partial import FILES, without_files
 from waza.runs.store import RunFolder, open_run, run_folders
 from waza.runs.triggers import prompts_of
@@ -80,7 +81,7 @@ def resume(
 
 def _left_of(kept: RunFolder, new: Run, *, rerun_changed: bool, rerun_errors: bool, skip_graders: bool) -> Resumed:
     old = open_run(kept.path)
-    if old.spec.get("file") != new.spec["file"] or "graded_from" in old.spec:
+    if old.spec.get("file") != new.spec["file"] or GRADED_FROM in old.spec:
         raise UsageError(f"run {old.id} is not a run of this suite; `waza list runs` shows which there are")
     changed = dict(changes(old.spec, new.spec))
     if changed and not rerun_changed:
@@ -117,7 +118,7 @@ def newest(runs: Path, file: str, model: str | None, *, has_tasks: bool = True) 
     """
     for folder in run_folders(runs):
         run = stored_head(folder)
-        if run is None or "graded_from" in run.spec or run.spec.get("file") != file:
+        if run is None or GRADED_FROM in run.spec or run.spec.get("file") != file:
             continue
         if bool(run.spec.get("tasks")) is not has_tasks:
             continue

@@ -13,8 +13,11 @@ from waza.runs.canaries import canaries_of
 from waza.runs.costs import costs_of
 from waza.runs.result_view import ResultView
 from waza.runs.tool_use import ToolUse, tool_use
-from waza.spending import NO_COSTS, Costs, is_amount
+from waza.spending import NO_COSTS, Costs, Spending, is_amount
 from waza.stats.scores import Score, score_of_grades
+
+GRADED_FROM = "graded_from"
+"""In the spec of a run that no agent made: the run it was graded from, or `traces`."""
 
 
 class TrialOutcome(Struct, frozen=True, kw_only=True, gc=False):
@@ -76,20 +79,28 @@ def outcome_of(result: Result | ResultView) -> TrialOutcome:
 
 
 def run_costs(run: Run) -> Costs:
-    """Return what a run was billed: this is what its summary shows, and what a cost limit counts."""
-    found = other_run_costs(run)
+    """Return what a run was billed: this is what its summary shows, and what a cost limit counts.
+
+    A run that was graded from another one, or from recordings, was billed for its judges alone: agents had been paid.
+    """
+    trials = NO_COSTS
     for some in (run.results, run.triggers):
         for outcome in outcomes_of(some):
-            found += outcome.costs
-    return found
+            trials += outcome.costs
+    return split_costs(run, trials)[0]
 
 
-def other_run_costs(run: Run) -> Costs:
-    """Return the part of these costs that belongs to no result of the run: replaced ones, its canaries."""
-    found: Costs = run.other_costs
+def split_costs(run: Run, trials: Costs) -> tuple[Costs, Spending | None]:
+    """Return what a run was billed, and what agents had been billed before where it was graded from what they did.
+
+    `trials` is the sum over its results; replaced results and canaries are added.
+    """
+    other: Costs = run.other_costs
     for canary in canaries_of(run):
-        found += Costs(judge=canary.billed)
-    return found
+        other += Costs(judge=canary.billed)
+    if GRADED_FROM not in run.spec:
+        return trials + other, None
+    return Costs(judge=trials.judge + other.judge), trials.agent
 
 
 def shown_names(result: Result | ResultView) -> list[str]:

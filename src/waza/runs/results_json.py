@@ -26,7 +26,7 @@ from waza.runs.tool_metrics import tool_metrics
 from waza.runs.tool_use import command_invocations
 from waza.runs.trigger_catalogue import catalogue_of
 from waza.runs.triggers import TriggerAnswer, TriggerNumbers, TriggerSummary, answers_of
-from waza.spending import Costs
+from waza.spending import Costs, Spending
 from waza.untrusted.json import encode
 
 SCHEMA_VERSION = "1.5"
@@ -132,6 +132,8 @@ def _summary(summary: Summary) -> dict[str, JSON]:
         tree["usage"] = _usage(summary.usage)
     if summary.costs is not None:
         tree["costs"] = _costs(summary.costs)
+    if summary.agents_before is not None:
+        tree["costs"]["agents_before"] = _spending(summary.agents_before)
     if summary.metrics:
         tree["metrics_score"] = summary.metrics_score
     return tree | {"warnings": summary.warnings}
@@ -141,8 +143,12 @@ def _costs(costs: Costs) -> dict[str, JSON]:
     """Return what was billed: every attempt of the agents, every request to the judges, and the sum."""
     whole: dict[str, JSON] = {"total_usd": costs.total_usd, "without_cost": costs.without_cost}
     for name, part in (("agent", costs.agent), ("judge", costs.judge)):
-        whole[name] = {field: getattr(part, field) for field in part.__struct_fields__}
+        whole[name] = _spending(part)
     return whole
+
+
+def _spending(part: Spending) -> dict[str, JSON]:
+    return {field: getattr(part, field) for field in part.__struct_fields__}
 
 
 def _attempt(attempt: Attempt) -> dict[str, JSON]:

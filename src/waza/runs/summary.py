@@ -23,10 +23,10 @@ from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
 from waza.model import JSON, GradeStatus, Run, Usage
 from waza.runs.gc import rare_collections
 from waza.runs.metrics import Metric, measure
-from waza.runs.outcomes import TrialOutcome, other_run_costs, outcomes_of
+from waza.runs.outcomes import TrialOutcome, outcomes_of, split_costs
 from waza.runs.tasks import TOLERANCE, TaskSummary, UsageTotal, summarize_tasks
 from waza.runs.triggers import METRIC, TriggerSummary, summarize_triggers, trigger_metric
-from waza.spending import NO_COSTS, Costs, is_amount
+from waza.spending import NO_COSTS, Costs, Spending, is_amount
 from waza.stats.scores import Interval, Score, mean, mean_score, std_dev, wilson
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
@@ -77,6 +77,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     judge_duration_ms: float | None = None
     costs: Costs | None = None
     """What the run was billed: every attempt, every request, canaries too; None in summaries stored before."""
+    agents_before: Spending | None = None
+    """What agents had been billed before, where the run was graded from what they did; not part of `costs`."""
     times: Literal["trial", "agent"] = "trial"
     """Whose time `duration_ms` is: summaries that were stored before the two were recorded apart have the trial's."""
 
@@ -116,6 +118,7 @@ def summarize(
     """Return the run's numbers; `measured` holds metrics computed elsewhere, `tasks` what is summarized already."""
     tasks = summarize_tasks(run) if tasks is None else tasks
     trials = _Trials(run)
+    costs, agents_before = split_costs(run, trials.costs)
     triggers = summarize_triggers(run)
     known = {METRIC: trigger_metric(triggers)} if triggers else {}
     metrics, metrics_score, warnings = measure(run, tasks, known | dict(measured or {}))
@@ -161,7 +164,8 @@ def summarize(
         triggers=triggers,
         grader_duration_ms=math.fsum(trials.grader_ms) if trials.grader_ms else None,
         judge_duration_ms=math.fsum(trials.judge_ms) if trials.judge_ms else None,
-        costs=trials.costs + other_run_costs(run),
+        costs=costs,
+        agents_before=agents_before,
         times="agent",
     )
 
