@@ -12,9 +12,12 @@ import pytest
 from model_server import FAIL, PASS, Connection, ModelServer, OpenAI, Said, http, serving
 
 from waza.cli import run_command
-from waza.files.user_folders import cache_folder
+from waza.files.paths import SpecFolder
+from waza.files.user_folders import cache_folder, config_folder
+from waza.judges.openai import OpenaiJudge
 from waza.runs.store import read_run
 from waza.runs.summary import summarize
+from waza.suites.judges import untrusted_host
 
 SUITE = """
     name: judged
@@ -299,6 +302,48 @@ def test_check_live_asks_the_judge_and_says_what_it_found(waza, suite):
     assert good.returncode == 0 and "answered in" in good.stdout and "judge-1" in good.stdout
     assert odd.returncode == 0 and "called a right answer wrong" in odd.stdout
     assert gone.returncode == 3 and "404" in gone.stdout
+
+
+@pytest.fixture
+def no_trust(tmp_path, monkeypatch):
+    """Let no folder be trusted."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    config_folder.cache_clear()
+    yield
+    config_folder.cache_clear()
+
+
+def test_a_key_is_not_sent_to_a_host_that_a_project_names_by_commands_that_run_nothing_of_it(
+    waza, suite, tmp_path, no_trust
+):
+    (tmp_path / ".waza.yaml").write_text("judge: {base_url: 'https://gateway.test/v1', model: m, api_key_env: MY_KEY}")
+    folder = suite(judge='{base_url: "https://gateway.test/v1", model: m, api_key_env: MY_KEY, retries: 0}')
+    live = waza("check", "--live", str(folder), env={"MY_KEY": "wz-6f1c8a9b2d3e4f50"})
+    told = "names gateway.test as the judge's server, with the key in MY_KEY, and the folder"
+    assert live.returncode == 3 and told in live.stdout and "waza trust" in live.stdout
+    rubric = waza("rubric", "test", "helpfulness", "--suite", str(folder))
+    card = waza("judge", "card", "helpfulness", "--suite", str(folder))
+    assert (rubric.returncode, card.returncode) == (2, 2) and told in rubric.stderr and told in card.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "may"),
+    [
+        ("", True),
+        ("https://api.openai.com/v1", True),
+        ("https://api.anthropic.com", True),
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://localhost:11434/v1", True),
+        ("https://localhost.gateway.test/v1", False),
+        ("https://api.openai.com.gateway.test/v1", False),
+        ("http://10.0.0.1/v1", False),
+    ],
+)
+def test_which_addresses_a_project_may_name(url, may, tmp_path, no_trust):
+    judge = OpenaiJudge(model="m", base_url=url)
+    assert (untrusted_host(judge, SpecFolder(tmp_path)) == "") is may
+    assert untrusted_host(judge, SpecFolder(tmp_path, trust=True)) == ""
 
 
 def test_recordings_are_judged_too(waza, suite):

@@ -25,7 +25,7 @@ from waza.runs.outcomes import KnownResults, outcome_of, outcomes_of
 from waza.runs.partial import FILES, graded_alike, same_graders
 from waza.stats.difference import MARGIN
 from waza.suites.graders import load_grader
-from waza.suites.judges import judge_as_data
+from waza.suites.judges import judge_as_data, jurors_of, refuse_untrusted_hosts
 from waza.suites.load import load_spec
 from waza.suites.shapes import ConfigShape
 from waza.suites.suite import EvalSpec, grader_as_data
@@ -81,6 +81,8 @@ def _refuse_other_judge(spec: EvalSpec, run: Run, how: ComparisonMode) -> None:
     judge = judge_for(spec)
     if judge is None or judge_as_data(judge) != run.spec.get("judge"):
         raise UsageError(f"the judge is no longer the one of run {run.id}")
+    own = [juror.judge for juror in jurors_of(spec.asking) if juror.judge is not None]
+    refuse_untrusted_hosts([judge, *own], spec.folder)
 
 
 def _from_stored(run: Run, tasks: list[str], why: str) -> EvalSpec:

@@ -18,7 +18,7 @@ from waza.graders.prompt import PromptGrader
 from waza.judges.base import Judge
 from waza.judges.rubrics import BUILT_IN, Golden, Rubric, find_rubric, read_rubric, ref_kind
 from waza.runner.judge_checks import Agreement, Opinion, agreement, oracle, put_goldens
-from waza.suites.judges import chosen_judge, judge_settings
+from waza.suites.judges import chosen_judge, judge_settings, refuse_untrusted_hosts
 from waza.suites.load import load_spec
 from waza.suites.positions import Position
 from waza.suites.project import read_project
@@ -150,6 +150,7 @@ def judge_of(model: str, suite: Path | None) -> Judge:
     if not settings and not model:
         raise UsageError("no judge is set up; put `judge:` into .waza.yaml, or give --oracle to try the plumbing")
     judge = chosen_judge(settings, place.at("judge"), folder, model=model)
+    refuse_untrusted_hosts([judge], folder)
     if not judge.model and judge.needs_model:
         raise UsageError("the judge has no model; name one in judge.model, or with --judge-model")
     return judge

@@ -12,7 +12,7 @@ from waza.cli._skill_files import prompt_lines, suite_files
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, JudgeError, UsageError
 from waza.files.paths import SpecFolder, display_path, project_root
 from waza.skills import MARK
-from waza.suites.judges import chosen_judge, judge_settings, settings_place
+from waza.suites.judges import chosen_judge, judge_settings, refuse_untrusted_hosts, settings_place
 from waza.suites.positions import Position
 from waza.suites.project import read_project
 from waza.suites.shapes import ConfigShape
@@ -96,6 +96,7 @@ def _suggestions(skill: SkillFile, name: str, count: int, offline: bool, model: 
     if offline or not (settings or model):
         return from_phrases(name, skill.description, count)
     judge = chosen_judge(settings, settings_place(project, config, Position(), folder), folder, model=model)
+    refuse_untrusted_hosts([judge], folder)
     remark(f"asking {judge.type_name()} {model or judge.model}".rstrip())
     return from_model(skill, judge, count)
 

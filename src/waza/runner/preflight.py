@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from waza.engines.base import Engine
 from waza.errors import Problem, SpecError, UsageError
+from waza.files.paths import SpecFolder
 from waza.judges.asking import Question, Unanswered, answer, wait_for_judge
 from waza.judges.base import Judge
 from waza.judges.fencing import Data
@@ -24,7 +25,7 @@ from waza.judges.verdict_tools import PASS_FAIL
 from waza.runner.baseline import with_baseline
 from waza.runner.cost_limit import refuse_unreported_costs
 from waza.runner.request import RunRequest, auto_for, runs_folder
-from waza.suites.judges import jurors_of
+from waza.suites.judges import jurors_of, untrusted_host
 from waza.suites.suite import NO_JUDGE, EvalSpec
 
 
@@ -135,14 +136,16 @@ def signs_of_life(spec: EvalSpec) -> Iterator[Sign]:
         return
     jurors = jurors_of(spec.asking)
     for model in dict.fromkeys(juror.model or judge.model for juror in jurors if juror.judge is None):
-        yield _sign(judge, model)
+        yield _sign(judge, model, spec.folder)
     for juror in jurors:
         if juror.judge is not None:
-            yield _sign(juror.judge, juror.model)
+            yield _sign(juror.judge, juror.model, spec.folder)
 
 
-def _sign(judge: Judge, model: str) -> Sign:
+def _sign(judge: Judge, model: str, folder: SpecFolder) -> Sign:
     name = f"judge {judge.type_name()}" + (f" {model}" if model else "")
+    if why := untrusted_host(judge, folder):
+        return Sign(model, False, f"{name}: not asked: {why}")
     try:
         got = wait_for_judge(answer(judge, Question(_PARTS, model), PASS_FAIL))
     except Unanswered as error:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from waza.errors import Problem, SpecError, did_you_mean, what
 from waza.files.paths import PROJECT_FILE, SpecFolder, display_path
+from waza.files.trust import not_trusted
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.graders.judging import JudgedGrader
@@ -20,7 +23,8 @@ from waza.suites.positions import Position, problems_of, unmarked
 from waza.suites.shapes import ConfigShape, ProjectShape
 from waza.untrusted.yaml import read_yaml
 
-"""The folder of cached verdicts, next to a suite's run folders."""
+_VENDORS = frozenset(("api.openai.com", "api.anthropic.com"))
+"""Where the vendors of judges answer themselves."""
 
 
 def judge_settings(project: ProjectShape, config: ConfigShape) -> dict[str, Any]:
@@ -61,6 +65,32 @@ def build_judge(settings: dict[str, Any], place: Position, folder: SpecFolder) -
         return cls.model_validate(own | {"folder": folder}), wrong
     except ValidationError as error:
         return None, wrong + problems_of(error, cls, own, lambda path: place.at(*path))
+
+
+def untrusted_host(judge: Judge, folder: SpecFolder) -> str:
+    """Return why a judge is not asked by commands that run nothing of a project; empty where it may be.
+
+    A file of the project names the address and the variable whose value is sent there. That is the user's key, so the
+    address is the vendor's own, or on this machine, or the user trusts the folder.
+    """
+    host = urlsplit(judge.base_url).hostname or ""
+    if not judge.base_url or host in _VENDORS or _is_loopback(host) or folder.may_import:
+        return ""
+    key = f", with the key in {judge.api_key_env}" if judge.api_key_env else ""
+    return f"a file of this project names {host} as the judge's server{key}, and {not_trusted(folder.root)}"
+
+
+def refuse_untrusted_hosts(judges: Iterable[Judge], folder: SpecFolder) -> None:
+    """Raise SpecError where one of the judges is not to be asked."""
+    if why := next(filter(None, (untrusted_host(judge, folder) for judge in judges)), ""):
+        raise SpecError(f"no judge is asked: {why}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def jurors_of(graders: Iterable[Grader]) -> list[Juror]:
