@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,70 +15,98 @@ resource = pytest.importorskip("resource", reason="this system has no resource l
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are counted differently elsewhere")
 
 LIMITED = """
-import resource, sys
+import json, os, resource, sys
 from waza.cli import run_command
-kind, limit, after, *arguments = sys.argv[1:]
-if after == "imports":  # the command is loaded already; what it needs beyond that is what it lacks
-    run_command([*arguments[:1], "--help"])
-    import asyncio, uvicorn, waza.runner.run, waza.runs.store, waza.server.app, waza.reports.table
+from waza.cli._screen import console
+kind, extra, after, *commands = sys.argv[1:]
+if after == "imports":  # the commands are loaded already; what they need beyond that is what they lack
+    for command in commands:
+        run_command([command.split()[0], "--help"])
+    import asyncio, numpy, uvicorn, waza.runner.run, waza.runner.regrade, waza.runs.store, waza.server.app
+    import waza.reports.table, waza.analysis.compare, waza.suites.trigger_suite
+kind = getattr(resource, kind)
+soft, hard = resource.getrlimit(kind)
+for command in commands:
+    limit = int(extra)
+    if kind == resource.RLIMIT_AS:
+        limit += int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    elif kind == resource.RLIMIT_NOFILE:
+        limit += len(os.listdir("/proc/self/fd")) - 1
+    console.cache_clear()
     print("\\f", flush=True)
-limit = int(limit)
-if kind == "RLIMIT_AS":
-    limit += int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-elif kind == "RLIMIT_NOFILE":
-    import os
-    limit += len(os.listdir("/proc/self/fd")) - 1
-resource.setrlimit(getattr(resource, kind), (limit, limit))
-sys.exit(run_command(arguments))
+    print("\\f", file=sys.stderr, flush=True)
+    resource.setrlimit(kind, (limit, hard))
+    try:
+        code = run_command(command.split())
+    finally:
+        resource.setrlimit(kind, (soft, hard))
+    print(f"\\nended with {code}", flush=True)
 """
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
+    """A suite with trigger tests, run once; one of its prompts is large."""
     folder = tmp_path_factory.mktemp("suite")
     (folder / "eval.yaml").write_text(
-        "name: s\nconfig: {executor: mock}\ntasks_from: tasks.jsonl\n"
+        "name: s\nskill: greet\nconfig: {executor: mock}\ntasks_from: tasks.jsonl\n"
         "graders: [{type: text, name: says, config: {contains: [Hello]}}]\n"
     )
     (folder / "mock.yaml").write_text("default: {echo: true}\n")
-    rows = (json.dumps({"id": f"t{number}", "prompt": f"Hello {number}"}) for number in range(20))
+    (folder / "trigger_tests.yaml").write_text("skill: greet\nshould_trigger_prompts: [{prompt: greet me}]\n")
+    (folder / "skills/greet").mkdir(parents=True)
+    (folder / "skills/greet/SKILL.md").write_text("---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
+    prompts = [*(f"Hello {number}" for number in range(20)), "Hello " + "x" * (12 << 20)]
+    rows = (json.dumps({"id": f"t{number}", "prompt": prompt}) for number, prompt in enumerate(prompts))
     (folder / "tasks.jsonl").write_text("\n".join(rows))
-    done = subprocess.run([sys.executable, "-m", "waza", "run", "."], cwd=folder, capture_output=True, timeout=120)
-    assert done.returncode == 0
+    command = [sys.executable, "-m", "waza", "run", ".", "--task", "t*"]
+    assert subprocess.run(command, cwd=folder, capture_output=True, timeout=120).returncode == 0
     return folder
 
 
-def limited(kind, limit, *arguments, suite, after="imports", user=()):
-    command = [*user, sys.executable, "-c", LIMITED, kind, str(limit), after, *arguments]
-    return subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=120)
+class Ended(NamedTuple):
+    command: str
+    code: int
+    output: str
+    said: str
+    """The last line on standard error."""
 
 
-def said(done):
+def limited(kind, extra, *commands, suite, after="imports", user=()):
+    """Return how each command ended, and what it said at last, in one process that lacks something while it runs."""
+    command = [*user, sys.executable, "-c", LIMITED, kind, str(extra), after, *commands]
+    done = subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=300)
     assert "Traceback" not in done.stderr and "a bug in waza" not in done.stderr, done.stderr
     assert "never awaited" not in done.stderr
-    return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
+    shown, told = done.stdout.split("\f")[1:], done.stderr.split("\f")[1:]
+    return [
+        Ended(command, int(out.rsplit("ended with ", 1)[1]), out + err, (err.strip().splitlines() or [""])[-1])
+        for command, out, err in zip(commands, shown, told, strict=True)
+    ]
 
 
-@pytest.mark.parametrize("arguments", [["run", "."], ["show"], ["grade", "."], ["serve", "--port", "0"]])
-def test_too_few_open_files(suite, arguments):
-    done = limited("RLIMIT_NOFILE", 0, *arguments, suite=suite)
-    assert "`ulimit -n`" in said(done)
-    assert done.returncode == 3
+COMMANDS = ["run .", "show", "show --json", "grade latest", "check .", "trigger .", "gate --min-score 0.5"]
+
+
+def test_too_few_open_files(suite):
+    commands = [*COMMANDS, "compare latest latest", "serve --port 0"]
+    for one in limited("RLIMIT_NOFILE", 0, *commands, suite=suite):
+        assert one.code == 3 and "`ulimit -n`" in one.said, one
+    assert_nothing_is_lost(suite)
 
 
 def test_too_little_memory(suite):
-    rows = suite / "tasks.jsonl"
-    before = rows.read_text()
-    rows.write_text(before + "\n" + json.dumps({"id": "large", "prompt": "x" * (64 << 20)}))
-    try:
-        done = limited("RLIMIT_AS", 20 << 20, "run", ".", suite=suite)
-    finally:
-        rows.write_text(before)
-    assert "`ulimit -v`" in said(done)
-    assert done.returncode == 3
-    done = limited("RLIMIT_AS", 1 << 20, "run", ".", suite=suite, after="nothing")
-    assert "`ulimit -v`" in said(done)
-    assert done.returncode == 3
+    found = limited("RLIMIT_AS", 6 << 20, *COMMANDS, suite=suite)
+    for one in found + limited("RLIMIT_AS", 1 << 20, "run .", suite=suite, after="nothing"):
+        assert one.code == 3 and "`ulimit -v`" in one.said, one
+    assert_nothing_is_lost(suite)
+
+
+def assert_nothing_is_lost(suite):
+    """The run that was there before is readable, and counts what it counted."""
+    first = min(path for path in (suite / "runs").iterdir() if path.is_dir())
+    done = subprocess.run([sys.executable, "-m", "waza", "show", first.name], cwd=suite, capture_output=True, text=True)
+    assert done.returncode == 0 and "21 of 21 tasks passed" in done.stdout, done
 
 
 def test_too_few_processes():
@@ -91,14 +120,14 @@ def test_too_few_processes():
     suite = Path(tempfile.mkdtemp())  # pytest's own folders are closed to others
     suite.chmod(0o777)
     (suite / "eval.yaml").write_text(
-        "name: a\nconfig: {executor: command, command: [echo, Hello]}\n"
-        "tasks: [{id: one, prompt: x}]\ngraders: [{type: text, name: says, config: {contains: [Hello]}}]\n"
+        "name: a\nconfig: {executor: command, command: [echo, Hello]}\ntasks: [{id: one, prompt: x}]\n"
+        "graders: [{type: text, name: says, config: {contains: [Hello]}}, {type: program, config: {command: 'true'}}]\n"
     )
-    done = limited("RLIMIT_NPROC", 1, "run", ".", suite=suite, user=user)
+    (suite / "trace.jsonl").write_text('{"task_id": "one", "input": "x", "output": "Hello"}\n')
+    found = limited("RLIMIT_NPROC", 1, "run . -v", "grade trace.jsonl --eval . -v", suite=suite, user=user)
     shutil.rmtree(suite)
-    said(done)
-    assert "`ulimit -u`" in done.stdout + done.stderr, done
-    assert done.returncode == 3
+    for one in found:
+        assert one.code == 3 and "`ulimit -u`" in one.output, one
 
 
 def test_a_run_that_lacks_files_halfway_can_be_finished(tmp_path):
@@ -108,10 +137,8 @@ def test_a_run_that_lacks_files_halfway_can_be_finished(tmp_path):
         "tasks_from: tasks.jsonl\ngraders: [{type: text, name: says, config: {contains: [Hello]}}]\n"
     )
     (tmp_path / "tasks.jsonl").write_text("\n".join(json.dumps({"id": f"t{n}", "prompt": "x"}) for n in range(12)))
-    done = limited("RLIMIT_NOFILE", 30, "run", ".", suite=tmp_path)
-    said(done)
-    assert done.returncode == 3
-    assert "oo many open files" in done.stdout + done.stderr or "`ulimit -n`" in done.stdout + done.stderr
+    [done] = limited("RLIMIT_NOFILE", 30, "run .", suite=tmp_path)
+    assert done.code == 3 and ("oo many open files" in done.output or "`ulimit -n`" in done.output), done
     (run,) = (tmp_path / "runs").glob("*/journal.jsonl")
     command = [sys.executable, "-m", "waza", "run", ".", "--resume", "--rerun-errors"]
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
