@@ -490,3 +490,7 @@ def test_a_recorded_agent_runs_under_the_python_engine(tmp_path):
     )
     [result] = waza.run(tmp_path).results
     assert result.status == "passed", result
+
+
+def test_every_public_name_exists():
+    assert [name for name in waza.recording.__all__ if not hasattr(waza.recording, name)] == []

@@ -10,7 +10,7 @@ from trace_recordings import FOLDER
 
 import waza
 from waza.model import ToolEvent, Trace
-from waza.traces.aliases import ARGUMENTS, TOOLS, dialect, dialect_of
+from waza.traces.aliases import ARGUMENTS, dialect, dialect_of, tool_names
 from waza.traces.reading import read_trace
 
 AGENTS = ("claude-latest", "codex", "copilot", "gemini", "opencode", "pi", "qwen")
@@ -191,15 +191,15 @@ def test_the_result_can_say_which_name_was_really_seen():
 
 
 def test_no_name_of_one_program_means_two_things_unless_it_is_a_patch():
-    for program in {program for column in TOOLS.values() for program in column if program}:
-        names = [name for column in TOOLS.values() for name in column.get(program, ())]
+    for program in {program for column in tool_names().values() for program in column if program}:
+        names = [name for column in tool_names().values() for name in column.get(program, ())]
         assert len(names) == len(set(names)), program
 
 
 def test_the_guide_shows_the_tables():
     guide = GUIDE.read_text()
     rows = {row.split("|")[1].strip(): row for row in guide.splitlines() if row.startswith("| ")}
-    for kind, column in TOOLS.items():
+    for kind, column in tool_names().items():
         for name in {name for names in column.values() for name in names}:
             assert f"`{name}`" in rows[kind], f"{kind}: {name} is not in the guide"
     for group in ARGUMENTS:

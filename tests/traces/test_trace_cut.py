@@ -128,7 +128,7 @@ def test_a_broken_line_in_the_middle_is_left_out_and_said():
     lines = (FOLDER / "claude-latest-multi.jsonl").read_bytes().splitlines(keepends=True)
     lines[4] = lines[4][:100] + b"\n"
     [found] = list(read_found(io.BytesIO(b"".join(lines))))
-    assert found.notes[0].startswith("line 5 is not JSON and is left out")
+    assert found.notes[0].startswith("line 5 is not JSON and is skipped")
     assert found.trace.status == "success", "the end mark is there"
     assert len(found.trace.tool_events) == 3 - (b"tool_use" in lines[4])
 
@@ -155,6 +155,6 @@ def test_a_document_that_breaks_off_keeps_what_is_whole():
     text = (FOLDER / "pydantic-ai-fail.json").read_bytes()
     [found] = list(read_found(io.BytesIO(text[: text.index(b"Step 2.")])))
     assert found.trace.status == "error"
-    assert "the file breaks off: only what stands before is read" in found.notes
+    assert "the file is truncated: only the part before that is read" in found.notes
     [call] = found.trace.tool_events
     assert (call.args, call.success) == ({"command": "cat /no/such/file; exit 3"}, False)

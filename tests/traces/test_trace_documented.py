@@ -133,7 +133,7 @@ def test_an_eval_file_that_was_not_finished_says_so():
 def test_a_member_that_is_broken_is_left_out_and_said():
     found = list(read_found(eval_file(log_members() | {"samples/9_epoch_1.json": b"{nonsense"})))
     assert len(found) == 3
-    assert any("'samples/9_epoch_1.json' is left out" in note for each in found for note in each.notes)
+    assert any("'samples/9_epoch_1.json' is skipped" in note for each in found for note in each.notes)
 
 
 def test_an_archive_is_read_within_limits():
@@ -142,7 +142,7 @@ def test_an_archive_is_read_within_limits():
     assert len(list(samples_in(eval_file(bomb), notes))) == 4
     assert notes.take() == [], "within the usual limit it is read"
     assert len(list(samples_in(eval_file(bomb), notes, limit=1 << 20))) == 3
-    assert notes.take() == ["'samples/bomb_epoch_1.json' is left out: more than 1 MB"]
+    assert notes.take() == ["'samples/bomb_epoch_1.json' is skipped: more than 1 MB"]
 
 
 def test_an_archive_of_something_else_is_refused():

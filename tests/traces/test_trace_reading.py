@@ -249,7 +249,7 @@ def test_another_package_can_announce_a_reader(tmp_path):
         "    format = 'theirs'\n"
         "    @classmethod\n"
         "    def recognises(cls, item): return 'theirs' in item\n"
-        "    def feed(self, item): self.draft.says(item['theirs'])\n"
+        "    def feed(self, item): self.draft.add_text(item['theirs'])\n"
     )
     (tmp_path / "file").write_text('{"theirs": "hello"}')
     program = "import sys; from waza.traces.reading import read_trace; print(read_trace(sys.argv[1]).output)"

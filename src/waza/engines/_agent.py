@@ -55,6 +55,7 @@ class AgentEngine(Engine):
 
     needs_key = True
     takes_skill = True
+    has_only_given_skills = True
     mocks: ClassVar[tuple[str, ...] | None] = ("command_mocks", "mcp_mocks")
     name: ClassVar[str]
     """The agent's name in traces."""

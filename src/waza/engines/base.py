@@ -47,6 +47,10 @@ class Engine(Options):
 
     takes_skill: ClassVar[bool] = False
     """Whether it gives its agents the skill under test."""
+    has_only_given_skills: ClassVar[bool] = False
+    """Whether its agents have only the skills that the suite gives them."""
+    is_in_original: ClassVar[bool] = False
+    """Whether the original waza has an engine of this name, so that a suite with it may be written for that."""
 
     folder: SkipJsonSchema[SpecFolder] = Field(default_factory=SpecFolder, exclude=True)
     """Where relative paths of the suite start."""

@@ -31,6 +31,8 @@ class CopilotSdkEngine(CopilotEngine):
     Which one ran is in the trace, as `through`. Both need the program `copilot`.
     """
 
+    is_in_original = True
+
     @classmethod
     def library(cls) -> Path | None:
         """Return the folder that the package is in; None when it is not installed."""

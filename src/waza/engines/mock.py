@@ -245,6 +245,7 @@ class MockEngine(Engine):
 
     mocks = None
     takes_skill = True
+    has_only_given_skills = True
 
     def ready(self, tasks: Sequence[Task] = ()) -> None:
         """Raise SpecError for a script whose number of turns differs from the task's number of prompts."""

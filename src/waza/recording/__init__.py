@@ -1,13 +1,13 @@
-"""A trace made while one's own agent runs: tools, model calls and steps write themselves down.
+"""Record a trace while your own agent runs: its tools, model calls and steps.
 
 `record` opens a recording (a block), `agent` makes one of each call of a function; `tool` and `model` mark functions,
-`tool_call`, `model_call` and `step` are the same as blocks. Outside a recording a marked function is a plain function.
-All of them serve plain and async code.
+`tool_call`, `model_call` and `step` do the same as blocks. Outside a recording a marked function is a plain function.
+All of them work in plain and async code.
 
-Which recording a call belongs to is carried by the context: tasks and `asyncio.to_thread` hand it on, a bare thread or
-a thread pool does not, unless it is given `bound(function)`. A call that cannot be told to belong to a recording makes
-every open one incomplete: what it then cannot know counts as not recorded, so that nothing passes by accident.
-An agent within an agent is recorded in both.
+A context variable says which recording a call belongs to: tasks and `asyncio.to_thread` inherit it, a bare thread or a
+thread pool does not, unless it gets `bound(function)`. A call without a recording makes every open one incomplete: its
+tool calls, usage and steps then count as not recorded, so that no check passes by accident. An agent within an agent is
+recorded in both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from waza.model import JSON, Trace
-from waza.recording.calls import CURRENT, WITHIN, RecordedCall, Recording, plain, text
+from waza.recording.calls import CURRENT, WITHIN, RecordedCall, Recording, json_copy, recorded_before, text
 
 __all__ = [
     "Call",
@@ -35,6 +35,7 @@ __all__ = [
     "tool_call",
 ]
 
+Call = RecordedCall
 Function = TypeVar("Function", bound=Callable[..., Any])
 Params = ParamSpec("Params")
 
@@ -46,11 +47,11 @@ def record(input: str, *, model: str | None = None) -> Recording:
 
 def tool_call(name: str, args: dict[str, Any] | None = None) -> RecordedCall:
     """Return a block that is one tool call; set its `result`."""
-    return RecordedCall("tool_call", name, plain(args or {}))
+    return RecordedCall("tool_call", name, json_copy(args or {}))
 
 
 def model_call(model: str = "") -> RecordedCall:
-    """Return a block that is one call of a model; set its `input_tokens` and `output_tokens` where they are known."""
+    """Return a block that is one call of a model; set its `input_tokens` and `output_tokens` if they are known."""
     return RecordedCall("model_call", model)
 
 
@@ -60,7 +61,7 @@ def step(name: str) -> RecordedCall:
 
 
 def tool(function: Function) -> Function:
-    """Mark a function as a tool: each call is recorded with its arguments and what came of it."""
+    """Mark a function as a tool: each call is recorded with its arguments and its result."""
     return _marked(function, lambda args: RecordedCall("tool_call", _name(function), args))
 
 
@@ -70,15 +71,15 @@ def model(function: Function) -> Function:
 
 
 def agent(function: Callable[Params, Any]) -> Callable[Params, Any]:
-    """Make a function return the trace of each call: its first argument is the input, what it returned the output.
+    """Make a function return the trace of each call: its first argument is the input, its return value the output.
 
-    An async function stays one: the trace is what awaiting it gives. What it raises goes on to the caller.
+    An async function stays async: awaiting it gives the trace. Exceptions reach the caller.
     """
     _refuse_streams(function)
 
     def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
-        given = list(_arguments(function, args, kwargs).values())
-        return Recording(text(given[0]) if given else "")
+        arguments = list(_arguments(function, args, kwargs).values())
+        return Recording(text(arguments[0]) if arguments else "")
 
     if _is_async(function):
 
@@ -100,7 +101,7 @@ def agent(function: Callable[Params, Any]) -> Callable[Params, Any]:
 
 
 def bound(function: Callable[Params, Any]) -> Callable[Params, Any]:
-    """Return the function so that a thread that runs it belongs to the recording that is open here."""
+    """Return the function bound to the recording that is open here, for a thread to run."""
     recording, within = CURRENT.get(), WITHIN.get()
 
     @contextmanager
@@ -130,7 +131,7 @@ def bound(function: Callable[Params, Any]) -> Callable[Params, Any]:
 
 
 def _marked(function: Function, begin: Callable[[dict[str, JSON]], RecordedCall]) -> Function:
-    """Return the function with a call around each of its calls."""
+    """Return the function with each of its calls recorded."""
     _refuse_streams(function)
     begin({})
     if _is_async(function):
@@ -158,10 +159,10 @@ def _marked(function: Function, begin: Callable[[dict[str, JSON]], RecordedCall]
 
 
 async def _awaited(call: RecordedCall, coroutine: Coroutine[Any, Any, Any], ending: ExitStack) -> Any:
-    """Return what the coroutine of a plain function gives; the call ends with it."""
+    """Return the result of the coroutine that a plain function returned; the recorded call ends with it."""
     with ending, call.within():
-        call.result = found = await coroutine
-    return found
+        call.result = result = await coroutine
+    return result
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -178,18 +179,18 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, JSON]:
-    """Return what a function was called with, by name; `self` and `cls` are not told."""
+    """Return the arguments of a call by name, without `self` and `cls`."""
     try:
         bound_arguments = inspect.signature(function).bind(*args, **kwargs)
     except (TypeError, ValueError):
-        return plain({"args": list(args)} | kwargs)  # type: ignore[no-any-return]  # a call that will fail is told too
-    found: dict[str, Any] = {}
+        return json_copy({"args": list(args)} | kwargs)  # type: ignore[no-any-return]  # a call that will fail is recorded too
+    by_name: dict[str, Any] = {}
     for position, (name, value) in enumerate(bound_arguments.arguments.items()):
         if bound_arguments.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            found |= value
+            by_name |= value
         elif position or name not in ("self", "cls"):
-            found[name] = value
-    return plain(found)  # type: ignore[no-any-return]
+            by_name[name] = value
+    return json_copy(by_name)  # type: ignore[no-any-return]
 
 
 def _answer(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Open recordings and the calls that go on in them; which belongs to which; what a log of them tells."""
+"""Open recordings and their calls: which call belongs to which recording, and how a log of calls becomes a trace."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WITHIN: ContextVar[RecordedCall | None] = ContextVar("waza_call", default=None)
 _LOCK = threading.Lock()
 _OPEN: set[Recording] = set()
 _MARKED: set[Kind] = set()
-"""What the program marks at all: without a single tool that writes itself down, tool calls are not observed."""
+"""The kinds of calls that the program marks: without any marked tool, tool calls are not observed."""
 
 
 class Recording:
-    """What an agent does from `with` to the end of the block; `trace` tells it.
+    """A recording of an agent, from `with` to the end of the block; `trace` is the result.
 
     ```python
     with waza.record("What is the capital of France?") as recording:
@@ -44,7 +44,7 @@ class Recording:
         self.error: str | None = None
         self.crash: Crash | None = None
         self._log: list[tuple[bool, RecordedCall]] = []
-        self._seen: _Seen | None = None
+        self._final: _Summary | None = None
         self._unclaimed = 0
         self._started = self._ended = time.perf_counter()
         self._outer: Recording | None = None
@@ -63,13 +63,13 @@ class Recording:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         with _LOCK:
             _OPEN.discard(self)
-            self._seen = _seen(self._log, self._started)
+            self._final = _summary(self._log, self._started)
         self._ended = time.perf_counter()
-        _back(CURRENT, self._token)
+        _reset(CURRENT, self._token)
         if error is not None:
             self.error, self.status = why(error), "error" if is_infrastructure(error) else "failure"
             self.crash = Crash(exception=self.error) if self.status == "failure" else None
-            with suppress(Exception):  # an exception may refuse attributes; it goes on to the caller all the same
+            with suppress(Exception):  # an exception may refuse attributes; it reaches the caller anyway
                 error._waza_recording = self  # type: ignore[attr-defined]
         if self._unclaimed:
             warnings.warn(self._incomplete(), RuntimeWarning, stacklevel=2)
@@ -82,13 +82,13 @@ class Recording:
 
     @property
     def trace(self) -> Trace:
-        """What happened so far; everything, once the block is left. `output` may still be set after it."""
+        """The trace so far; complete after the block. `output` may still be set then."""
         with _LOCK:
-            seen = self._seen or _seen(self._log, self._started)
-        ended = self._ended if self._seen else time.perf_counter()
-        whole = not self._unclaimed
+            summary = self._final or _summary(self._log, self._started)
+        ended = self._ended if self._final else time.perf_counter()
+        is_complete = not self._unclaimed
         output = text(self.output)
-        answer = [{"type": "assistant_message", "turn": seen.turn, "content": output}] if output else []
+        answer = [{"type": "assistant_message", "turn": summary.turn, "content": output}] if output else []
         return Trace(
             input=self.input,
             output=output,
@@ -97,34 +97,34 @@ class Recording:
             crash=self.crash,
             model=self.model,
             duration_ms=(ended - self._started) * 1000,
-            events=seen.events + answer,
-            tool_events=seen.tool_events if whole and "tool_call" in _MARKED else None,
-            usage=seen.usage if whole and "model_call" in _MARKED else None,
-            steps=seen.steps if whole else None,
-            extra={} if whole else {"incomplete": self._incomplete()},
+            events=summary.events + answer,
+            tool_events=summary.tool_events if is_complete and "tool_call" in _MARKED else None,
+            usage=summary.usage if is_complete and "model_call" in _MARKED else None,
+            steps=summary.steps if is_complete else None,
+            extra={} if is_complete else {"incomplete": self._incomplete()},
         )
 
     def _incomplete(self) -> str:
         return (
-            f"{self._unclaimed} calls came from threads that carry no recording; "
-            "hand them waza.recording.bound(function) instead of the function"
+            f"{self._unclaimed} calls came from threads without a recording; "
+            "give them waza.recording.bound(function) instead of the function"
         )
 
 
 def recorded_before(error: BaseException) -> Trace | None:
-    """Return what the outermost recording that an exception came through had seen; None where there was none."""
-    seen: set[int] = set()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        if isinstance(recording := vars(found).pop("_waza_recording", None), Recording):
+    """Return the trace of the recording that an exception left first; None where there was none."""
+    visited: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in visited:
+        visited.add(id(current))
+        if isinstance(recording := vars(current).pop("_waza_recording", None), Recording):
             return recording.trace
-        found = found.__cause__ or found.__context__
+        current = current.__cause__ or current.__context__
     return None
 
 
 class RecordedCall:
-    """A tool call, a model call or a step while it goes on; what is set on it is written down."""
+    """A running tool call, model call or step; its attributes are recorded when it ends."""
 
     def __init__(self, kind: Kind, name: str, args: JSON = None) -> None:
         _MARKED.add(kind)
@@ -132,7 +132,7 @@ class RecordedCall:
         self.name = name
         self.args = args
         self.result: Any = None
-        """What came of it."""
+        """Its result."""
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
         self.error: str | None = "not finished when the recording ended"
@@ -144,20 +144,20 @@ class RecordedCall:
 
     def __enter__(self) -> Self:
         if self._started:
-            raise RuntimeError(f"this call of '{self.name}' is over; make another one")
+            raise RuntimeError(f"this call of '{self.name}' has ended; make another one")
         self._within = WITHIN.get()
         self._token = WITHIN.set(self)
         with _LOCK:
-            self._recordings = _claimed()
+            self._recordings = _open_recordings()
             for recording in self._recordings:
                 recording._log.append((True, self))
         self._started = time.perf_counter()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
-        _back(WITHIN, self._token)
+        _reset(WITHIN, self._token)
         taken_ms = (time.perf_counter() - self._started) * 1000
-        result, reason = plain(self.result), None if error is None else why(error)
+        result, reason = json_copy(self.result), None if error is None else why(error)
         with _LOCK:
             self.duration_ms, self.result, self.error = taken_ms, result, reason
             for recording in self._recordings:
@@ -171,49 +171,49 @@ class RecordedCall:
         self.__exit__(kind, error, traceback)
 
     @property
-    def told_result(self) -> JSON:
-        """What came of the call; nothing yet while it goes on."""
+    def recorded_result(self) -> JSON:
+        """The result of the call; None while it runs."""
         return None if self.duration_ms is None else self.result
 
     def leave(self) -> None:
-        """Let what follows here not count as part of the call, though it goes on."""
-        _back(WITHIN, self._token)
+        """Stop counting what follows here as part of the call, which continues."""
+        _reset(WITHIN, self._token)
         self._token = None
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """Let what happens in the block count as part of the call."""
+        """Count what happens in the block as part of the call."""
         token = WITHIN.set(self)
         try:
             yield
         finally:
-            _back(WITHIN, token)
+            _reset(WITHIN, token)
 
 
-def _back(variable: ContextVar[Any], token: Token[Any] | None) -> None:
-    """Put a variable back; a block that ends in another context than it began in (a generator) leaves none behind."""
+def _reset(variable: ContextVar[Any], token: Token[Any] | None) -> None:
+    """Reset a variable; a block that ends in another context than it began in (a generator) has nothing to reset."""
     if token is not None:
         with suppress(ValueError):
             variable.reset(token)
 
 
-def _claimed() -> list[Recording]:
-    """Return the open recordings this place in the program belongs to, inner ones first."""
+def _open_recordings() -> list[Recording]:
+    """Return the open recordings of the current context, inner ones first."""
     recording = CURRENT.get()
     if recording is None:
         for other in _OPEN:
             other._unclaimed += 1
         return []
-    found = []
+    recordings = []
     while recording is not None:
         if recording in _OPEN:
-            found.append(recording)
+            recordings.append(recording)
         recording = recording._outer
-    return found
+    return recordings
 
 
-class _Seen(NamedTuple):
-    """What a recording knows, as it goes into a trace."""
+class _Summary(NamedTuple):
+    """The parts of a trace that come from a log of calls."""
 
     events: list[dict[str, JSON]]
     tool_events: list[ToolEvent]
@@ -222,13 +222,13 @@ class _Seen(NamedTuple):
     turn: int
 
 
-def _seen(log: list[tuple[bool, RecordedCall]], began: float) -> _Seen:
-    """Return what a log of beginnings and ends tells; `began` is when the recording did."""
+def _summary(log: list[tuple[bool, RecordedCall]], began: float) -> _Summary:
+    """Return the summary of a log of starts and ends; `began` is the start of the recording."""
     calls = [call for is_start, call in log if is_start]
     numbers = {id(call): number for number, call in enumerate(calls, 1)}
     turns = _turns(calls)
     tools = [(number, call) for number, call in enumerate(calls, 1) if call.kind == "tool_call"]
-    return _Seen(
+    return _Summary(
         events=[
             _event(is_start, call, numbers, turns[numbers[id(call)] - 1])
             for is_start, call in log
@@ -244,10 +244,10 @@ def _seen(log: list[tuple[bool, RecordedCall]], began: float) -> _Seen:
 
 
 def _event(is_start: bool, call: RecordedCall, numbers: dict[int, int], turn: int) -> dict[str, JSON]:
-    """Return how something began, or how a tool call ended."""
+    """Return the event of a start, or of a tool call's end."""
     number = str(numbers[id(call)])
     if not is_start:
-        outcome = {"result": call.told_result, "success": call.error is None, "error": call.error}
+        outcome = {"result": call.recorded_result, "success": call.error is None, "error": call.error}
         return {"type": "tool_result", "turn": turn, "tool_call_id": number, **outcome}
     within = numbers.get(id(call._within))
     about: dict[str, JSON] = {"type": call.kind, "turn": turn} | ({"parent_id": str(within)} if within else {})
@@ -257,7 +257,7 @@ def _event(is_start: bool, call: RecordedCall, numbers: dict[int, int], turn: in
 
 
 def _turns(calls: list[RecordedCall]) -> list[int]:
-    """Return for each call in which turn it was made: each call of the model begins one."""
+    """Return the turn of each call; each call of the model begins one."""
     turns, models = [], 0
     for call in calls:
         models += call.kind == "model_call"
@@ -269,7 +269,7 @@ def _tool_event(call: RecordedCall, number: int, turn: int, order: int, began: f
     return ToolEvent(
         tool_name=call.name,
         args=call.args,
-        result=call.told_result,
+        result=call.recorded_result,
         success=call.error is None,
         error=call.error,
         turn=turn,
@@ -281,7 +281,7 @@ def _tool_event(call: RecordedCall, number: int, turn: int, order: int, began: f
 
 
 def _usage(calls: list[RecordedCall]) -> Usage:
-    """Return the model calls with their tokens; those are not recorded when one call does not know them."""
+    """Return the model calls with their tokens; they are not recorded when one call has none."""
     models = [call for call in calls if call.kind == "model_call"]
     read = [call.input_tokens for call in models if call.input_tokens is not None]
     written = [call.output_tokens for call in models if call.output_tokens is not None]
@@ -292,31 +292,28 @@ def _usage(calls: list[RecordedCall]) -> Usage:
     )
 
 
-# Any value as JSON-like data or text, copied, so that later changes of it do not reach what was recorded.
-
-
 def text(value: Any) -> str:
     """Return an answer as text: texts as they are, data as JSON."""
     if isinstance(value, str):
         return value
-    return "" if value is None else msgspec.json.encode(plain(value)).decode()
+    return "" if value is None else msgspec.json.encode(json_copy(value)).decode()
 
 
-def plain(value: Any) -> JSON:
-    """Return a copy made of JSON's types, which later changes of the value cannot reach."""
+def json_copy(value: Any) -> JSON:
+    """Return a copy in JSON's types, which later changes of the value do not affect."""
     try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_told)
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_described)
     except (TypeError, ValueError, RecursionError):
-        return _told(value)
+        return _described(value)
 
 
 def why(error: BaseException) -> str:
-    """Return an exception's name and what it says about itself."""
-    return f"{type(error).__name__}: {_told(error)}"
+    """Return an exception's class and message."""
+    return f"{type(error).__name__}: {_described(error)}"
 
 
-def _told(value: Any) -> JSON:
-    """Return what an object of no JSON type says about itself."""
+def _described(value: Any) -> JSON:
+    """Return an object that is not JSON as its own dump, else as text."""
     dump = getattr(value, "model_dump", None)
     try:
         return dump(mode="json") if callable(dump) and not isinstance(value, type) else str(value)

@@ -1,6 +1,6 @@
-"""Which exceptions mean that an agent could not do its work: a network, a vendor or a credential failed it.
+"""Which exceptions mean that an agent could not run because of a network, a vendor or a credential.
 
-Everything else that an agent raises is a crash of its own. Classes are recognised by package and name, so that no
+Every other exception is a crash of the agent. Classes are recognised by package and name, so that no
 vendor's library has to be imported, or even installed.
 """
 
@@ -35,9 +35,9 @@ _BY_CLASS = {
     "urllib3": {"HTTPError"},
     "websockets": {"ConnectionClosed", "InvalidHandshake"},
 }
-"""By package: classes of transport and vendor errors; those below them count too."""
+"""By package: classes of transport and vendor errors; subclasses count too."""
 _MISSING_KEY = {("openai", "OpenAIError"), ("anthropic", "AnthropicError"), ("groq", "GroqError")}
-"""Raised as they are where no credential is set; the classes below them are about other things, too."""
+"""Raised themselves where no credential is set; their subclasses have other meanings too."""
 _BY_STATUS = {
     "aiohttp": {"ClientResponseError"},
     "botocore": {"ClientError"},
@@ -46,35 +46,35 @@ _BY_STATUS = {
     "requests": {"HTTPError"},
     "urllib": {"HTTPError"},
 }
-"""By package: classes that carry the HTTP status of any server; which one decides."""
+"""By package: classes that carry the HTTP status of any server; the status decides."""
 _REFUSED = {401, 402, 403, 407, 408, 429}
 _UNREACHABLE = {errno.ETIMEDOUT, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN}
 
 
 def is_infrastructure(error: BaseException) -> bool:
-    """Say whether an exception, or the cause that its `raise … from` names, is a transport or vendor error.
+    """Return whether an exception, or the cause that its `raise … from` names, is a transport or vendor error.
 
-    A group counts when all of its members do. `waza.errors.EngineError` lets an agent say it itself.
+    A group counts when all of its members do. An agent can raise `waza.errors.EngineError` itself.
     """
-    seen: set[int] = set()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        if isinstance(found, BaseExceptionGroup):
-            return all(map(is_infrastructure, found.exceptions))
-        if _is_one(found):
+    visited: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in visited:
+        visited.add(id(current))
+        if isinstance(current, BaseExceptionGroup):
+            return all(map(is_infrastructure, current.exceptions))
+        if _is_one(current):
             return True
-        found = found.__cause__
+        current = current.__cause__
     return False
 
 
 def _is_one(error: BaseException) -> bool:
     if isinstance(error, ConnectionError):
-        return not isinstance(error, BrokenPipeError)  # a program that the agent itself wrote to went away
+        return not isinstance(error, BrokenPipeError)  # a program that the agent itself wrote to has ended
     if isinstance(error, EngineError | ssl.SSLError):
         return True
     if type(error) is TimeoutError and error.args:
-        return True  # sockets say that they "timed out"; the agent's own `asyncio.timeout` says nothing
+        return True  # sockets give a message ("timed out"); the agent's own `asyncio.timeout` gives none
     kinds = [(_package(kind), kind.__name__) for kind in type(error).__mro__]
     if any(name in _BY_STATUS.get(package, ()) for package, name in kinds):
         status = _status(error)
@@ -96,8 +96,8 @@ def _status(error: Any) -> int:
     """Return the HTTP status that an error carries; 0 where it has none."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
-        found = (response.get("ResponseMetadata") or {}).get("HTTPStatusCode")
+        status = (response.get("ResponseMetadata") or {}).get("HTTPStatusCode")
     else:
         names = ((error, "status"), (error, "code"), (response, "status_code"))
-        found = next((value for one, name in names if isinstance(value := getattr(one, name, None), int)), 0)
-    return found if isinstance(found, int) else 0
+        status = next((value for one, name in names if isinstance(value := getattr(one, name, None), int)), 0)
+    return status if isinstance(status, int) else 0

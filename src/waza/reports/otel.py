@@ -25,12 +25,11 @@ from opentelemetry.util.types import AttributeValue
 
 from waza import __version__
 from waza.model import JSON, Grade, Result, ToolEvent, Trace, Usage
+from waza.traces import READERS
 from waza.untrusted.text import well_formed
 
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The variable by which instrumentations of GenAI are told to send what was said."""
-_PROVIDERS = {"claude-code": "anthropic", "codex": "openai", "gemini": "gcp.gemini", "qwen": "alibaba_cloud"}
-"""Whose models an agent uses, where it says; the conventions ask for a name in any case."""
 _TEXT_CHARS = 8_192
 _TRIAL_STATUS = {"passed": "pass", "failed": "fail"}
 _MS = 1_000_000
@@ -144,7 +143,7 @@ def _agent_facts(trace: Trace, engine: str, model: str) -> Attributes:
     usage = trace.usage or Usage()
     return {
         "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.provider.name": _PROVIDERS.get(engine, engine),
+        "gen_ai.provider.name": _provider(engine),
         "gen_ai.agent.name": engine,
         "gen_ai.request.model": model or None,
         "gen_ai.conversation.id": trace.session_id,
@@ -155,6 +154,11 @@ def _agent_facts(trace: Trace, engine: str, model: str) -> Attributes:
         "waza.cost_usd": usage.cost_usd,
         "error.type": {"error": "agent_error", "timeout": "timeout"}.get(trace.status),
     }
+
+
+def _provider(engine: str) -> str:
+    """Return the vendor of an agent's models, else the agent: the conventions require a name."""
+    return (READERS.load(engine).provider if READERS.knows(engine) else "") or engine
 
 
 def _verdict(grade: Grade) -> Attributes:

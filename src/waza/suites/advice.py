@@ -23,8 +23,6 @@ from waza.suites.sources import source_text
 from waza.suites.suite import NO_JUDGE, EvalSpec
 
 METRICS = ("task_completion", "trigger_accuracy", "behavior_quality", "efficiency")
-ORIGINAL_ENGINES = ("copilot-sdk",)
-"""Engines that files written for the original name."""
 _IGNORED = ("outcomes", "behavior", "tool_calls", "should_trigger")
 
 
@@ -137,7 +135,9 @@ def _judge(spec: EvalSpec) -> Iterator[Problem]:
 
 def _enforced(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
     """Yield one note on what a file written for the original now enforces."""
-    if shape.schema_version is None and spec.config.executor not in ORIGINAL_ENGINES:
+    name = spec.config.executor
+    is_in_original = bool(name) and ENGINES.knows(name) and ENGINES.load(name).is_in_original
+    if shape.schema_version is None and not is_in_original:
         return
     expectations = {grader.name for graders in spec.graders.values() for grader in graders} & set(_IGNORED)
     enforced = sorted(f"expected.{name}" for name in expectations)

@@ -18,7 +18,7 @@ from waza.graders.base import GRADERS, Grader
 from waza.model import JSON, Task
 from waza.runs.triggers import TriggerPrompt
 from waza.skills import MARK, Skill, find_skills, read_skill
-from waza.suites.positions import Position, keys_of, parse
+from waza.suites.positions import Position, parse
 from waza.suites.project import read_file
 from waza.suites.shapes import ConfigShape, TriggerPromptShape, TriggerShape
 from waza.suites.skills import find_skill, skill_names
@@ -48,7 +48,7 @@ class TriggerTests:
 
     def refused(self, engine: str) -> list[Problem]:
         """Return what an engine cannot answer: one that gives its agents their skills has none that is not found."""
-        if engine != "mock" and "skill_directories" not in keys_of(ENGINES.load(engine)):
+        if not ENGINES.load(engine).has_only_given_skills:
             return []  # its agent may have skills of its own
         return [problem._replace(severity="error") for problem in self.not_found]
 

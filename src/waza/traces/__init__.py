@@ -1,1 +1,5 @@
-"""One file per foreign trace format; each turns what it knows into our Trace."""
+"""Readers of recorded traces, one file per format; other packages announce theirs as entry points of `waza.traces`."""
+
+from waza.plugins import Folder
+
+READERS = Folder("traces", "Reader")

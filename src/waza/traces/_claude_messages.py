@@ -1,4 +1,4 @@
-"""Messages as Claude Code prints them, and programs that took over its format: content blocks in events."""
+"""Messages in the format of Claude Code, which other programs use too: content blocks in events."""
 
 from __future__ import annotations
 
@@ -14,84 +14,84 @@ from waza.traces.fields import (
     mappings,
     millis,
     name,
-    plain,
     reported,
     reported_sum,
     text,
+    text_of_blocks,
 )
 
 _BUDGETS = ("error_max_turns", "error_max_budget_usd")
 _ALL_THREADS = ("model_usage_since_last_result", "modelUsage", "model_usage")
 
 
-def takes_message(draft: DraftTrace, message: Item, event: Item, *, is_answer: bool) -> None:
-    """Take one message; `event` holds what stands around it: thread, time."""
+def read_message(draft: DraftTrace, message: Item, event: Item, *, is_answer: bool) -> None:
+    """Read one message; `event` is the event around it, with thread and time."""
     thread = text(event.get("parent_tool_use_id"))
     at_ms = millis(event.get("timestamp"))
-    draft.saw(at_ms)
+    draft.add_time(at_ms)
     content = message.get("content")
     blocks = [{"text": content}] if isinstance(content, str) else mappings(content)
     if is_answer:
-        _takes_answer(draft, message, blocks, thread, at_ms, name(event.get("agent_id")))
+        _read_answer(draft, message, blocks, thread, at_ms, name(event.get("agent_id")))
     else:
-        _takes_user(draft, blocks, event, thread, at_ms)
+        _read_user(draft, blocks, event, thread, at_ms)
 
 
-def _takes_answer(
+def _read_answer(
     draft: DraftTrace, message: Item, blocks: list[Item], thread: str, at_ms: float | None, agent: str | None
 ) -> None:
     if message.get("model") == "<synthetic>":
-        return  # the program's own words about an API error, not an answer
+        return  # a message of the program about an API error, not an answer
     identity = text(message.get("id"))
-    draft.answers(identity, thread)
+    draft.begin_answer(identity, thread)
     draft.llm_calls = draft.answered
     if not thread:
         draft.model = name(message.get("model")) or draft.model
     usage = mapping(message.get("usage"))
     if usage:
-        draft.spent[identity or str(len(draft.spent))] = _tokens(usage, draft.engine)
+        draft.usage_by_answer[identity or str(len(draft.usage_by_answer))] = _tokens(usage, draft.engine)
     for block in blocks:
         if "name" in block and "input" in block:
             args = arguments(block["input"])
-            draft.calls_tool(block.get("id"), block["name"], args, at_ms=at_ms, thread=thread, agent=agent)
+            draft.add_call(block.get("id"), block["name"], args, at_ms=at_ms, thread=thread, agent=agent)
         elif "text" in block:
-            draft.says(text(block["text"]), thread)
+            draft.add_text(text(block["text"]), thread)
 
 
-def _takes_user(draft: DraftTrace, blocks: list[Item], event: Item, thread: str, at_ms: float | None) -> None:
+def _read_user(draft: DraftTrace, blocks: list[Item], event: Item, thread: str, at_ms: float | None) -> None:
     for block in blocks:
         if "tool_use_id" in block:
-            _takes_outcome(draft, block, at_ms)
+            _read_result(draft, block, at_ms)
         elif event.get("isSynthetic") or event.get("isMeta"):
             if draft.calls:
                 draft.calls[-1].skill_folder = skill_folder(block.get("text"))
         elif "text" in block:
-            draft.asks(text(block["text"]), thread)
+            draft.add_prompt(text(block["text"]), thread)
 
 
-def _takes_outcome(draft: DraftTrace, block: Item, at_ms: float | None) -> None:
-    """Take a tool's result; `is_error` is absent, not false, on some that succeeded."""
+def _read_result(draft: DraftTrace, block: Item, at_ms: float | None) -> None:
+    """Read a tool's result; `is_error` is absent, not false, on some that succeeded."""
     identity = block["tool_use_id"]
-    result = plain(block.get("content"))
-    call = draft.called(identity)
+    result = text_of_blocks(block.get("content"))
+    call = draft.call_with_id(identity)
     code = exit_code_in(result, call.name) if call else None
-    draft.hears(identity, result, block.get("is_error") is not True, at_ms=at_ms, exit_code=code)
+    draft.add_result(identity, result, block.get("is_error") is not True, at_ms=at_ms, exit_code=code)
 
 
-def takes_end(draft: DraftTrace, event: Item) -> None:
-    """Take the last event of a run: final answer, numbers, and whether it is an error."""
+def read_end(draft: DraftTrace, event: Item) -> None:
+    """Read the last event of a run: final answer, numbers, and whether it is an error."""
     draft.ended = True
     draft.llm_calls = None if _has_subagents(draft) else draft.answered
     draft.session_id = name(event.get("session_id")) or draft.session_id
     draft.duration_ms = count(event.get("duration_ms"))
-    draft.costs(event.get("total_cost_usd"))
+    draft.add_cost(event.get("total_cost_usd"))
     for usage in _totals(draft, event):
-        draft.uses(**_tokens(usage, draft.engine))
+        draft.add_usage(**_tokens(usage, draft.engine))
     answer = text(event.get("result"))
     if event.get("is_error") is True or text(event.get("subtype")).startswith("error"):
         status: TraceStatus = "timeout" if event.get("subtype") in _BUDGETS else "error"
-        told = answer or "; ".join(item for item in listing(event.get("errors")) if isinstance(item, str))
-        draft.fails(told or text(event.get("subtype")), status)
+        message_text = answer or "; ".join(item for item in listing(event.get("errors")) if isinstance(item, str))
+        draft.fail(message_text or text(event.get("subtype")), status)
         draft.output = "" if status == "error" else None
     elif answer:
         draft.output = answer
@@ -106,7 +106,7 @@ def _totals(draft: DraftTrace, event: Item) -> list[Item]:
 
 
 def _has_subagents(draft: DraftTrace) -> bool:
-    """Say whether a sub-agent was at work: its last answer is never printed, so answers cannot be counted."""
+    """Return whether a sub-agent was at work: its last answer is never printed, so answers cannot be counted."""
     return any("parent_tool_call_id" in call.extra for call in draft.calls)
 
 

@@ -1,4 +1,8 @@
-"""What is missing in a recording or was left out of it: sentences, each once, not more than a person reads."""
+"""A trace while it is being read, and notes on what is missing in the recording.
+
+Readers add prompts, texts, calls, results and usage in the order of the recording. Turns, numbers, times and the final
+answer are derived here, the same way for all formats.
+"""
 
 from __future__ import annotations
 
@@ -11,41 +15,35 @@ from waza.traces.aliases import invocations
 from waza.traces.fields import amount, reported, written
 
 MAX_NOTES = 20
+_ERROR_CHARS = 2_000
 
 
 class Notes:
-    """Sentences, as they come up; beyond a number they are only counted."""
+    """Notes on a recording, each once; those beyond `MAX_NOTES` are only counted."""
 
     def __init__(self) -> None:
-        self._told: dict[str, None] = {}
+        self._notes: dict[str, None] = {}
         self._more = 0
 
-    def add(self, sentence: str) -> None:
-        """Take a sentence, unless it was told before."""
-        if sentence in self._told:
+    def add(self, note: str) -> None:
+        """Add a note, unless it is a duplicate."""
+        if note in self._notes:
             return
-        if len(self._told) < MAX_NOTES:
-            self._told[sentence] = None
+        if len(self._notes) < MAX_NOTES:
+            self._notes[note] = None
         else:
             self._more += 1
 
     def take(self) -> list[str]:
-        """Return the sentences, and forget them."""
-        told = [*self._told, f"and {self._more} more"] if self._more else [*self._told]
-        self._told, self._more = {}, 0
-        return told
-
-
-# A trace while it is being read: what was asked, said, called and answered so far.
-#
-# Readers tell it what they find; turns, numbers, times and the final answer are worked out here, the same for all.
-
-_ERROR_CHARS = 2_000
+        """Return the notes and remove them."""
+        notes = [*self._notes, f"and {self._more} more"] if self._more else [*self._notes]
+        self._notes, self._more = {}, 0
+        return notes
 
 
 @dataclass
 class DraftCall:
-    """One tool call, and what is known of its outcome."""
+    """One tool call, with its result if there is one."""
 
     name: str
     args: JSON
@@ -57,9 +55,9 @@ class DraftCall:
     success: bool = False
     error: str | None = None
     duration_ms: float | int | None = None
-    is_settled: bool = False
+    has_result: bool = False
     skill_folder: str | None = None
-    """Where the skill stands that this call used, if the recording tells apart from the result."""
+    """The folder of the skill that this call used, if the recording has it outside the result."""
 
 
 @dataclass
@@ -68,18 +66,18 @@ class _AgentThread:
 
     key: str = ""
     turn: int = 0
-    has_heard: bool = True
-    """Whether something came back since the model spoke last: what it says next is another answer."""
+    has_input: bool = True
+    """Whether a message or result came since the last model output: the next output is another answer."""
 
 
 @dataclass
 class DraftTrace:
-    """What is known of a trace so far."""
+    """A trace as far as it was read."""
 
     engine: str | None = None
     input: str = ""
     output: str | None = None
-    """The final answer where the recording says what it is; else the last text is taken."""
+    """The final answer where the recording marks it; else the last text is used."""
     status: TraceStatus = "success"
     error: str | None = None
     model: str | None = None
@@ -91,23 +89,23 @@ class DraftTrace:
     llm_calls: int | None = None
     turns: int | None = None
     steps: int | None = None
-    """Everything the agent did, where the recording holds more than answers and calls."""
+    """The number of steps, where the recording has more than answers and calls."""
     cost_usd: float | int | None = None
     available_skills: list[str] | None = None
     skills: list[SkillInvocation] | None = None
-    """Skill use where the recording tells of it; else it is worked out from the calls."""
+    """Skill use where the recording has it; else it is derived from the calls."""
     outcome: dict[str, JSON] = field(default_factory=dict)
     extra: dict[str, JSON] = field(default_factory=dict)
     answered: int = 0
-    """How many model answers were seen, those of sub-agents included."""
+    """The number of model answers, those of sub-agents included."""
     calls: list[DraftCall] = field(default_factory=list)
     events: list[dict[str, JSON]] = field(default_factory=list)
     notes: Notes = field(default_factory=Notes)
     tokens: dict[str, int] = field(default_factory=dict)
     _not_recorded: set[str] = field(default_factory=set)
-    """Of input and output tokens those that one of the calls does not report, so that the sum is not known."""
-    spent: dict[str, dict[str, JSON]] = field(default_factory=dict)
-    """What single model answers consumed, by their id; added up where the recording tells no total."""
+    """Input or output tokens, if a model call does not report them: then the sum is unknown."""
+    usage_by_answer: dict[str, dict[str, JSON]] = field(default_factory=dict)
+    """Usage of single model answers, by their id; added up where the recording has no total."""
     _open: dict[str, DraftCall] = field(default_factory=dict)
     _threads: dict[str, _AgentThread] = field(default_factory=dict)
     _last_text: str = ""
@@ -119,39 +117,39 @@ class DraftTrace:
         """The number of the agent's own model answers so far."""
         return self._thread("").turn
 
-    def saw(self, at_ms: float | None) -> None:
-        """Take note of a time; the first and the last one bound the duration."""
+    def add_time(self, at_ms: float | None) -> None:
+        """Add a time; the first and the last one give the duration."""
         if at_ms is not None:
             self._times = [min([at_ms, *self._times[:1]]), max([at_ms, *self._times[1:]])]
 
-    def asks(self, text: str, thread: str = "") -> None:
-        """Take a message of the user; the first one is the input."""
-        self._thread(thread).has_heard = True
+    def add_prompt(self, text: str, thread: str = "") -> None:
+        """Add a message of the user; the first one is the input."""
+        self._thread(thread).has_input = True
         if not thread:
             self.input = self.input or text
             self.events.append({"type": "user_message", "turn": max(self.turn, 1), "content": text})
 
-    def answers(self, key: str = "", thread: str = "", *, is_new: bool = False) -> None:
-        """Begin another model answer, unless this is more of the one before: same key, or nothing came in between."""
+    def begin_answer(self, key: str = "", thread: str = "", *, is_new: bool = False) -> None:
+        """Begin a model answer, unless this continues the last one: same key, or no input in between."""
         state = self._thread(thread)
-        if state.turn and not is_new and (not state.has_heard or (key and key == state.key)):
+        if state.turn and not is_new and (not state.has_input or (key and key == state.key)):
             state.key = key or state.key
             return
         state.key = key
         state.turn += 1
-        state.has_heard = False
+        state.has_input = False
         self.answered += 1
 
-    def says(self, text: str, thread: str = "") -> None:
-        """Take a text of the agent; the last one without a call after it is the final answer."""
+    def add_text(self, text: str, thread: str = "") -> None:
+        """Add a text of the agent; the last one without a call after it is the final answer."""
         if text and not thread:
             self._last_text, self._is_final = text, True
             self.events.append({"type": "assistant_message", "turn": max(self.turn, 1), "content": text})
 
-    def calls_tool(
+    def add_call(
         self, identity: JSON, name: JSON, args: JSON, *, at_ms: float | None = None, thread: str = "", **extra: JSON
     ) -> None:
-        """Take a tool call; `thread` is the call that started the sub-agent which makes it."""
+        """Add a tool call; `thread` is the call that started the sub-agent which makes it."""
         known = identity if isinstance(identity, str) and identity else None
         parent = self._open.get(thread)
         call = DraftCall(
@@ -170,11 +168,11 @@ class DraftTrace:
         about = {"turn": call.turn, "tool_name": call.name} | ({"tool_call_id": known} if known else {})
         self.events.append({"type": "tool_call", **about, "args": args})
 
-    def called(self, identity: JSON) -> DraftCall | None:
+    def call_with_id(self, identity: JSON) -> DraftCall | None:
         """Return the call with this id, if there was one."""
         return self._open.get(identity) if isinstance(identity, str) else None
 
-    def hears(
+    def add_result(
         self,
         identity: JSON,
         result: JSON,
@@ -185,32 +183,32 @@ class DraftTrace:
         duration_ms: JSON = None,
         exit_code: JSON = None,
     ) -> None:
-        """Take the outcome of a call; an exit code other than 0 is a failure whatever else is said."""
-        call = self.called(identity)
+        """Add the result of a call; an exit code other than 0 is a failure, whatever `success` is."""
+        call = self.call_with_id(identity)
         if call is None:
             return
         failed = isinstance(exit_code, int) and not isinstance(exit_code, bool) and exit_code != 0
-        call.result, call.success, call.is_settled = result, success and not failed, True
+        call.result, call.success, call.has_result = result, success and not failed, True
         if not call.success:
-            told = error or (f"exit code {exit_code}" if failed else "" if result is None else written(result))
-            call.error = told[:_ERROR_CHARS] or None
+            message = error or (f"exit code {exit_code}" if failed else "" if result is None else written(result))
+            call.error = message[:_ERROR_CHARS] or None
         took = amount(duration_ms)
         if took is None and at_ms is not None and call.at_ms is not None and at_ms > call.at_ms:
             took = round(at_ms - call.at_ms, 3)
         call.duration_ms = took
-        self._thread(str(call.extra.get("parent_tool_call_id", ""))).has_heard = True
+        self._thread(str(call.extra.get("parent_tool_call_id", ""))).has_input = True
         about = {"turn": call.turn, "tool_call_id": identity}
         self.events.append({"type": "tool_result", **about, "result": result, "success": call.success})
 
-    def uses(self, **tokens: JSON) -> None:
-        """Add to what was consumed: `input_tokens` (cached ones included), `output_tokens`, …"""
+    def add_usage(self, **tokens: JSON) -> None:
+        """Add tokens: `input_tokens` (cached ones included), `output_tokens`, …"""
         counted = {key: number for key, value in tokens.items() if (number := reported(value)) is not None}
         for key, number in counted.items():
             self.tokens[key] = sum_amounts([self.tokens.get(key, 0), number])
         if halves := counted.keys() & {"input_tokens", "output_tokens"}:
             self._not_recorded |= {"input_tokens", "output_tokens"} - halves
 
-    def costs(self, usd: JSON) -> None:
+    def add_cost(self, usd: JSON) -> None:
         """Add to the cost."""
         paid = amount(usd)
         if paid is None and reported(usd) is not None:
@@ -218,8 +216,8 @@ class DraftTrace:
         if paid is not None:
             self.cost_usd = sum_amounts([self.cost_usd or 0, paid])
 
-    def fails(self, error: str, status: TraceStatus = "error") -> None:
-        """Take it that the agent did not come to its end, and why."""
+    def fail(self, error: str, status: TraceStatus = "error") -> None:
+        """Record that the agent did not finish, and why."""
         self.status, self.error = status, error[:_ERROR_CHARS] or None
 
     def trace(self) -> Trace:
@@ -248,7 +246,7 @@ class DraftTrace:
         )
 
     def _conclude(self) -> None:
-        lost = [call for call in self.calls if not call.is_settled]
+        lost = [call for call in self.calls if not call.has_result]
         if lost:
             names = ", ".join(dict.fromkeys(call.name or "unnamed" for call in lost))
             self.notes.add(f"{len(lost)} of {len(self.calls)} tool calls have no result: {names}")
@@ -256,7 +254,7 @@ class DraftTrace:
             missing = f"the recording ends early: its {self.end_mark} is missing"
             self.notes.add(missing)
             if self.status == "success":
-                self.fails(missing)
+                self.fail(missing)
         elif self.ended is None and self.output is None and not self._is_final and self.status == "success":
             self.notes.add("the recording ends without a final answer")
 
@@ -272,8 +270,8 @@ class DraftTrace:
 
     def _usage(self) -> Usage:
         if not self.tokens:
-            for tokens in self.spent.values():
-                self.uses(**tokens)
+            for tokens in self.usage_by_answer.values():
+                self.add_usage(**tokens)
         turns = self.turn if self.turns is None else self.turns
         totals: dict[str, Any] = {key: count for key, count in self.tokens.items() if key not in self._not_recorded}
         return Usage(**totals, turns=turns, llm_calls=self.llm_calls, cost_usd=self.cost_usd)

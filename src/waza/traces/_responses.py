@@ -6,7 +6,7 @@ from waza.model import JSON
 from waza.traces._draft import DraftTrace
 from waza.traces.aliases import exit_code_in
 from waza.traces.base import Item
-from waza.traces.fields import arguments, decode, listing, mapping, name, plain, text, texts
+from waza.traces.fields import arguments, decode, listing, mapping, name, text, text_of_blocks, texts
 
 _OUTPUT = "_output"
 _CALL = "_call"
@@ -14,59 +14,59 @@ _NOT_ARGUMENTS = ("id", "type", "status", "call_id", "name", "output", "results"
 
 
 def is_item(item: Item) -> bool:
-    """Say whether this is a call or an output of a call."""
+    """Return whether this is a call or an output of a call."""
     kind = text(item.get("type"))
     return kind.endswith((_CALL, _CALL + _OUTPUT)) and ("call_id" in item or "id" in item)
 
 
-def takes_item(draft: DraftTrace, item: Item, *, at_ms: float | None = None) -> None:
-    """Take one item; a role without a type is a message."""
+def read_item(draft: DraftTrace, item: Item, *, at_ms: float | None = None) -> None:
+    """Read one item; a role without a type is a message."""
     kind = text(item.get("type"))
     if kind.endswith(_OUTPUT):
-        _takes_output(draft, item, at_ms)
+        _read_output(draft, item, at_ms)
     elif kind.endswith(_CALL):
-        _takes_call(draft, item, at_ms)
+        _read_call(draft, item, at_ms)
     elif item.get("role") == "assistant":
-        draft.answers(_answer_id(item))
-        draft.says(texts(item.get("content")))
+        draft.begin_answer(_answer_id(item))
+        draft.add_text(texts(item.get("content")))
     elif item.get("role") == "user":
-        draft.asks(texts(item.get("content")))
+        draft.add_prompt(texts(item.get("content")))
 
 
-def takes_usage(draft: DraftTrace, usage: JSON) -> None:
-    """Take the tokens of one model call, by the names of either API."""
-    told = mapping(usage)
-    details = mapping(told.get("input_tokens_details", told.get("prompt_tokens_details")))
-    draft.uses(
-        input_tokens=told.get("input_tokens", told.get("prompt_tokens")),
-        output_tokens=told.get("output_tokens", told.get("completion_tokens")),
+def read_usage(draft: DraftTrace, usage: JSON) -> None:
+    """Read the tokens of one model call, by the names of either API."""
+    reported = mapping(usage)
+    details = mapping(reported.get("input_tokens_details", reported.get("prompt_tokens_details")))
+    draft.add_usage(
+        input_tokens=reported.get("input_tokens", reported.get("prompt_tokens")),
+        output_tokens=reported.get("output_tokens", reported.get("completion_tokens")),
         cache_read_tokens=details.get("cached_tokens"),
     )
 
 
-def _takes_call(draft: DraftTrace, item: Item, at_ms: float | None) -> None:
+def _read_call(draft: DraftTrace, item: Item, at_ms: float | None) -> None:
     identity = item.get("call_id", item.get("id"))
-    draft.answers(_answer_id(item))
-    draft.calls_tool(identity, _tool_name(item), _args(item), at_ms=at_ms)
+    draft.begin_answer(_answer_id(item))
+    draft.add_call(identity, _tool_name(item), _args(item), at_ms=at_ms)
     runs_there = "output" in item or "results" in item or (item.get("status") == "completed" and "call_id" not in item)
     if runs_there:
         result = item.get("output", item.get("results"))
         problem = item.get("error")
-        draft.hears(
+        draft.add_result(
             identity, result, problem is None, error=None if problem is None else texts(problem) or str(problem)
         )
 
 
-def _takes_output(draft: DraftTrace, item: Item, at_ms: float | None) -> None:
+def _read_output(draft: DraftTrace, item: Item, at_ms: float | None) -> None:
     identity = item.get("call_id", item.get("id"))
-    call = draft.called(identity)
+    call = draft.call_with_id(identity)
     result, code = _unpacked(item.get("output"))
     if code is None and call:
         code = exit_code_in(result, call.name)
     success = (
         item.get("status") not in ("failed", "incomplete") and mapping(item.get("output")).get("success") is not False
     )
-    draft.hears(identity, result, success, at_ms=at_ms, exit_code=code)
+    draft.add_result(identity, result, success, at_ms=at_ms, exit_code=code)
 
 
 def _unpacked(output: JSON) -> tuple[JSON, JSON]:
@@ -81,7 +81,7 @@ def _unpacked(output: JSON) -> tuple[JSON, JSON]:
         code = mapping(mapping(chunk).get("outcome")).get("exit_code")
         if code is not None:
             return output, code
-    return plain(output), None
+    return text_of_blocks(output), None
 
 
 def _tool_name(item: Item) -> str:

@@ -1,17 +1,17 @@
-"""What every reader is: it recognises a format by its first items, takes one item after the other, gives traces.
+"""The base class of readers: recognises a format by its first items, reads one item after the other, returns traces.
 
 An item is one JSON object: a line of a stream, a member of a list, or a whole document. The folder is the registry:
-`traces/codex.py` holds `CodexReader`. Other packages announce readers under the entry point `waza.traces`.
+`traces/codex.py` has `CodexReader`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar
 
 from waza.model import Trace
-from waza.plugins import Folder
+from waza.traces import READERS
 from waza.traces._draft import DraftTrace
 
 Item = dict[str, Any]
@@ -21,11 +21,17 @@ class Reader:
     """Read one recording; a new reader is made for each."""
 
     format: ClassVar[str]
-    """What the format is called, for people."""
+    """The name of the format in messages."""
     engine: ClassVar[str | None] = None
     """The agent program or framework that writes it."""
     end_mark: ClassVar[str] = ""
-    """What stands at the end of every whole recording; empty where the format has no such mark."""
+    """What ends every complete recording; empty where the format has no such mark."""
+    tools: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """The names of the agent's built-in tools, by kind (`shell`, `read`, …); see `aliases.py`."""
+    reads_skill_files: ClassVar[bool] = False
+    """Whether the agent has no skill tool, so that its model reads SKILL.md files."""
+    provider: ClassVar[str] = ""
+    """The vendor of the agent's models, by OpenTelemetry's name; empty where it may be any."""
 
     def __init__(self) -> None:
         self.draft = DraftTrace(engine=self.engine)
@@ -34,28 +40,25 @@ class Reader:
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether an item is of this format, by what is in it."""
+        """Return whether an item is of this format, by what is in it."""
         raise NotImplementedError(f"{cls.__name__} recognises nothing")
 
     def begins(self, item: Item) -> bool:
-        """Say whether an item is the start of another recording than the one read so far."""
+        """Return whether an item starts another recording than the one read so far."""
         return False
 
     def feed(self, item: Item) -> None:
-        """Take the next item."""
+        """Read the next item."""
         raise NotImplementedError(f"{type(self).__name__} reads nothing")
 
     def traces(self) -> Iterable[Trace]:
-        """Return what was recorded, when there are no more items."""
+        """Return the traces, after the last item."""
         return [self.draft.trace()]
 
     @property
     def ended(self) -> bool:
-        """Whether the recording is known to be whole."""
+        """Whether the recording is known to be complete."""
         return self.draft.ended is True
-
-
-READERS = Folder("traces", "Reader")
 
 
 @cache
@@ -65,5 +68,5 @@ def readers() -> list[type[Reader]]:
 
 
 def reader_for(item: Item) -> Reader | None:
-    """Return a new reader for the format an item is of; None when no reader recognises it."""
+    """Return a new reader for an item's format; None when no reader recognises it."""
     return next((kind() for kind in readers() if kind.recognises(item)), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waza.traces._claude_messages import takes_end, takes_message
+from waza.traces._claude_messages import read_end, read_message
 from waza.traces.base import Item, Reader
 from waza.traces.fields import listing, mapping, name, text
 
@@ -18,27 +18,27 @@ class ClaudeAgentSdkReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether the class's name is one of the SDK's."""
+        """Return whether the class's name is one of the SDK's."""
         return item.get("cls") in _CLASSES
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first message of another run."""
+        """Return whether this is the first message of another run."""
         return item.get("subtype") == "init" and self.draft.ended is True
 
     def feed(self, item: Item) -> None:
-        """Take one message."""
+        """Read one message."""
         draft = self.draft
         match item.get("cls"):
             case "SystemMessage" if item.get("subtype") == "init":
-                told = mapping(item.get("data"))
-                draft.session_id = name(told.get("session_id"))
-                draft.model = name(told.get("model"))
-                if "skills" in told:
-                    draft.available_skills = [skill for skill in listing(told["skills"]) if isinstance(skill, str)]
+                session = mapping(item.get("data"))
+                draft.session_id = name(session.get("session_id"))
+                draft.model = name(session.get("model"))
+                if "skills" in session:
+                    draft.available_skills = [skill for skill in listing(session["skills"]) if isinstance(skill, str)]
             case "AssistantMessage":
                 message = {**item, "id": text(item.get("message_id"))}
-                takes_message(draft, message, item, is_answer=True)
+                read_message(draft, message, item, is_answer=True)
             case "UserMessage":
-                takes_message(draft, item, item, is_answer=False)
+                read_message(draft, item, item, is_answer=False)
             case "ResultMessage":
-                takes_end(draft, item)
+                read_end(draft, item)

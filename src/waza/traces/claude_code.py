@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waza.traces._claude_messages import takes_end, takes_message
+from waza.traces._claude_messages import read_end, read_message
 from waza.traces.base import Item, Reader
 from waza.traces.fields import listing, mapping, name, text
 
@@ -18,10 +18,25 @@ class ClaudeCodeReader(Reader):
     format = "Claude Code stream-json"
     engine = "claude-code"
     end_mark = "`result` event"
+    tools = {
+        "shell": ("Bash",),
+        "read": ("Read",),
+        "write": ("Write",),
+        "edit": ("Edit", "MultiEdit"),
+        "list": ("LS",),
+        "glob": ("Glob",),
+        "grep": ("Grep",),
+        "fetch": ("WebFetch",),
+        "web search": ("WebSearch",),
+        "to-do list": ("TodoWrite",),
+        "sub-agent": ("Agent", "Task"),
+        "skill": ("Skill",),
+    }
+    provider = "anthropic"
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is one of its events; Qwen Code's look the same but for its name and ids."""
+        """Return whether this is one of its events; Qwen Code's look the same but for its name and ids."""
         if "qwen_code_version" in item or "payload" in item:
             return False
         message = item.get("message")
@@ -39,13 +54,13 @@ class ClaudeCodeReader(Reader):
                 return kind in _SESSION_KINDS and ("sessionId" in item or "messageId" in item)
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first event of another run, of the same session or not."""
+        """Return whether this is the first event of another run, of the same session or not."""
         if item.get("subtype") == "init":
             return self.draft.ended is True or self.draft.session_id not in (None, _session(item))
         return "sessionId" in item and self.draft.session_id not in (None, _session(item))
 
     def feed(self, item: Item) -> None:
-        """Take one event."""
+        """Read one event."""
         draft = self.draft
         draft.session_id = draft.session_id or _session(item)
         if "sessionId" in item and draft.ended is False:
@@ -58,9 +73,9 @@ class ClaudeCodeReader(Reader):
             case "assistant" | "user":
                 side = text(item.get("agentId")) or "sidechain"
                 event = item | {"parent_tool_use_id": side} if item.get("isSidechain") is True else item
-                takes_message(draft, mapping(item.get("message")), event, is_answer=item["type"] == "assistant")
+                read_message(draft, mapping(item.get("message")), event, is_answer=item["type"] == "assistant")
             case "result":
-                takes_end(draft, item)
+                read_end(draft, item)
 
 
 def _session(item: Item) -> str | None:

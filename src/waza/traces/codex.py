@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from waza.traces.base import Item, Reader
-from waza.traces.fields import arguments, listing, mapping, name, plain, text
+from waza.traces.fields import arguments, listing, mapping, name, text, text_of_blocks
 
 _KINDS = ("thread.", "turn.", "item.")
 _TOOLS = ("command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search")
@@ -23,56 +23,65 @@ class CodexReader(Reader):
     format = "Codex exec --json"
     engine = "codex"
     end_mark = "`turn.completed` event"
+    tools = {
+        "shell": ("command_execution", "shell", "local_shell", "shell_command", "exec_command"),
+        "patch": ("file_change", "apply_patch"),
+        "web search": ("web_search",),
+        "to-do list": ("todo_list", "update_plan"),
+        "sub-agent": ("spawn_agent",),
+    }
+    reads_skill_files = True
+    provider = "openai"
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is an event of a thread, a turn or an item."""
+        """Return whether this is an event of a thread, a turn or an item."""
         kind = text(item.get("type"))
         return kind.startswith(_KINDS) and (
             "thread_id" in item or isinstance(item.get("item"), dict) or kind.startswith("turn.")
         )
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first event of another run, of the same thread or not."""
+        """Return whether this is the first event of another run, of the same thread or not."""
         return item.get("type") == "thread.started" and self.draft.session_id is not None
 
     def feed(self, item: Item) -> None:
-        """Take one event."""
+        """Read one event."""
         draft = self.draft
         match item.get("type"):
             case "thread.started":
                 draft.session_id = name(item.get("thread_id"))
             case "item.started" | "item.updated" | "item.completed":
-                self._takes_item(mapping(item.get("item")), is_over=item["type"] == "item.completed")
+                self._read_item(mapping(item.get("item")), is_over=item["type"] == "item.completed")
             case "turn.completed":
                 draft.ended = True
                 draft.tokens = {}  # the numbers are those of the whole thread so far
-                self._takes_usage(mapping(item.get("usage")))
+                self._read_usage(mapping(item.get("usage")))
             case "turn.failed":
                 draft.ended = True
-                draft.fails(text(mapping(item.get("error")).get("message")) or "the turn failed")
+                draft.fail(text(mapping(item.get("error")).get("message")) or "the turn failed")
 
-    def _takes_item(self, item: Item, *, is_over: bool) -> None:
+    def _read_item(self, item: Item, *, is_over: bool) -> None:
         kind = item.get("type")
         if kind == "agent_message" and is_over:
-            self.draft.answers()
-            self.draft.says(text(item.get("text")))
+            self.draft.begin_answer()
+            self.draft.add_text(text(item.get("text")))
         elif kind in _TOOLS:
-            self._takes_call(item, is_over)
+            self._read_call(item, is_over)
 
-    def _takes_call(self, item: Item, is_over: bool) -> None:
+    def _read_call(self, item: Item, is_over: bool) -> None:
         identity = item.get("id")
-        if self.draft.called(identity) is None:
-            self.draft.answers()
-            self.draft.calls_tool(identity, _tool_name(item), _args(item))
+        if self.draft.call_with_id(identity) is None:
+            self.draft.begin_answer()
+            self.draft.add_call(identity, _tool_name(item), _args(item))
         if is_over:
-            result = item.get("aggregated_output", plain(mapping(item.get("result")).get("content")))
+            result = item.get("aggregated_output", text_of_blocks(mapping(item.get("result")).get("content")))
             succeeded = item.get("status", "completed") == "completed"
             problem = text(mapping(item.get("error")).get("message")) or None
-            self.draft.hears(identity, result, succeeded, error=problem, exit_code=item.get("exit_code"))
+            self.draft.add_result(identity, result, succeeded, error=problem, exit_code=item.get("exit_code"))
 
-    def _takes_usage(self, usage: Item) -> None:
-        self.draft.uses(
+    def _read_usage(self, usage: Item) -> None:
+        self.draft.add_usage(
             input_tokens=usage.get("input_tokens"),
             output_tokens=usage.get("output_tokens"),
             cache_read_tokens=usage.get("cached_input_tokens"),
@@ -81,7 +90,7 @@ class CodexReader(Reader):
 
 
 def _tool_name(item: Item) -> str:
-    """Return the tool's name as the model knows it where that is told, else the item's type."""
+    """Return the tool's name as the model knows it if it is recorded, else the item's type."""
     if item.get("type") == "mcp_tool_call":
         return f"mcp__{text(item.get('server'))}__{text(item.get('tool'))}"
     return text(item.get("tool")) or text(item.get("type"))

@@ -1,4 +1,4 @@
-"""A conversation of several turns, each one start of the agent, as one trace."""
+"""Conversations: play the prompts of a task one after the other and join their traces into one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from waza.model import JSON, USAGE_NUMBERS, ToolEvent, Trace, Trial, Usage
 
 _NO_USAGE = Usage(input_tokens=0, output_tokens=0, turns=0, llm_calls=0, cost_usd=0.0)
 Play = Callable[[str, Sequence[Trace], float], Awaitable[Trace]]
-"""Gives the agent a prompt, after these turns, for so many seconds."""
+"""Sends a prompt to the agent, after these turns, with a time limit in seconds."""
 
 
 class Progress:
-    """What an agent did so far, for one who cannot wait for its end."""
+    """What an agent did so far, for callers that may have to end it."""
 
     def __init__(self) -> None:
         self.turns: Sequence[Trace] = ()
@@ -87,9 +87,9 @@ async def converse(trial: Trial, trial_folder: TrialFolder, play: Play) -> Trace
 
 
 def join_turns(prompts: Sequence[str], turns: Sequence[Trace]) -> Trace:
-    """Return the traces of successive prompts as one: the last answer, and all that was done on the way.
+    """Return the traces of successive prompts as one: the last answer, and the calls and usage of all turns.
 
-    What one turn did not record is not recorded for the whole: a sum over the others would be too small.
+    A number that one turn did not record is not recorded for the whole: a sum over the others would be too small.
     """
     if len(prompts) == 1:
         return turns[0]
@@ -113,25 +113,25 @@ def _events(prompt: str, turn: Trace, number: int) -> list[dict[str, JSON]]:
 
 
 def _tool_events(turns: Sequence[Trace]) -> list[ToolEvent] | None:
-    """Return all tool calls, numbered through; the agent's own turns of a later prompt follow on those before."""
-    found: list[ToolEvent] = []
+    """Return all tool calls, numbered consecutively; the agent's turns of a later prompt continue those before."""
+    joined: list[ToolEvent] = []
     before = 0
     began_ms: float | None = 0.0
     for turn in turns:
         if turn.tool_events is None:
             return None
-        found += [
+        joined += [
             replace(
                 event,
                 turn=before + event.turn,
-                sequence=len(found) + number,
+                sequence=len(joined) + number,
                 start_ms=None if event.start_ms is None or began_ms is None else began_ms + event.start_ms,
             )
             for number, event in enumerate(turn.tool_events, 1)
         ]
-        before = max((event.turn for event in found), default=before)
+        before = max((event.turn for event in joined), default=before)
         began_ms = None if turn.duration_ms is None or began_ms is None else began_ms + turn.duration_ms
-    return found
+    return joined
 
 
 def _usage(turns: Sequence[Trace]) -> Usage | None:
@@ -139,19 +139,19 @@ def _usage(turns: Sequence[Trace]) -> Usage | None:
     if len(used) < len(turns):
         return None
     sums = {name: _sum(getattr(usage, name) for usage in used) for name in USAGE_NUMBERS}
-    invalid = {name: told for usage in used for name, told in usage.invalid_numbers.items()}
+    invalid = {name: number for usage in used for name, number in usage.invalid_numbers.items()}
     return Usage(**sums, invalid_numbers=invalid)
 
 
 def _sum(values: Iterable[Any]) -> Any:
-    found = list(values)
-    return None if None in found else sum(found)
+    numbers = list(values)
+    return None if None in numbers else sum(numbers)
 
 
 def _all(lists: Iterable[list[Any] | None]) -> list[Any] | None:
-    found: list[Any] = []
+    joined: list[Any] = []
     for items in lists:
         if items is None:
             return None
-        found += items
-    return found
+        joined += items
+    return joined

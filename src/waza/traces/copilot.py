@@ -1,6 +1,6 @@
 """GitHub Copilot: `copilot --output-format json`, the session's events.jsonl, and the SDK's events.
 
-The three hold the same events. Standard output has no tokens; the flattened form (`at_ms`, `tool_call_id`, … beside
+The three have the same events. Standard output has no tokens; the flattened form (`at_ms`, `tool_call_id`, … next to
 `type`) is read too.
 """
 
@@ -13,18 +13,32 @@ from waza.traces.aliases import exit_code_in
 from waza.traces.base import Item, Reader
 from waza.traces.fields import amount, count, mapping, mappings, millis, name, text
 
-_ROOMS = ("session.", "assistant.", "tool.", "user.", "skill.", "subagent.", "model.", "permission.", "hook.")
+_PREFIXES = ("session.", "assistant.", "tool.", "user.", "skill.", "subagent.", "model.", "permission.", "hook.")
 _INTERNAL = "report_intent"
-"""A tool by which the model tells what it is about to do; it is no call of the agent."""
+"""A tool by which the model announces what it is about to do; not a call of the agent."""
 _ENDS = ("result", "session.shutdown", "session.idle")
 
 
 class CopilotReader(Reader):
-    """Events of one session, paired by `toolCallId`; a shell command that exits with 3 is a success to it, not here."""
+    """Events of one session, paired by `toolCallId`; a non-zero exit code is a failure here, not for Copilot."""
 
     format = "GitHub Copilot session events"
     engine = "copilot"
     end_mark = "`result`, `session.shutdown` or `session.idle` event"
+    tools = {
+        "shell": ("bash", "powershell"),
+        "read": ("view",),
+        "write": ("create",),
+        "edit": ("edit",),
+        "patch": ("apply_patch", "str_replace_editor"),
+        "glob": ("glob",),
+        "grep": ("grep", "rg"),
+        "fetch": ("web_fetch",),
+        "web search": ("web_search",),
+        "to-do list": ("update_todo",),
+        "sub-agent": ("task",),
+        "skill": ("skill",),
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,73 +48,73 @@ class CopilotReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is a session's event, by its dotted type."""
+        """Return whether this is a session's event, by its dotted type."""
         kind = text(item.get("type"))
         if kind == "result":
             return "sessionId" in item and "exitCode" in item
-        return kind.startswith(_ROOMS) and (isinstance(item.get("data"), dict) or "at_ms" in item)
+        return kind.startswith(_PREFIXES) and (isinstance(item.get("data"), dict) or "at_ms" in item)
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first event of another session."""
+        """Return whether this is the first event of another session."""
         if item.get("type") == "session.start":
             known = self.draft.session_id
             return known is not None and mapping(item.get("data")).get("sessionId") != known
         return item.get("type") == "session.skills_loaded" and self.draft.ended is True
 
     def feed(self, item: Item) -> None:
-        """Take one event."""
+        """Read one event."""
         kind = text(item.get("type"))
         fields = mapping(item.get("data", item))
         at_ms = millis(item.get("timestamp", item.get("at_ms")))
-        self.draft.saw(at_ms)
+        self.draft.add_time(at_ms)
         if kind in _ENDS:
             self.draft.ended = True
         if kind.startswith("tool."):
-            self._takes_tool(kind, fields, at_ms, _thread(item, fields), name(item.get("agentId")))
+            self._read_tool(kind, fields, at_ms, _thread(item, fields), name(item.get("agentId")))
         elif kind.startswith("assistant.") or kind == "user.message":
-            self._takes_message(kind, fields, _thread(item, fields))
+            self._read_message(kind, fields, _thread(item, fields))
         else:
-            self._takes_session(kind, item, fields)
+            self._read_session(kind, item, fields)
         self.draft.turns = self._turn_starts or None
-        self.draft.llm_calls = self._requests or len(self.draft.spent) or self.draft.answered
+        self.draft.llm_calls = self._requests or len(self.draft.usage_by_answer) or self.draft.answered
 
-    def _takes_message(self, kind: str, fields: Item, thread: str) -> None:
+    def _read_message(self, kind: str, fields: Item, thread: str) -> None:
         draft = self.draft
         match kind:
             case "user.message":
-                draft.asks(text(fields.get("content")), thread)
+                draft.add_prompt(text(fields.get("content")), thread)
             case "assistant.turn_start" if not thread:
                 self._turn_starts += 1
             case "assistant.message":
-                draft.answers(thread=thread, is_new=True)
+                draft.begin_answer(thread=thread, is_new=True)
                 draft.model = name(fields.get("model")) or draft.model
-                draft.says(text(fields.get("content")), thread)
+                draft.add_text(text(fields.get("content")), thread)
                 draft.status, draft.error = "success", None
             case "assistant.usage":
                 self._spends(fields)
 
-    def _takes_tool(self, kind: str, fields: Item, at_ms: float | None, thread: str, agent: str | None) -> None:
+    def _read_tool(self, kind: str, fields: Item, at_ms: float | None, thread: str, agent: str | None) -> None:
         identity = name(fields.get("toolCallId", fields.get("tool_call_id")))
         tool = name(fields.get("toolName", fields.get("tool_name")))
         if kind == "tool.execution_start" and tool == _INTERNAL and identity:
             self._hidden.add(identity)
         elif kind == "tool.execution_start" and identity and tool:
-            self.draft.calls_tool(identity, tool, fields.get("arguments"), at_ms=at_ms, thread=thread, agent=agent)
+            self.draft.add_call(identity, tool, fields.get("arguments"), at_ms=at_ms, thread=thread, agent=agent)
         elif kind == "tool.execution_complete" and identity not in self._hidden:
-            self._takes_outcome(identity, fields, at_ms)
+            self._read_result(identity, fields, at_ms)
 
-    def _takes_outcome(self, identity: str | None, fields: Item, at_ms: float | None) -> None:
-        call = self.draft.called(identity)
-        told = fields.get("result")
-        result = told["content"] if isinstance(told, dict) and isinstance(told.get("content"), str) else told
+    def _read_result(self, identity: str | None, fields: Item, at_ms: float | None) -> None:
+        call = self.draft.call_with_id(identity)
+        output = fields.get("result")
+        result = output["content"] if isinstance(output, dict) and isinstance(output.get("content"), str) else output
         code = mapping(fields.get("shellExecution")).get("exitCode")
         if code is None and call:
             code = exit_code_in(result, call.name)
         problem = name(mapping(fields.get("error")).get("message"))
         succeeded = fields.get("success") is True
-        self.draft.hears(identity, result, succeeded, at_ms=at_ms, error=problem, exit_code=code)
+        self.draft.add_result(identity, result, succeeded, at_ms=at_ms, error=problem, exit_code=code)
 
-    def _takes_session(self, kind: str, item: Item, fields: Item) -> None:
+    def _read_session(self, kind: str, item: Item, fields: Item) -> None:
         draft = self.draft
         match kind:
             case "session.start":
@@ -117,27 +131,27 @@ class CopilotReader(Reader):
             case "session.usage_record":
                 self._spends(mapping(fields.get("usage")))
             case "session.error":
-                draft.fails(text(fields.get("message")) or text(fields.get("errorType")) or "the session failed")
+                draft.fail(text(fields.get("message")) or text(fields.get("errorType")) or "the session failed")
             case "session.shutdown":
-                self._takes_totals(fields)
+                self._read_totals(fields)
             case "result":
-                self._takes_end(item)
+                self._read_end(item)
 
     def _spends(self, usage: Item) -> None:
-        key = text(usage.get("apiCallId")) or str(len(self.draft.spent))
-        self.draft.spent[key] = _tokens(usage)
+        key = text(usage.get("apiCallId")) or str(len(self.draft.usage_by_answer))
+        self.draft.usage_by_answer[key] = _tokens(usage)
 
-    def _takes_totals(self, fields: Item) -> None:
-        """Take the session's totals; they count what single records may have missed."""
+    def _read_totals(self, fields: Item) -> None:
+        """Read the session's totals; they count what single records may have missed."""
         totals = mapping(fields.get("accountingSnapshot", fields)).get("modelMetrics")
         models = mappings(list(mapping(totals).values()))
         for model in models:
-            self.draft.uses(**_tokens(mapping(model.get("usage"))))
+            self.draft.add_usage(**_tokens(mapping(model.get("usage"))))
         requests = [count(mapping(model.get("requests")).get("count")) for model in models]
         if requests and None not in requests:
             self._requests = sum(number or 0 for number in requests)
 
-    def _takes_end(self, item: Item) -> None:
+    def _read_end(self, item: Item) -> None:
         draft = self.draft
         draft.session_id = name(item.get("sessionId")) or draft.session_id
         draft.duration_ms = amount(mapping(item.get("usage")).get("sessionDurationMs"))
@@ -145,7 +159,7 @@ class CopilotReader(Reader):
         if code == 0:
             draft.status, draft.error = "success", None
         elif draft.status == "success":
-            draft.fails(f"it ended with code {code}", "failure")
+            draft.fail(f"it exited with code {code}", "failure")
 
 
 def tool_events(events: Iterable[Item]) -> list[ToolEvent] | None:

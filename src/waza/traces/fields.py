@@ -1,4 +1,8 @@
-"""Values out of foreign JSON by the type they should have; what has another type counts as absent."""
+"""Values in foreign JSON: fields by their expected type, and decoding of lenient or truncated JSON.
+
+A value of another type counts as absent. Decoding never guesses: what it accepts beyond the standard is listed at
+`decode`; `repair` closes a document that was cut off after its last complete member.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,12 @@ import msgspec
 from waza.model import JSON, decode_any_numbers, numeric
 from waza.spending import is_amount, sum_amounts
 
-_MOST = 1 << 53
+MAX_DEPTH = 200
+"""How deeply values may be nested; deeper ones are refused, so that recursive code does not run out of stack."""
+_LIMIT = 1 << 53
+_TOKEN = re.compile(r'\s*(?:"(?:[^"\\\x00-\x1f]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+)')
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
+_CLOSED_BY = {"{": "}", "[": "]"}
 
 
 def mapping(value: JSON) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def name(value: JSON) -> str | None:
 def count(value: JSON) -> int | None:
     """Return a whole number of 0 or more, or None; 3.0 and the text "3" are one."""
     value = numeric(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST or value != int(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LIMIT or value != int(value):
         return None
     return int(value)
 
@@ -51,19 +60,19 @@ def count(value: JSON) -> int | None:
 def amount(value: JSON) -> float | int | None:
     """Return a number of 0 or more, or None; the text "0.5" is one."""
     value = numeric(value)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LIMIT else None
 
 
 def reported(value: JSON) -> int | None:
-    """Return a count; one that cannot be true (negative, infinite, NaN) as it is, so that sums with it do not count."""
+    """Return a count; an invalid one (negative, infinite, NaN) unchanged, which makes sums with it invalid too."""
     number: JSON = numeric(value)
     if isinstance(number, int | float) and not isinstance(number, bool) and not is_amount(number):
-        return number  # type: ignore[return-value]  # Usage takes it for what it is
+        return number  # type: ignore[return-value]  # Usage records it as invalid
     return count(number)
 
 
 def reported_sum(needed: JSON, *more: JSON) -> int | None:
-    """Return the sum of counts; None without the first one, one that cannot be true in place of a sum with it."""
+    """Return the sum of counts; None without the first one, an invalid count if one is in it."""
     first, *others = [reported(value) for value in (needed, *more)]
     return None if first is None else sum_amounts([first, *(value for value in others if value is not None)])
 
@@ -79,7 +88,7 @@ def millis(value: JSON) -> float | None:
 
 
 def arguments(value: JSON) -> JSON:
-    """Return a call's arguments as an object; text that is JSON is read, other text stands under `input`."""
+    """Return a call's arguments as an object; text that is JSON is read, other text is put under `input`."""
     if isinstance(value, str):
         try:
             parsed = decode(value.encode("utf-8", "replace")) if value.strip() else {}
@@ -91,7 +100,7 @@ def arguments(value: JSON) -> JSON:
     return value if isinstance(value, dict) else {"input": value}
 
 
-def plain(value: JSON) -> JSON:
+def text_of_blocks(value: JSON) -> JSON:
     """Return content blocks that are all text as one text; anything else as it is."""
     if isinstance(value, list) and value and all(isinstance(item, dict | str) for item in value):
         parts = [item if isinstance(item, str) else block_text(item) for item in value]
@@ -112,7 +121,7 @@ def texts(value: JSON) -> str:
     """Return the text in a message's content: a text, or the text blocks of a list, joined."""
     if isinstance(value, str):
         return value
-    return "\n".join(found for block in listing(value) if (found := _text_in(block)))
+    return "\n".join(part for block in listing(value) if (part := _text_in(block)))
 
 
 def _text_in(block: JSON) -> str | None:
@@ -124,25 +133,16 @@ def written(value: JSON) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-# JSON that other programs wrote: decoded leniently where nothing is guessed, and mended where it was cut off.
-
-MAX_DEPTH = 200
-"""How deeply values may be nested; what is deeper is refused, so that nothing that walks them runs out of stack."""
-
-_TOKEN = re.compile(r'\s*(?:"(?:[^"\\\x00-\x1f]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+)')
-_CLOSED_BY = {"{": "}", "[": "]"}
-
-
 def decode(text: bytes) -> JSON:
-    """Return the value; raise ValueError when it is no JSON or nested too deeply.
+    """Return the value; raise ValueError when it is not JSON or nested too deeply.
 
-    What Python and JavaScript programs print against the standard is read: NaN as null, half a surrogate pair as "?",
-    and a number that is too large as the largest one.
+    Non-standard output of Python and JavaScript programs is accepted: NaN as null, half a surrogate pair as "?", and a
+    number that is too large as the largest one.
     """
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        value = _decode_sloppy(text, error)
+        value = _decode_lenient(text, error)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _is_deep(value):
@@ -150,10 +150,7 @@ def decode(text: bytes) -> JSON:
     return value
 
 
-_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
-
-
-def _decode_sloppy(text: bytes, error: Exception) -> JSON:
+def _decode_lenient(text: bytes, error: Exception) -> JSON:
     is_too_large = "out of range" in str(error)
     if not is_too_large and b"\\u" not in text and b"NaN" not in text and b"Infinity" not in text:
         raise ValueError(str(error)) from None
@@ -176,13 +173,13 @@ def _is_deep(value: JSON) -> bool:
     return bool(level)
 
 
-def mend(text: bytes) -> JSON:
-    """Return what stands before the place where a document was cut off or broken; None when that is nothing.
+def repair(text: bytes) -> JSON:
+    """Return the part of a document before it was cut off or broken; None when there is none.
 
-    Every object and list that was open is closed after its last whole member.
+    Every open object and list is closed after its last complete member.
     """
     source = text.decode("utf-8", "replace")
-    end, closing = _last_whole(source)
+    end, closing = _last_complete(source)
     if not end:
         return None
     try:
@@ -191,10 +188,11 @@ def mend(text: bytes) -> JSON:
         return None
 
 
-def _last_whole(source: str) -> tuple[int, str]:
-    """Return where the last whole member of the outermost value ends, and the brackets to close there.
+def _last_complete(source: str) -> tuple[int, str]:
+    """Return where the last complete member of the outermost value ends, and the brackets to close there.
 
-    Only brackets change what is open, and every bracket ends a whole member: so what is open at last was open there.
+    Only brackets change which values are open, and after every bracket there is such an end: so the values open at the
+    last token were open at that end too.
     """
     stack: list[str] = []
     end = place = 0
@@ -210,7 +208,7 @@ def _last_whole(source: str) -> tuple[int, str]:
                 break
             stack.pop()
         place = match.end()
-        if token in "{}[]" or (_is_value(previous, stack) and _is_whole(token, place < len(source))):
+        if token in "{}[]" or (_is_value(previous, stack) and _is_complete(token, place < len(source))):
             end = place
         if not stack:
             break
@@ -219,12 +217,12 @@ def _last_whole(source: str) -> tuple[int, str]:
 
 
 def _is_value(previous: str, stack: list[str]) -> bool:
-    """Say whether what follows a token is a value, and not a key."""
+    """Return whether the token after `previous` is a value, and not a key."""
     return previous in (":", "[") or (previous == "," and stack[-1:] == ["["])
 
 
-def _is_whole(token: str, has_more: bool) -> bool:
-    """Say whether a token is a whole text, number or word; at the very end a number may go on."""
+def _is_complete(token: str, has_more: bool) -> bool:
+    """Return whether a token is a complete text, number or word; a number at the very end may be truncated."""
     return (token[0] == '"' or has_more) and _is_scalar(token)
 
 

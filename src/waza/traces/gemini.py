@@ -11,12 +11,27 @@ from waza.traces.fields import arguments, count, mapping, millis, name, text
 class GeminiReader(Reader):
     """Events of one run: `init`, `message`, `tool_use`, `tool_result`, and `result` at the end.
 
-    A shell command that exits with 3 is called a success here and no exit code is told.
+    A shell command that fails is recorded as a success, without an exit code.
     """
 
     format = "Gemini CLI stream-json"
     engine = "gemini"
     end_mark = "`result` event"
+    tools = {
+        "shell": ("run_shell_command",),
+        "read": ("read_file",),
+        "write": ("write_file",),
+        "edit": ("replace",),
+        "list": ("list_directory",),
+        "glob": ("glob",),
+        "grep": ("search_file_content", "grep_search"),
+        "fetch": ("web_fetch",),
+        "web search": ("google_web_search",),
+        "to-do list": ("write_todos",),
+        "sub-agent": ("delegate_to_agent",),
+        "skill": ("activate_skill",),
+    }
+    provider = "gcp.gemini"
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +39,7 @@ class GeminiReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is one of its events, which all carry a time."""
+        """Return whether this is one of its events, which all carry a time."""
         if "timestamp" not in item:
             return False
         match item.get("type"):
@@ -41,14 +56,14 @@ class GeminiReader(Reader):
         return False
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the first event of another session."""
+        """Return whether this is the first event of another session."""
         return item.get("type") == "init" and self.draft.session_id is not None
 
     def feed(self, item: Item) -> None:
-        """Take one event."""
+        """Read one event."""
         draft = self.draft
         at_ms = millis(item.get("timestamp"))
-        draft.saw(at_ms)
+        draft.add_time(at_ms)
         if item.get("type") != "message" or item.get("delta") is not True:
             self._flush()
         match item.get("type"):
@@ -56,18 +71,18 @@ class GeminiReader(Reader):
                 draft.session_id = name(item.get("session_id"))
                 draft.model = name(item.get("model"))
             case "message" if item.get("role") == "assistant":
-                draft.answers()
+                draft.begin_answer()
                 self._parts.append(text(item.get("content")))
             case "message" if item.get("role") == "user":
-                draft.asks(text(item.get("content")))
+                draft.add_prompt(text(item.get("content")))
             case "tool_use":
-                draft.answers()
+                draft.begin_answer()
                 args = arguments(item.get("parameters"))
-                draft.calls_tool(item.get("tool_id"), item.get("tool_name"), args, at_ms=at_ms)
+                draft.add_call(item.get("tool_id"), item.get("tool_name"), args, at_ms=at_ms)
             case "tool_result":
-                self._takes_outcome(item, at_ms)
+                self._read_result(item, at_ms)
             case "result":
-                self._takes_end(item)
+                self._read_end(item)
         draft.llm_calls = draft.answered
 
     def traces(self) -> list[Trace]:
@@ -76,16 +91,16 @@ class GeminiReader(Reader):
         return [self.draft.trace()]
 
     def _flush(self) -> None:
-        """Take the parts of a text as one."""
-        self.draft.says("".join(self._parts))
+        """Read the parts of a text as one."""
+        self.draft.add_text("".join(self._parts))
         self._parts = []
 
-    def _takes_outcome(self, item: Item, at_ms: float | None) -> None:
+    def _read_result(self, item: Item, at_ms: float | None) -> None:
         identity = item.get("tool_id")
-        call = self.draft.called(identity)
+        call = self.draft.call_with_id(identity)
         result = item.get("output")
         problem = mapping(item.get("error"))
-        self.draft.hears(
+        self.draft.add_result(
             identity,
             result,
             item.get("status") == "success",
@@ -94,12 +109,12 @@ class GeminiReader(Reader):
             exit_code=exit_code_in(result, call.name) if call else None,
         )
 
-    def _takes_end(self, item: Item) -> None:
+    def _read_end(self, item: Item) -> None:
         draft = self.draft
         draft.ended = True
         stats = mapping(item.get("stats"))
         draft.duration_ms = count(stats.get("duration_ms"))
-        draft.uses(
+        draft.add_usage(
             input_tokens=stats.get("input_tokens"),
             output_tokens=stats.get("output_tokens"),
             cache_read_tokens=stats.get("cached"),
@@ -107,4 +122,4 @@ class GeminiReader(Reader):
         models = list(mapping(stats.get("models")))
         draft.model = models[0] if len(models) == 1 else draft.model
         if item.get("status") != "success":
-            draft.fails(text(mapping(item.get("error")).get("message")) or "the run ended with an error")
+            draft.fail(text(mapping(item.get("error")).get("message")) or "the run ended with an error")

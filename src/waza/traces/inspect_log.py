@@ -6,7 +6,7 @@ from waza.model import JSON, Trace
 from waza.traces._draft import DraftTrace
 from waza.traces.aliases import exit_code_in
 from waza.traces.base import Item, Reader
-from waza.traces.fields import amount, arguments, mapping, mappings, name, plain, text, texts
+from waza.traces.fields import amount, arguments, mapping, mappings, name, text, text_of_blocks, texts
 
 _ATTACHED = "attachment://"
 
@@ -22,16 +22,16 @@ class InspectLogReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is a log with its spec and samples."""
+        """Return whether this is a log with its spec and samples."""
         spec = mapping(item.get("eval"))
         return isinstance(item.get("samples"), list) and ("task" in spec or "model" in spec or "run_id" in spec)
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is another log, which every one is."""
+        """Return whether this is another log, which each one is."""
         return True
 
     def feed(self, item: Item) -> None:
-        """Take the log."""
+        """Read the log."""
         model = name(mapping(item.get("eval")).get("model"))
         self._traces = [_sample(sample, model) for sample in mappings(item.get("samples"))]
 
@@ -44,44 +44,44 @@ def _sample(sample: Item, model: str | None) -> Trace:
     draft = DraftTrace(model=model)
     attached = mapping(sample.get("attachments"))
     for message in mappings(_resolved(sample.get("messages"), attached)):
-        _takes_message(draft, message)
+        _read_message(draft, message)
     draft.llm_calls = draft.answered
-    asked = _resolved(sample.get("input"), attached)
-    draft.input = draft.input or texts(asked)
+    prompt = _resolved(sample.get("input"), attached)
+    draft.input = draft.input or texts(prompt)
     output = mapping(_resolved(sample.get("output"), attached))
     draft.model = name(output.get("model")) or draft.model
     draft.output = name(output.get("completion")) or draft.output
     seconds = amount(sample.get("total_time"))
     draft.duration_ms = None if seconds is None else seconds * 1000
     for usage in mappings(list(mapping(sample.get("model_usage")).values())):
-        _takes_usage(draft, usage)
+        _read_usage(draft, usage)
     scores = {key: mapping(score).get("value") for key, score in mapping(sample.get("scores")).items()}
     draft.outcome = {"scores": scores} if scores else {}
-    _takes_end(draft, sample, output)
+    _read_end(draft, sample, output)
     draft.extra = {"task_id": str(sample.get("id", ""))}
     return draft.trace()
 
 
-def _takes_message(draft: DraftTrace, message: Item) -> None:
+def _read_message(draft: DraftTrace, message: Item) -> None:
     match message.get("role"):
         case "user":
-            draft.asks(texts(message.get("content")))
+            draft.add_prompt(texts(message.get("content")))
         case "assistant":
-            draft.answers(is_new=True)
-            draft.says(texts(message.get("content")))
+            draft.begin_answer(is_new=True)
+            draft.add_text(texts(message.get("content")))
             for made in mappings(message.get("tool_calls")):
-                draft.calls_tool(made.get("id"), made.get("function"), arguments(made.get("arguments")))
+                draft.add_call(made.get("id"), made.get("function"), arguments(made.get("arguments")))
         case "tool":
             identity = message.get("tool_call_id")
-            call = draft.called(identity)
-            result = plain(message.get("content"))
+            call = draft.call_with_id(identity)
+            result = text_of_blocks(message.get("content"))
             problem = mapping(message.get("error"))
             code = exit_code_in(result, call.name) if call else None
-            draft.hears(identity, result, not problem, error=name(problem.get("message")), exit_code=code)
+            draft.add_result(identity, result, not problem, error=name(problem.get("message")), exit_code=code)
 
 
-def _takes_usage(draft: DraftTrace, usage: Item) -> None:
-    draft.uses(
+def _read_usage(draft: DraftTrace, usage: Item) -> None:
+    draft.add_usage(
         input_tokens=usage.get("input_tokens"),
         output_tokens=usage.get("output_tokens"),
         cache_read_tokens=usage.get("input_tokens_cache_read"),
@@ -89,18 +89,18 @@ def _takes_usage(draft: DraftTrace, usage: Item) -> None:
     )
 
 
-def _takes_end(draft: DraftTrace, sample: Item, output: Item) -> None:
+def _read_end(draft: DraftTrace, sample: Item, output: Item) -> None:
     problem = sample.get("error")
     if problem:
-        draft.fails(text(mapping(problem).get("message")) or text(problem) or "the sample failed")
+        draft.fail(text(mapping(problem).get("message")) or text(problem) or "the sample failed")
     elif sample.get("limit"):
-        draft.fails(f"the {text(mapping(sample['limit']).get('type')) or 'sample'} limit was reached", "timeout")
+        draft.fail(f"the {text(mapping(sample['limit']).get('type')) or 'sample'} limit was reached", "timeout")
     elif output.get("error"):
-        draft.fails(text(output["error"]) or "the model failed")
+        draft.fail(text(output["error"]) or "the model failed")
 
 
 def _resolved(value: JSON, attached: Item) -> JSON:
-    """Return a value with the texts that stand apart, long ones, put back in their place."""
+    """Return a value with its attachments (long texts) put back in their place."""
     if not attached:
         return value
     if isinstance(value, str) and value.startswith(_ATTACHED):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from waza.model import JSON
 from waza.traces.aliases import exit_code_in
 from waza.traces.base import Item, Reader
-from waza.traces.fields import arguments, mapping, mappings, name, plain, text, texts
+from waza.traces.fields import arguments, mapping, mappings, name, text, text_of_blocks, texts
 
 _KINDS = ("ai", "human", "tool", "system")
 
@@ -24,41 +24,41 @@ class LangchainReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is a message, or an update of a graph that holds messages."""
+        """Return whether this is a message, or an update of a graph with messages."""
         return any(True for _ in _messages(item))
 
     def feed(self, item: Item) -> None:
-        """Take a message, or those of an update."""
+        """Read a message, or those of an update."""
         for kind, message in _messages(item):
             identity = text(message.get("id"))
             if identity and identity in self._seen:
                 continue
             self._seen.add(identity)
-            self._takes(kind, message)
+            self._read_message(kind, message)
 
-    def _takes(self, kind: str, message: Item) -> None:
+    def _read_message(self, kind: str, message: Item) -> None:
         draft = self.draft
         match kind:
             case "human":
-                draft.asks(texts(message.get("content")))
+                draft.add_prompt(texts(message.get("content")))
             case "ai":
-                self._takes_answer(message)
+                self._read_answer(message)
             case "tool":
-                self._takes_outcome(message)
+                self._read_result(message)
         draft.llm_calls = draft.answered
 
-    def _takes_answer(self, message: Item) -> None:
+    def _read_answer(self, message: Item) -> None:
         draft = self.draft
-        draft.answers(is_new=True)
-        draft.says(texts(message.get("content")))
+        draft.begin_answer(is_new=True)
+        draft.add_text(texts(message.get("content")))
         for call in mappings(message.get("tool_calls")):
-            draft.calls_tool(call.get("id"), call.get("name"), arguments(call.get("args")))
+            draft.add_call(call.get("id"), call.get("name"), arguments(call.get("args")))
         for call in mappings(message.get("invalid_tool_calls")):
-            draft.calls_tool(call.get("id"), call.get("name"), arguments(call.get("args")))
-            draft.hears(call.get("id"), None, False, error=text(call.get("error")) or "the arguments are no JSON")
+            draft.add_call(call.get("id"), call.get("name"), arguments(call.get("args")))
+            draft.add_result(call.get("id"), None, False, error=text(call.get("error")) or "the arguments are not JSON")
         usage = mapping(message.get("usage_metadata"))
         details = mapping(usage.get("input_token_details"))
-        draft.uses(
+        draft.add_usage(
             input_tokens=usage.get("input_tokens"),
             output_tokens=usage.get("output_tokens"),
             cache_read_tokens=details.get("cache_read"),
@@ -66,12 +66,12 @@ class LangchainReader(Reader):
         )
         draft.model = name(mapping(message.get("response_metadata")).get("model_name")) or draft.model
 
-    def _takes_outcome(self, message: Item) -> None:
+    def _read_result(self, message: Item) -> None:
         identity = message.get("tool_call_id")
-        call = self.draft.called(identity)
-        result = plain(message.get("content"))
+        call = self.draft.call_with_id(identity)
+        result = text_of_blocks(message.get("content"))
         code = exit_code_in(result, call.name) if call else None
-        self.draft.hears(identity, result, message.get("status") != "error", exit_code=code)
+        self.draft.add_result(identity, result, message.get("status") != "error", exit_code=code)
 
 
 def _messages(item: JSON) -> Iterator[tuple[str, Item]]:
@@ -88,7 +88,7 @@ def _messages(item: JSON) -> Iterator[tuple[str, Item]]:
 
 
 def _message(item: JSON) -> tuple[str, Item] | None:
-    """Return kind and fields of a message; None when it is none."""
+    """Return kind and fields of a message; None when it is not a message."""
     match item:
         case {"type": str(kind), "data": {"content": _} as fields} if kind in _KINDS:
             return kind, fields

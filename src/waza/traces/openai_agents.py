@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waza.traces._responses import takes_item
+from waza.traces._responses import read_item
 from waza.traces.base import Item, Reader
 from waza.traces.fields import mapping, name, text
 
@@ -25,13 +25,13 @@ class OpenaiAgentsReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether the class's name is one of the SDK's and a raw item is there."""
+        """Return whether the class's name is one of the SDK's and a raw item is there."""
         return item.get("type") in _CLASSES and isinstance(_raw(item), dict)
 
     def feed(self, item: Item) -> None:
-        """Take one item."""
+        """Read one item."""
         raw = mapping(_raw(item))
-        takes_item(self.draft, raw)
+        read_item(self.draft, raw)
         if text(raw.get("role")) == "assistant" or item.get("type") == "ToolCallItem":
             self.draft.model = name(mapping(raw.get("provider_data")).get("model")) or self.draft.model
         self.draft.llm_calls = self.draft.answered

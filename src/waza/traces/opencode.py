@@ -17,51 +17,66 @@ class OpencodeReader(Reader):
     format = "OpenCode --format json"
     engine = "opencode"
     end_mark = "last `step_finish` event"
+    tools = {
+        "shell": ("bash",),
+        "read": ("read",),
+        "write": ("write",),
+        "edit": ("edit",),
+        "patch": ("patch", "apply_patch"),
+        "list": ("list",),
+        "glob": ("glob",),
+        "grep": ("grep",),
+        "fetch": ("webfetch",),
+        "web search": ("websearch",),
+        "to-do list": ("todowrite",),
+        "sub-agent": ("task",),
+        "skill": ("skill",),
+    }
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is an event of a session with a part, or its error."""
+        """Return whether this is an event of a session with a part, or its error."""
         has_body = isinstance(item.get("part"), dict) or "error" in item
         return item.get("type") in _KINDS and "sessionID" in item and has_body
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is an event of another session."""
+        """Return whether this is an event of another session."""
         known, other = self.draft.session_id, name(item.get("sessionID"))
         return None not in (known, other) and known != other
 
     def feed(self, item: Item) -> None:
-        """Take one event."""
+        """Read one event."""
         draft = self.draft
         draft.session_id = draft.session_id or name(item.get("sessionID"))
-        draft.saw(amount(item.get("timestamp")))
+        draft.add_time(amount(item.get("timestamp")))
         part = mapping(item.get("part"))
         match item.get("type"):
             case "step_start":
-                draft.answers(text(part.get("messageID")))
+                draft.begin_answer(text(part.get("messageID")))
             case "text":
-                draft.says(text(part.get("text")))
+                draft.add_text(text(part.get("text")))
             case "tool_use":
-                self._takes_call(part)
+                self._read_call(part)
             case "step_finish":
                 draft.ended = part.get("reason") not in ("tool-calls", "tool_calls")
-                self._takes_usage(part)
+                self._read_usage(part)
             case "error":
                 draft.ended = True
                 problem = mapping(item.get("error"))
-                told = text(mapping(problem.get("data")).get("message")) or text(problem.get("name"))
-                draft.fails(told or "the run ended with an error")
+                message = text(mapping(problem.get("data")).get("message")) or text(problem.get("name"))
+                draft.fail(message or "the run ended with an error")
         draft.llm_calls = draft.answered
 
-    def _takes_call(self, part: Item) -> None:
+    def _read_call(self, part: Item) -> None:
         state = mapping(part.get("state"))
         time = mapping(state.get("time"))
         start, end = amount(time.get("start")), amount(time.get("end"))
         identity = part.get("callID")
-        self.draft.calls_tool(identity, part.get("tool"), arguments(state.get("input")), at_ms=start)
+        self.draft.add_call(identity, part.get("tool"), arguments(state.get("input")), at_ms=start)
         if state.get("status") in ("pending", "running"):
             return
         is_whole = state.get("status") == "completed" and part.get("tool") != "invalid"
-        self.draft.hears(
+        self.draft.add_result(
             identity,
             state.get("output"),
             is_whole,
@@ -70,15 +85,15 @@ class OpencodeReader(Reader):
             exit_code=mapping(state.get("metadata")).get("exit"),
         )
 
-    def _takes_usage(self, part: Item) -> None:
-        """Take a step's tokens; cached ones are counted apart."""
+    def _read_usage(self, part: Item) -> None:
+        """Read a step's tokens; cached ones are counted apart."""
         tokens = mapping(part.get("tokens"))
         cache = mapping(tokens.get("cache"))
         read, wrote = reported(cache.get("read")), reported(cache.get("write"))
-        self.draft.uses(
+        self.draft.add_usage(
             input_tokens=reported_sum(tokens.get("input"), read, wrote),
             output_tokens=tokens.get("output"),
             cache_read_tokens=read,
             cache_write_tokens=wrote,
         )
-        self.draft.costs(part.get("cost"))
+        self.draft.add_cost(part.get("cost"))

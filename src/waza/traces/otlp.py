@@ -14,8 +14,8 @@ from waza.traces.base import Item, Reader
 from waza.traces.fields import amount, arguments, decode, mapping, mappings, millis, name, text, texts, written
 from waza.traces.smolagents import ANSWER_TOOL, final_answer
 
-_MOST_ABOVE = 64
-"""How far up a span's place is looked for; spans that hold each other end here too."""
+_MAX_DEPTH = 64
+"""How many ancestors of a span are read; this also ends a cycle of spans."""
 
 
 class OtlpReader(Reader):
@@ -34,16 +34,16 @@ class OtlpReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is an export of spans."""
+        """Return whether this is an export of spans."""
         return isinstance(item.get("resourceSpans", item.get("resource_spans")), list) or is_console_span(item)
 
     def feed(self, item: Item) -> None:
-        """Take one export."""
+        """Read one export."""
         for span in spans_in(item):
             self._spans.setdefault(span.trace_id, {})[span.span_id] = span
 
     def traces(self) -> list[Trace]:
-        """Return a trace per trace id, in the order they were met."""
+        """Return a trace per trace id, in their order."""
         found = [spans for spans in self._spans.values() if any(span.kind for span in spans.values())]
         return [_trace(spans) for spans in found]
 
@@ -54,22 +54,22 @@ def _trace(spans: dict[str, Span]) -> Trace:
     has_tools = any(span.kind == "tool" for span in ordered)
     draft.steps = len(ordered)
     for span in ordered:
-        above = list(_above(span, spans))
-        thread = next((other.span_id for other in above if other.kind == "tool"), "")
-        if span.kind == "model" and not any(other.kind == "model" for other in above):
-            _takes_answer(draft, span, _call_id(spans[thread]) if thread else "", with_calls=not has_tools)
-        elif span.kind == "tool" and not any(_tool_name(other) == _tool_name(span) for other in above):
-            _takes_call(draft, span, _call_id(spans[thread]) if thread else "")
-        draft.saw(span.start_ms or None)
-        draft.saw(span.end_ms)
+        ancestors = list(_ancestors(span, spans))
+        thread = next((other.span_id for other in ancestors if other.kind == "tool"), "")
+        if span.kind == "model" and not any(other.kind == "model" for other in ancestors):
+            _read_answer(draft, span, _call_id(spans[thread]) if thread else "", with_calls=not has_tools)
+        elif span.kind == "tool" and not any(_tool_name(other) == _tool_name(span) for other in ancestors):
+            _read_call(draft, span, _call_id(spans[thread]) if thread else "")
+        draft.add_time(span.start_ms or None)
+        draft.add_time(span.end_ms)
     draft.llm_calls = draft.answered
-    _takes_whole(draft, ordered, spans)
+    _read_root(draft, ordered, spans)
     return draft.trace()
 
 
-def _above(span: Span, spans: dict[str, Span]) -> Iterable[Span]:
-    """Yield the spans that hold this one, the nearest first."""
-    for _ in range(_MOST_ABOVE):
+def _ancestors(span: Span, spans: dict[str, Span]) -> Iterable[Span]:
+    """Yield the ancestors of a span, the nearest first."""
+    for _ in range(_MAX_DEPTH):
         parent = spans.get(span.parent_id)
         if parent is None:
             return
@@ -77,46 +77,46 @@ def _above(span: Span, spans: dict[str, Span]) -> Iterable[Span]:
         span = parent
 
 
-def _takes_answer(draft: DraftTrace, span: Span, thread: str, *, with_calls: bool) -> None:
+def _read_answer(draft: DraftTrace, span: Span, thread: str, *, with_calls: bool) -> None:
     for message in span.asked:
         if message["role"] == "user" and not thread and not draft.input:
-            draft.asks(message["text"])
+            draft.add_prompt(message["text"])
         for result in message["results"]:
             identity = result.get("id") or result.get("tool_call_id")
-            call = draft.called(identity)
-            if call and not call.is_settled:
-                told = result.get("response", result.get("result", result.get("content")))
-                draft.hears(identity, unpacked(told), True, exit_code=exit_code_in(told, call.name))
-    draft.answers(thread=thread, is_new=True)
+            call = draft.call_with_id(identity)
+            if call and not call.has_result:
+                content = result.get("response", result.get("result", result.get("content")))
+                draft.add_result(identity, unpacked(content), True, exit_code=exit_code_in(content, call.name))
+    draft.begin_answer(thread=thread, is_new=True)
     for message in span.answered:
-        draft.says(message["text"], thread)
+        draft.add_text(message["text"], thread)
         for call in message["calls"] if with_calls else ():
             if call["name"] == ANSWER_TOOL:
-                _takes_final(draft, arguments(call["arguments"]), None, thread)
+                _read_final(draft, arguments(call["arguments"]), None, thread)
             else:
-                draft.calls_tool(call["id"], call["name"], arguments(call["arguments"]), thread=thread)
-    draft.uses(**_tokens(span))
+                draft.add_call(call["id"], call["name"], arguments(call["arguments"]), thread=thread)
+    draft.add_usage(**_tokens(span))
     draft.model = name(span.first("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")) or draft.model
 
 
-def _takes_call(draft: DraftTrace, span: Span, thread: str) -> None:
-    told = span.first(
+def _read_call(draft: DraftTrace, span: Span, thread: str) -> None:
+    given = span.first(
         "gen_ai.tool.call.arguments", "input.value", "traceloop.entity.input", "tool_arguments", "tool.parameters"
     )
     result = unpacked(span.first("gen_ai.tool.call.result", "output.value", "traceloop.entity.output", "tool_response"))
     tool = _tool_name(span)
     if tool == ANSWER_TOOL:
         if not span.is_error:
-            _takes_final(draft, arguments(told), result, thread)
+            _read_final(draft, arguments(given), result, thread)
         return
-    draft.calls_tool(_call_id(span), tool, arguments(told), at_ms=span.start_ms, thread=thread)
+    draft.add_call(_call_id(span), tool, arguments(given), at_ms=span.start_ms, thread=thread)
     problem = span.error or text(span.attributes.get("error.type"))
     succeeded = not span.is_error and "error.type" not in span.attributes
     code = exit_code_in(result, tool)
-    draft.hears(_call_id(span), result, succeeded, at_ms=span.end_ms, error=problem or None, exit_code=code)
+    draft.add_result(_call_id(span), result, succeeded, at_ms=span.end_ms, error=problem or None, exit_code=code)
 
 
-def _takes_final(draft: DraftTrace, args: JSON, result: JSON, thread: str) -> None:
+def _read_final(draft: DraftTrace, args: JSON, result: JSON, thread: str) -> None:
     """Take smolagents' final answer: the tool's result, else what it was called with; a sub-agent's is its own."""
     answer = final_answer(args) if result is None else result
     if not thread and answer is not None:
@@ -130,42 +130,43 @@ def _call_id(span: Span) -> str:
 def _tool_name(span: Span) -> str:
     if span.kind != "tool":
         return ""
-    told = text(span.first("gen_ai.tool.name", "tool.name", "traceloop.entity.name"))
-    return told or span.name.removeprefix("execute_tool ")
+    tool = text(span.first("gen_ai.tool.name", "tool.name", "traceloop.entity.name"))
+    return tool or span.name.removeprefix("execute_tool ")
 
 
-def _takes_whole(draft: DraftTrace, ordered: list[Span], spans: dict[str, Span]) -> None:
-    """Take what stands on the span of the whole run: question, answer, error, and tokens no model span tells."""
+def _read_root(draft: DraftTrace, ordered: list[Span], spans: dict[str, Span]) -> None:
+    """Read the span of the whole run: prompt, answer, error, and tokens that no model span has."""
     draft.session_id = name(_of_any(ordered, "gen_ai.conversation.id", "session.id"))
-    roots = [span for span in ordered if span.kind == "agent" and not any(x.kind for x in _above(span, spans))]
+    roots = [span for span in ordered if span.kind == "agent" and not any(x.kind for x in _ancestors(span, spans))]
     if not roots:
         return
     root = roots[0]
-    asked = [message["text"] for message in root.asked if message["role"] == "user"]
-    draft.input = (asked[-1] if asked else _said(root.first("input.value", "traceloop.entity.input"))) or draft.input
-    said = [message["text"] for message in root.answered if message["text"]]
-    answer = said[-1] if said else _said(root.first("output.value", "traceloop.entity.output"))
+    prompts = [message["text"] for message in root.asked if message["role"] == "user"]
+    prompt = prompts[-1] if prompts else _text_in(root.first("input.value", "traceloop.entity.input"))
+    draft.input = prompt or draft.input
+    answers = [message["text"] for message in root.answered if message["text"]]
+    answer = answers[-1] if answers else _text_in(root.first("output.value", "traceloop.entity.output"))
     draft.output = answer or draft.output
     if not draft.tokens:
-        draft.uses(**_tokens(root))
+        draft.add_usage(**_tokens(root))
     if root.is_error:
-        draft.fails(root.error or text(root.attributes.get("error.type")) or "the run ended with an error")
+        draft.fail(root.error or text(root.attributes.get("error.type")) or "the run ended with an error")
 
 
 def _of_any(spans: list[Span], *keys: str) -> JSON:
     return next((found for span in spans if (found := span.first(*keys)) is not None), None)
 
 
-def _said(value: JSON) -> str:
+def _text_in(value: JSON) -> str:
     """Return the text in an input or output value: itself, or the last message in it."""
-    told = unpacked(value)
-    if told is None or isinstance(told, str):
-        return told or ""
-    messages = mappings(told.get("messages") if isinstance(told, dict) else told)
+    value = unpacked(value)
+    if value is None or isinstance(value, str):
+        return value or ""
+    messages = mappings(value.get("messages") if isinstance(value, dict) else value)
     if messages:
-        return texts(messages[-1].get("content")) or written(told)
-    only = [item for item in told.values() if isinstance(item, str)] if isinstance(told, dict) else []
-    return only[0] if len(only) == 1 else written(told)
+        return texts(messages[-1].get("content")) or written(value)
+    only = [item for item in value.values() if isinstance(item, str)] if isinstance(value, dict) else []
+    return only[0] if len(only) == 1 else written(value)
 
 
 def _tokens(span: Span) -> dict[str, Any]:
@@ -190,8 +191,6 @@ def _tokens(span: Span) -> dict[str, Any]:
     }
 
 
-# Spans of a trace, from OTLP JSON or the console exporter, and what their attributes say under old and new names.
-
 _NANOS = 1_000_000
 _KIND_BY_OPERATION = {
     "chat": "model",
@@ -207,7 +206,7 @@ _KIND_BY_OPERATION = {
     "chain": "agent",
     "workflow": "agent",
 }
-"""Operations (OpenTelemetry) and span kinds (OpenInference, OpenLLMetry), and what they are to us."""
+"""Operations (OpenTelemetry) and span kinds (OpenInference, OpenLLMetry), and their kinds here."""
 _KIND_KEYS = ("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type")
 _IN_MESSAGES = ("gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt")
 _OUT_MESSAGES = ("gen_ai.output.messages", "llm.output_messages", "gen_ai.completion")
@@ -253,8 +252,8 @@ class Span:
 
     def _messages(self, keys: tuple[str, ...], event_names: tuple[str, ...]) -> list[Item]:
         for key in keys:
-            told = unpacked(self.attributes.get(key))
-            if found := mappings(told) or _unflattened(self.attributes, key):
+            value = unpacked(self.attributes.get(key))
+            if found := mappings(value) or _unflattened(self.attributes, key):
                 return [_message(item) for item in found]
         return [_message(_from_event(event)) for event in self.events if event.get("name") in event_names]
 
@@ -270,7 +269,7 @@ def spans_in(item: Item) -> Iterator[Span]:
 
 
 def is_console_span(item: Item) -> bool:
-    """Say whether this is a span as the console exporter prints it."""
+    """Return whether this is a span as the console exporter prints it."""
     context = mapping(item.get("context"))
     return "trace_id" in context and "span_id" in context and isinstance(item.get("attributes"), dict)
 
@@ -367,10 +366,10 @@ def _listed(tree: JSON) -> JSON:
 
 def _from_event(event: Item) -> Item:
     """Return the message of a span event; a choice has it under `message`."""
-    told = {key: unpacked(value) for key, value in mapping(event.get("attributes")).items()}
-    inner = mapping(told.get("message"))
+    fields = {key: unpacked(value) for key, value in mapping(event.get("attributes")).items()}
+    inner = mapping(fields.get("message"))
     role = text(event.get("name")).removeprefix("gen_ai.").removesuffix(".message")
-    return {"role": "assistant" if role == "choice" else role} | told | inner
+    return {"role": "assistant" if role == "choice" else role} | fields | inner
 
 
 def _message(item: Item) -> Item:
@@ -379,11 +378,11 @@ def _message(item: Item) -> Item:
     parts = mappings(inner.get("parts")) or mappings(inner.get("content")) or _contents(inner)
     calls = [part for part in parts if part.get("type") == "tool_call"]
     calls += [mapping(call.get("tool_call", call)) for call in mappings(inner.get("tool_calls"))]
-    said = inner.get("content")
+    content = inner.get("content")
     return {
         "role": text(inner.get("role")),
-        "text": said
-        if isinstance(said, str)
+        "text": content
+        if isinstance(content, str)
         else texts([part for part in parts if part.get("type", "text") == "text"]),
         "calls": [_call(call) for call in calls],
         "results": [part for part in parts if part.get("type") == "tool_call_response"]

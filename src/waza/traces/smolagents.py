@@ -20,7 +20,7 @@ class SmolagentsReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is a task, an action step, or a full result."""
+        """Return whether this is a task, an action step, or a full result."""
         if "task" in item and "task_images" in item:
             return True
         if "step_number" in item:
@@ -28,40 +28,40 @@ class SmolagentsReader(Reader):
         return "state" in item and any(map(cls.recognises, mappings(item.get("steps"))))
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is the task of another run."""
+        """Return whether this is the task of another run."""
         return self.draft.ended is True and ("task" in item or "steps" in item)
 
     def feed(self, item: Item) -> None:
-        """Take one step, or all of a full result."""
+        """Read one step, or all of a full result."""
         if "steps" in item:
             for step in mappings(item["steps"]):
                 self.feed(step)
-            self._takes_end(item)
+            self._read_end(item)
         elif "task" in item:
-            self.draft.asks(text(item["task"]))
+            self.draft.add_prompt(text(item["task"]))
         elif "step_number" in item:
-            self._takes_step(item)
+            self._read_step(item)
         self.draft.llm_calls = self.draft.answered
 
-    def _takes_step(self, step: Item) -> None:
+    def _read_step(self, step: Item) -> None:
         draft = self.draft
-        draft.answers(is_new=True)
-        draft.says(text(step.get("model_output")))
+        draft.begin_answer(is_new=True)
+        draft.add_text(text(step.get("model_output")))
         raw = mapping(mapping(step.get("model_output_message")).get("raw"))
         draft.model = name(raw.get("model")) or draft.model
         usage = mapping(step.get("token_usage"))
-        draft.uses(input_tokens=usage.get("input_tokens"), output_tokens=usage.get("output_tokens"))
+        draft.add_usage(input_tokens=usage.get("input_tokens"), output_tokens=usage.get("output_tokens"))
         timing = mapping(step.get("timing"))
         for key in ("start_time", "end_time"):
-            draft.saw(_seconds(timing.get(key)))
+            draft.add_time(_seconds(timing.get(key)))
         for call in mappings(step.get("tool_calls")):
-            self._takes_call(call, step)
+            self._read_call(call, step)
         problem = mapping(step.get("error"))
         if problem.get("type") == _OUT_OF_STEPS:
             draft.ended = True
-            draft.fails(text(problem.get("message")), "timeout")
+            draft.fail(text(problem.get("message")), "timeout")
 
-    def _takes_call(self, call: Item, step: Item) -> None:
+    def _read_call(self, call: Item, step: Item) -> None:
         function = mapping(call.get("function", call))
         args = arguments(function.get("arguments"))
         tool = text(function.get("name"))
@@ -71,21 +71,21 @@ class SmolagentsReader(Reader):
         if tool == ANSWER_TOOL:
             return
         identity = call.get("id")
-        self.draft.calls_tool(identity, tool, args)
+        self.draft.add_call(identity, tool, args)
         result = step.get("observations")
         if result is None and step.get("error") is None and "is_final_answer" not in step:
             return
         problem = text(mapping(step.get("error")).get("message"))
         code = exit_code_in(result, tool)
-        self.draft.hears(identity, result, step.get("error") is None, error=problem or None, exit_code=code)
+        self.draft.add_result(identity, result, step.get("error") is None, error=problem or None, exit_code=code)
 
-    def _takes_end(self, item: Item) -> None:
+    def _read_end(self, item: Item) -> None:
         draft = self.draft
         if "output" in item and item["output"] is not None:
             draft.ended, draft.output = True, written(item["output"])
         if item.get("state") == "max_steps_error":
             draft.ended = True
-            draft.fails("the agent reached its number of steps", "timeout")
+            draft.fail("the agent reached its number of steps", "timeout")
 
 
 def final_answer(args: JSON) -> JSON:

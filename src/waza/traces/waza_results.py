@@ -16,7 +16,7 @@ _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 class WazaResultsReader(Reader):
     """One results file: each trial with the id of its task as `task_id`.
 
-    Before schema 1.1 there are no `tool_events`: the calls of the digest are taken, whose arguments were cut to five.
+    Before schema 1.1 there are no `tool_events`: the calls of the digest are taken, which keeps at most five arguments.
     """
 
     format = "results.json"
@@ -27,7 +27,7 @@ class WazaResultsReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this is an outcome with tasks that have runs."""
+        """Return whether this is an outcome with tasks that have runs."""
         tasks = mappings(item.get("tasks"))
         is_outcome = "eval_id" in item or "eval_name" in item or "schemaVersion" in item
         return (
@@ -35,11 +35,11 @@ class WazaResultsReader(Reader):
         )
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is another file, which every one is."""
+        """Return whether this is another file, which each one is."""
         return True
 
     def feed(self, item: Item) -> None:
-        """Take the file."""
+        """Read the file."""
         config = mapping(item.get("config"))
         for task in mappings(item.get("tasks")):
             for run in mappings(task.get("runs")):
@@ -79,7 +79,7 @@ def _trial(run: Item, task_id: str, config: Item) -> Trace:
 
 
 def _outcome(run: Item) -> dict[str, JSON]:
-    """Return the free state, with the calls of mocked programs where the file tells of them elsewhere."""
+    """Return the free state, with the calls of mocked programs where the file has them elsewhere."""
     outcome = mapping(run.get("outcome"))
     if "mocks" in outcome or not isinstance(run.get("command_invocations"), list):
         return outcome
@@ -92,30 +92,30 @@ def _outcome(run: Item) -> dict[str, JSON]:
 
 
 def _crash(run: Item) -> Crash | None:
-    """Return how the agent broke down, where the file tells it."""
-    told = mapping(run.get("crash"))
-    if not told:
+    """Return how the agent crashed, where the file has it."""
+    crash = mapping(run.get("crash"))
+    if not crash:
         return None
     return Crash(
-        exit_code=count(told.get("exit_code")),
-        signal=count(told.get("signal")),
-        exception=name(told.get("exception")),
-        stderr=text(told.get("stderr")),
-        omitted_bytes=count(told.get("omitted_bytes")) or 0,
+        exit_code=count(crash.get("exit_code")),
+        signal=count(crash.get("signal")),
+        exception=name(crash.get("exception")),
+        stderr=text(crash.get("stderr")),
+        omitted_bytes=count(crash.get("omitted_bytes")) or 0,
     )
 
 
 def _status(run: Item) -> TraceStatus:
-    """Return how the agent ended; the original tells a failed agent from a failed check only where it is an error."""
+    """Return how the agent ended; in the original's files only an error is the agent's, a failure may be a check's."""
     if run.get("trace_status") in get_args(TraceStatus):
         return run["trace_status"]  # type: ignore[no-any-return]
     return "error" if run.get("status") == "error" else "success"
 
 
 def _tool_events(run: Item, digest: Item) -> list[ToolEvent] | None:
-    told = run.get("tool_events")
-    if isinstance(told, list):
-        return [_event(event, number) for number, event in enumerate(mappings(told), 1)]
+    events = run.get("tool_events")
+    if isinstance(events, list):
+        return [_event(event, number) for number, event in enumerate(mappings(events), 1)]
     if not digest or ("tool_call_count" in digest and digest["tool_call_count"] is None):
         return None
     return [_call(call, number) for number, call in enumerate(mappings(digest.get("tool_calls")), 1)]
@@ -157,11 +157,11 @@ def _usage(usage: Item) -> Usage | None:
 
 
 def _skills(run: Item, engine: str | None) -> list[SkillInvocation] | None:
-    """Return the skills used; the original leaves the field out where its one real engine saw none."""
-    told: JSON = run.get("skill_invocations")
-    if told is None:
+    """Return the skills used; the original waza omits the field where its one real engine used none."""
+    skills: JSON = run.get("skill_invocations")
+    if skills is None:
         return [] if engine == "copilot-sdk" and "grades" not in run else None
-    return [SkillInvocation(name=text(skill.get("name")), path=name(skill.get("path"))) for skill in mappings(told)]
+    return [SkillInvocation(name=text(skill.get("name")), path=name(skill.get("path"))) for skill in mappings(skills)]
 
 
 def _names(value: JSON) -> list[str] | None:

@@ -18,16 +18,16 @@ class WazaTraceReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this has an input, and an output or evaldeck's steps."""
+        """Return whether this has an input, and an output or evaldeck's steps."""
         has_output = "output" in item and isinstance(item["output"], str | None)
         return isinstance(item.get("input"), str) and (has_output or isinstance(item.get("steps"), list))
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is another trace, which every one is."""
+        """Return whether this is another trace, which each one is."""
         return True
 
     def feed(self, item: Item) -> None:
-        """Take the trace; raise TraceError when a field has the wrong type."""
+        """Read the trace; raise TraceError when a field has the wrong type."""
         self._traces = [own_trace(item)]
 
     def traces(self) -> list[Trace]:

@@ -19,15 +19,15 @@ class WazaTranscriptReader(Reader):
 
     @classmethod
     def recognises(cls, item: Item) -> bool:
-        """Say whether this has a task and a transcript."""
+        """Return whether this has a task and a transcript."""
         return isinstance(item.get("transcript"), list) and "task_id" in item and "final_output" in item
 
     def begins(self, item: Item) -> bool:
-        """Say whether this is another transcript, which every one is."""
+        """Return whether this is another transcript, which each one is."""
         return True
 
     def feed(self, item: Item) -> None:
-        """Take the transcript."""
+        """Read the transcript."""
         for event in mappings(item["transcript"]):
             self._events.feed(event | {"result": event.get("tool_result")})
         draft = self._events.draft
@@ -37,7 +37,7 @@ class WazaTranscriptReader(Reader):
         draft.duration_ms = amount(item.get("duration_ms"))
         draft.extra = {"task_id": text(item.get("task_id"))}
         if item.get("status") == "error":
-            draft.fails(name(item.get("error_msg")) or "the task ended with an error")
+            draft.fail(name(item.get("error_msg")) or "the task ended with an error")
 
     def traces(self) -> list[Trace]:
         """Return the one trace."""
