@@ -136,7 +136,7 @@ def _judge(spec: EvalSpec) -> Iterator[Problem]:
 def _enforced(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
     """Yield one note on what a file written for the original now enforces."""
     name = spec.config.executor
-    is_in_original = bool(name) and ENGINES.knows(name) and ENGINES.load(name).is_in_original
+    is_in_original = name is not None and ENGINES.knows(name) and ENGINES.load(name).is_in_original
     if shape.schema_version is None and not is_in_original:
         return
     expectations = {grader.name for graders in spec.graders.values() for grader in graders} & set(_IGNORED)
