@@ -152,27 +152,27 @@ def test_wrong_graders_are_refused_all_at_once():
         waza.grade(7, {"max_steps": 1})
 
 
-def test_assert_grades_tells_expected_and_found():
+def test_assert_grades_shows_expected_and_actual_values():
     assert waza.assert_grades(TRACE, {"tools_called": ["search"]}).passed
     with pytest.raises(AssertionError) as caught:
         waza.assert_grades(TRACE, [waza.ToolCalledGrader(["search", "book"]), waza.MaxToolCallsGrader(0)])
-    told = str(caught.value)
-    assert told.startswith("failed: Required tool not called: book\n")
+    message = str(caught.value)
+    assert message.startswith("failed: Required tool not called: book\n")
     for line in (
         "✗ Required tool not called: book",
         "expected: book",
         'found:    ["search"]',
         "Too many tool calls: 1 > 0",
     ):
-        assert line in told
+        assert line in message
     with pytest.raises(AssertionError, match=r"^undecided: tool calls were not recorded"):
         waza.assert_grades(waza.Trace(input="", output="x"), {"tools_called": ["a"]})
 
 
-def test_what_an_agent_wrote_is_never_obeyed_by_the_terminal():
+def test_control_characters_of_an_agent_are_escaped():
     trace = waza.Trace(input="ask", output="\x1b[31m[bold]\u202e")
-    told = str(waza.grade(trace, {"output_contains": ["x"]}))
-    assert "\x1b" not in told and "\\e[31m[bold]\\u202e" in told
+    message = str(waza.grade(trace, {"output_contains": ["x"]}))
+    assert "\x1b" not in message and "\\e[31m[bold]\\u202e" in message
 
 
 def test_positional_arguments():
@@ -259,7 +259,7 @@ RETURNED = [
 
 
 @pytest.mark.parametrize(("returned", "status", "score"), RETURNED, ids=[repr(r[0])[:40] for r in RETURNED])
-def test_what_a_function_returns_is_looked_at(returned, status, score):
+def test_what_a_function_returns_becomes_a_grade(returned, status, score):
     @waza.grader(name="mine", weight=3, pass_at=0.8)
     def judge(trace):
         return returned
@@ -315,10 +315,10 @@ def test_run_from_python(tmp_path):
     (tmp_path / "eval.yaml").write_text(
         "config: {executor: mock}\ntasks: [{id: a, prompt: x, mock: {output: hi}, expected: {output_contains: [hi]}}]\n"
     )
-    heard = []
-    run = waza.run(tmp_path / "eval.yaml", trials=2, on_result=heard.append)
+    results = []
+    run = waza.run(tmp_path / "eval.yaml", trials=2, on_result=results.append)
     assert isinstance(run, waza.Run) and [result.status for result in run.results] == ["passed"] * 2
-    assert all(isinstance(result, waza.Result) for result in heard)
+    assert all(isinstance(result, waza.Result) for result in results)
     assert waza.load_spec(tmp_path).tasks[0].id == "a"
 
     async def notebook():

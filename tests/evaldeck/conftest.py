@@ -1,4 +1,4 @@
-"""`evaldeck` is `waza.evaldeck` here, so that code written for it runs as it stands."""
+"""`evaldeck` is `waza.evaldeck` here, so that code written for it runs unchanged."""
 
 import sys
 from importlib import import_module

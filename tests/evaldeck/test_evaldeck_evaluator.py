@@ -316,13 +316,13 @@ def test_no_more_than_allowed_run_at_once_and_the_order_is_kept():
         busy -= 1
         return input
 
-    heard = []
+    received = []
     cases = suite(*(case(f"c{n}", f"q{n}", output_contains=[f"q{n}"]) for n in range(8)))
-    evaluated = Evaluator().evaluate_suite_async(cases, counts, max_concurrent=3, on_result=heard.append)
+    evaluated = Evaluator().evaluate_suite_async(cases, counts, max_concurrent=3, on_result=received.append)
     result = asyncio.run(evaluated)
     assert most == 3
     assert [r.test_case_name for r in result.results] == [f"c{n}" for n in range(8)]
-    assert len(heard) == 8 and heard[0].test_case_name != "c0"
+    assert len(received) == 8 and received[0].test_case_name != "c0"
 
 
 def test_one_agent_that_raises_is_one_error_with_its_words_in_a_grade():
@@ -438,17 +438,17 @@ def conversation(*turns):
 
 
 def test_each_turn_is_graded_alone_and_the_agent_sees_what_was_said():
-    heard = []
+    received = []
 
     def talks(input, history):
-        heard.append([(m.role, m.content) for m in history])
+        received.append([(m.role, m.content) for m in history])
         history.clear()
         return f"re: {input}"
 
     talk = conversation(("one", {"output_contains": ["one"]}), ("two", {"output_not_contains": ["one"]}))
     result = Evaluator().evaluate_suite(suite(talk), talks).results[0]
     assert result.passed and result.is_multi_turn
-    assert heard == [[], [("user", "one"), ("assistant", "re: one")]]
+    assert received == [[], [("user", "one"), ("assistant", "re: one")]]
     assert [turn.turn_index for turn in result.turn_results] == [0, 1]
 
 

@@ -20,12 +20,12 @@ def says(name, **arguments):
 
 
 class Listening(ScriptedJudge):
-    """A scripted judge that remembers what it was asked."""
+    """A scripted judge that remembers what it was request."""
 
-    heard: list = []
+    received: list = []
 
     async def ask(self, request):
-        self.heard.append(request.messages[-1].content)
+        self.received.append(request.messages[-1].content)
         return await super().ask(request)
 
 
@@ -57,20 +57,20 @@ def test_a_threshold_is_a_share_or_a_score_from_1_to_5(threshold, score, status)
 def test_a_rubric_has_one_score_and_its_threshold_decides():
     rubric = {"tone": "It is polite.", "facts": "It names the town."}
     for score, status in ((4, "pass"), (3, "fail")):
-        judge = Listening([says("score", score=score, reason="so")], heard=[])
+        judge = Listening([says("score", score=score, reason="so")], received=[])
         result = LLMRubricGrader(rubric, pass_threshold=0.7, judge=judge).grade(TRACE, CASE)
         assert (result.grader_name, result.status) == ("llm_rubric", status)
-        assert "- tone: It is polite.\n- facts: It names the town." in judge.heard[0]
+        assert "- tone: It is polite.\n- facts: It names the town." in judge.received[0]
 
 
 def test_names_in_a_prompt_point_to_what_the_judge_is_shown():
-    judge = Listening([PASS], heard=[])
+    judge = Listening([PASS], received=[])
     prompt = 'Look at {output} and {{ output }}, {trace}. {test_case_name} {expected} {reference} {unknown} {"a": 1}'
     assert LLMGrader(prompt, task="a task", judge=judge).grade(TRACE, CASE).passed
-    [asked] = judge.heard
-    told = "Look at (the candidate output, below) and (the candidate output, below), (the tool calls, below). booking"
-    assert told in asked and '{"max_steps":3} Booked. {unknown} {"a": 1}' in asked
-    assert asked.count("VERDICT: PASS, booked") == 1 and '"tool":"book"' in asked
+    [request] = judge.received
+    text = "Look at (the candidate output, below) and (the candidate output, below), (the tool calls, below). booking"
+    assert text in request and '{"max_steps":3} Booked. {unknown} {"a": 1}' in request
+    assert request.count("VERDICT: PASS, booked") == 1 and '"tool":"book"' in request
 
 
 def test_what_cannot_be_judged_by_is_refused_at_once(monkeypatch):

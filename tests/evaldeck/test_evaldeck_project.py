@@ -16,7 +16,7 @@ def run_agent(input, history):
     trace = Trace(input=input)
     trace.add_step(Step.llm_call("m", input, "ok"))
     trace.add_step(Step.tool_call("search", {"q": input}, "found"))
-    trace.complete(f"{input} after {[said.content for said in history if said.role == 'user']}")
+    trace.complete(f"{input} after {[message.content for message in history if message.role == 'user']}")
     return trace
 
 def one_argument(input):
@@ -103,7 +103,7 @@ def test_every_mistake_is_told_with_its_place(project):
             "tests/evals/f.yaml": "",
         }
     )
-    told = mistakes(folder)
+    messages = mistakes(folder)
     for part in (
         "a.yaml:8:3: expected.output_contians: unknown key 'output_contians'; did you mean 'output_contains'?",
         "case 'none' expects nothing: it could not fail",
@@ -113,7 +113,7 @@ def test_every_mistake_is_told_with_its_place(project):
         "a grader that calls a function is a Python file here",
         "f.yaml:1:1: the file is empty",
     ):
-        assert part in told, told
+        assert part in messages, messages
 
 
 IN_EXPECTED = """name: {name}
@@ -185,9 +185,9 @@ def test_a_wrong_grader_within_expectations_is_refused(project, entry, fact):
 @pytest.mark.parametrize("nothing", ["[]", "~", "{}", "contains"])
 def test_no_graders_within_expectations_are_refused(project, nothing):
     text = f"name: a\ninput: hi\nexpected: {{graders: {nothing}}}\n"
-    told = mistakes(project({"tests/evals/a.yaml": text}))
+    messages = mistakes(project({"tests/evals/a.yaml": text}))
     found = {"[]": "an empty list", "~": "nothing", "{}": "an empty mapping", "contains": "the text 'contains'"}
-    assert f"a list with at least one grader is needed, found {found[nothing]}" in told
+    assert f"a list with at least one grader is needed, found {found[nothing]}" in messages
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_the_call_shapes_of_existing_code():
         "mine",
         "composite",
     ]
-    heard = []
+    results = []
     suite = EvalSuite(name="s", test_cases=[case])
-    found = Evaluator().evaluate_suite(suite, lambda input, history=None: trace, on_result=heard.append)
-    assert (found.total, found.passed, found.errors, len(heard)) == (1, 1, 0, 1)
+    found = Evaluator().evaluate_suite(suite, lambda input, history=None: trace, on_result=results.append)
+    assert (found.total, found.passed, found.errors, len(results)) == (1, 1, 0, 1)

@@ -25,9 +25,9 @@ def cases(kind):
     return [pytest.param(case, id=case["id"]) for case in found if case["grader"]["type"] == kind]
 
 
-def check_case(case, room):
+def check_case(case, case_folders):
     """Replay a conformance case in an empty folder and hold it to what it expects."""
-    spec, work = room / "spec", room / "work"
+    spec, work = case_folders / "spec", case_folders / "work"
     spec.mkdir()
     lay(spec, case.get("spec_files", {}))
     if "workspace_files" in case:
@@ -48,7 +48,7 @@ def check_case(case, room):
         assert (spec / name).read_bytes() == content.encode()
 
 
-class Room:
+class CaseFolders:
     """A project's folder and a workspace, for one grader."""
 
     def __init__(self, root):

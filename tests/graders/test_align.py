@@ -62,8 +62,8 @@ def best_in_order(needs, fits):
         ways = []
         for size in range(min(len(free), needs[index].high) + 1):
             for mine in combinations(free, size):
-                held, took = search(index + 1, max(mine, default=after))
-                ways.append((held + (size >= needs[index].low), took + size))
+                satisfied, took = search(index + 1, max(mine, default=after))
+                ways.append((satisfied + (size >= needs[index].low), took + size))
         return max(ways)
 
     return search(0, -1)
@@ -104,8 +104,8 @@ def test_any_order_satisfies_the_same_expectations_whatever_the_order_of_the_cal
     random.shuffle(places)
     moved = [sorted(places[call] for call in fit) for fit in fits]
     before, after = align("any", needs, fits, calls), align("any", needs, moved, calls)
-    held = [[len(t) >= need.low for need, t in zip(needs, each.taken, strict=True)] for each in (before, after)]
-    assert held[0] == held[1]
+    satisfied = [[len(t) >= need.low for need, t in zip(needs, each.taken, strict=True)] for each in (before, after)]
+    assert satisfied[0] == satisfied[1]
     assert len(before.extra) == len(after.extra)
 
 

@@ -80,10 +80,10 @@ def test_assertions_that_raise_or_read_nothing_are_named_when_they_are_loaded():
     sources = ["ouput == 'x'", "1 == 1", "len('ab') == 2", "[x for x in output] or (lambda y: y)(output)"]
     with pytest.warns(UserWarning) as warned:
         waza.load_grader({"type": "code", "assertions": sources})
-    told = [str(one.message) for one in warned]
-    assert [each.partition(":")[0] for each in told] == ["assertions[0]", "assertions[1]", "assertions[2]"]
-    assert "did you mean 'output'?" in told[0]
-    assert all("reads nothing of what the agent did" in each for each in told[1:])
+    messages = [str(one.message) for one in warned]
+    assert [each.partition(":")[0] for each in messages] == ["assertions[0]", "assertions[1]", "assertions[2]"]
+    assert "did you mean 'output'?" in messages[0]
+    assert all("reads nothing of what the agent did" in each for each in messages[1:])
 
 
 @pytest.mark.parametrize(

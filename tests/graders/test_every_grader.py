@@ -1,4 +1,4 @@
-"""What holds for every grader there is, found from the registry so that a new one cannot be forgotten."""
+"""Rules for every grader type, found from the registry so that a new one cannot be forgotten."""
 
 import ast
 import json
@@ -91,7 +91,7 @@ WORKSPACES = st.none() | st.dictionaries(st.sampled_from(PATHS), st.sampled_from
 
 @contextmanager
 def workspace_of(kinds):
-    """A workspace with what is to stand in it; None where there is none."""
+    """A workspace with these files; None where there is none."""
     if kinds is None:
         yield None
         return

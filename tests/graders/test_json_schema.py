@@ -3,7 +3,7 @@ import json
 import pickle
 
 import pytest
-from file_cases import Room, cases, check_case, lay
+from file_cases import CaseFolders, cases, check_case, lay
 
 import waza
 from waza.untrusted.json import MAX_JSON_CHARS
@@ -12,8 +12,8 @@ PERSON = {"type": "object", "required": ["name"], "properties": {"name": {"type"
 
 
 @pytest.fixture
-def room(tmp_path):
-    return Room(tmp_path)
+def case_folders(tmp_path):
+    return CaseFolders(tmp_path)
 
 
 @pytest.mark.parametrize("case", cases("json_schema"))
@@ -21,13 +21,13 @@ def test_conformance(case, tmp_path):
     check_case(case, tmp_path)
 
 
-def test_feedback_says_where_the_output_does_not_fit(room):
-    grade = room.grade("json_schema", '{"age": -1}', schema=PERSON)
+def test_feedback_says_where_the_output_does_not_fit(case_folders):
+    grade = case_folders.grade("json_schema", '{"age": -1}', schema=PERSON)
     assert (grade.status, grade.score) == ("failed", 0.0)
     assert grade.feedback.startswith("Schema validation failed: ")
     assert '"name" is a required property' in grade.details["failures"]
     assert "/age: -1 is less than the minimum of 0" in grade.details["failures"]
-    fine = room.grade("json_schema", '{"name": "A"}', schema=PERSON)
+    fine = case_folders.grade("json_schema", '{"name": "A"}', schema=PERSON)
     assert (fine.feedback, fine.details) == ("Output matches JSON schema", {})
 
 
@@ -44,16 +44,16 @@ def test_feedback_says_where_the_output_does_not_fit(room):
     ],
     ids=lambda value: value[:20],
 )
-def test_what_is_not_strict_json_fails_with_a_reason(room, output):
-    grade = room.grade("json_schema", output, schema={})
+def test_what_is_not_strict_json_fails_with_a_reason(case_folders, output):
+    grade = case_folders.grade("json_schema", output, schema={})
     assert (grade.status, grade.score) == ("failed", 0.0)
     assert grade.feedback.startswith("Output is not valid JSON: ")
     assert grade.details["error"] in grade.feedback
 
 
 @pytest.mark.parametrize(("output", "word"), [("none", "zero"), ("{} {}", "multiple")])
-def test_extraction_wants_exactly_one_value(room, output, word):
-    grade = room.grade("json_schema", output, schema={}, extract_json=True)
+def test_extraction_wants_exactly_one_value(case_folders, output, word):
+    grade = case_folders.grade("json_schema", output, schema={}, extract_json=True)
     expected = f"Output must contain exactly one JSON object or array: found {word} JSON object or array documents"
     assert grade.feedback == expected
 
@@ -78,30 +78,30 @@ def test_extraction_wants_exactly_one_value(room, output, word):
         ({"shema": {}}, "did you mean 'schema'"),
     ],
 )
-def test_what_is_wrong_is_refused_when_loaded(room, config, reason):
-    lay(room.spec.parent, {"out.json": "{}"})
+def test_what_is_wrong_is_refused_when_loaded(case_folders, config, reason):
+    lay(case_folders.spec.parent, {"out.json": "{}"})
     lay(
-        room.spec,
+        case_folders.spec,
         {"s.json": "{}", "broken.json": "{", "twice.json": '{"a": 1, "a": 1}', "list.json": "[]", "folder/x": ""},
     )
-    (room.spec / "link.json").symlink_to("../out.json")
-    assert reason in room.refusal("json_schema", **config)
+    (case_folders.spec / "link.json").symlink_to("../out.json")
+    assert reason in case_folders.refusal("json_schema", **config)
 
 
-def test_an_agent_cannot_change_the_schema_it_is_held_to(room):
-    lay(room.spec, {"s.json": json.dumps(PERSON)})
-    lay(room.work, {"s.json": "{}"})
-    grader = room.load("json_schema", schema_file="s.json")
-    (room.spec / "s.json").write_text("{}")
-    assert grader.grade(waza.Trace(input="", output="{}"), workspace=room.work).status == "failed"
+def test_an_agent_cannot_change_the_schema_it_is_held_to(case_folders):
+    lay(case_folders.spec, {"s.json": json.dumps(PERSON)})
+    lay(case_folders.work, {"s.json": "{}"})
+    grader = case_folders.load("json_schema", schema_file="s.json")
+    (case_folders.spec / "s.json").write_text("{}")
+    assert grader.grade(waza.Trace(input="", output="{}"), workspace=case_folders.work).status == "failed"
 
 
-def test_an_output_too_long_to_be_read_decides_nothing(room):
-    assert room.grade("json_schema", "1" * (MAX_JSON_CHARS + 1), schema={}).status == "error"
+def test_an_output_too_long_to_be_read_decides_nothing(case_folders):
+    assert case_folders.grade("json_schema", "1" * (MAX_JSON_CHARS + 1), schema={}).status == "error"
 
 
-def test_the_grader_can_be_copied_and_sent_to_another_process(room):
-    grader = room.load("json_schema", schema=PERSON)
+def test_the_grader_can_be_copied_and_sent_to_another_process(case_folders):
+    grader = case_folders.load("json_schema", schema=PERSON)
     for twin in (copy.deepcopy(grader), pickle.loads(pickle.dumps(grader))):
         assert twin.grade(waza.Trace(input="", output="{}")).status == "failed"
 
@@ -123,11 +123,11 @@ def test_the_grader_can_be_copied_and_sent_to_another_process(room):
         ({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {"formta": "uuid"}}}, "format"),
     ],
 )
-def test_a_word_one_slip_away_from_a_keyword_is_refused(room, schema, meant):
-    refusal = room.refusal("json_schema", schema=schema)
+def test_a_word_one_slip_away_from_a_keyword_is_refused(case_folders, schema, meant):
+    refusal = case_folders.refusal("json_schema", schema=schema)
     assert refusal.startswith("config.schema: ") and f"did you mean '{meant}'?" in refusal
     expect = [{"name": "t", "args": {"a": {"json_schema": schema}}}]
-    assert f"did you mean '{meant}'?" in room.refusal("tool_calls", expect=expect)
+    assert f"did you mean '{meant}'?" in case_folders.refusal("tool_calls", expect=expect)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_a_word_one_slip_away_from_a_keyword_is_refused(room, schema, meant):
         {"dependencies": {"tpye": ["a"]}, "dependentRequired": {"tpye": ["a"]}, "shared": {"tpye": 1}},
     ],
 )
-def test_names_data_and_annotations_are_not_taken_for_keywords(room, schema):
-    assert room.load("json_schema", schema=schema)
+def test_names_data_and_annotations_are_not_taken_for_keywords(case_folders, schema):
+    assert case_folders.load("json_schema", schema=schema)
 
 
-def test_formats_are_asserted_up_to_draft_07(room):
+def test_formats_are_asserted_up_to_draft_07(case_folders):
     for dialect, status in (("draft-04", "failed"), ("draft-06", "failed"), ("draft-07", "failed"), (None, "passed")):
         schema = {"format": "duration"} | ({"$schema": f"http://json-schema.org/{dialect}/schema#"} if dialect else {})
-        assert room.grade("json_schema", '"P1DT"', schema=schema).status == status
-        assert room.grade("json_schema", '"P1DT1H"', schema=schema).passed
+        assert case_folders.grade("json_schema", '"P1DT"', schema=schema).status == status
+        assert case_folders.grade("json_schema", '"P1DT1H"', schema=schema).passed

@@ -1,10 +1,10 @@
 import pytest
-from file_cases import Room, cases, check_case
+from file_cases import CaseFolders, cases, check_case
 
 
 @pytest.fixture
-def room(tmp_path):
-    return Room(tmp_path)
+def case_folders(tmp_path):
+    return CaseFolders(tmp_path)
 
 
 @pytest.mark.parametrize("case", cases("keyword"))
@@ -12,13 +12,15 @@ def test_conformance(case, tmp_path):
     check_case(case, tmp_path)
 
 
-def test_feedback_names_each_word_that_is_missing_or_forbidden(room):
-    grade = room.grade("keyword", "Alpha", must_contain=["alpha"], keywords=["beta"], must_not_contain=["ALPHA"])
+def test_feedback_names_each_word_that_is_missing_or_forbidden(case_folders):
+    grade = case_folders.grade(
+        "keyword", "Alpha", must_contain=["alpha"], keywords=["beta"], must_not_contain=["ALPHA"]
+    )
     assert grade.feedback == "Missing expected keyword: beta; Found forbidden keyword: ALPHA"
     assert grade.score == pytest.approx(1 / 3)
     assert grade.details["must_contain"] == ["alpha", "beta"]
     assert grade.details["failures"] == ["Missing expected keyword: beta", "Found forbidden keyword: ALPHA"]
-    assert room.grade("keyword", "beta", keywords=["Beta"]).feedback == "All keyword checks passed"
+    assert case_folders.grade("keyword", "beta", keywords=["Beta"]).feedback == "All keyword checks passed"
 
 
 @pytest.mark.parametrize(
@@ -30,5 +32,5 @@ def test_feedback_names_each_word_that_is_missing_or_forbidden(room):
         ({"keywords": "x"}, "list"),
     ],
 )
-def test_what_could_never_fail_is_refused(room, config, reason):
-    assert reason in room.refusal("keyword", **config)
+def test_what_could_never_fail_is_refused(case_folders, config, reason):
+    assert reason in case_folders.refusal("keyword", **config)

@@ -17,7 +17,7 @@ from waza.graders.matchers import ArgMatcher, parse_path, same, text_of
 
 
 def fits(matcher, args):
-    """True, False, or None when nobody can tell."""
+    """True, False, or None when undecided."""
     found = find(matcher, ["t"], [waza.ToolEvent(tool_name="t", args=args)])
     return True if found.sure else None if found.maybe else False
 

@@ -194,8 +194,8 @@ def test_exactly_no_skill_is_a_rule_that_survives_being_stored():
     for other in ({"mode": "in_order"}, {"allow_extra": True}, {"mode": None}, {"required_skills": None}):
         with pytest.raises(waza.SpecError, match="to forbid every skill"):
             waza.load_grader({"type": "skill_invocation", "config": config | other})
-    beside = config | {"allow_extra": True, "forbidden_skills": ["b"]}
-    assert grade("skill_invocation", invoked("a"), **beside).passed, "an empty list beside a check counts as not given"
+    others = config | {"allow_extra": True, "forbidden_skills": ["b"]}
+    assert grade("skill_invocation", invoked("a"), **others).passed, "an empty list next to a check counts as not given"
 
 
 LIMITS = [
@@ -221,9 +221,9 @@ def test_none_is_a_bound_of_zero_and_zero_is_no_limit_and_says_so(kind, key):
     assert grader.grade(waza.Trace(input="", output="")).status == "error"
     with pytest.raises(waza.SpecError, match=rf"`{key}: 0` means no limit; write `none` for none"):
         waza.load_grader({"type": kind, "config": {key: 0}})
-    beside = {key: 0, "expect_tools" if kind == "tool_constraint" else "required_tools": ["a"]}
+    others = {key: 0, "expect_tools" if kind == "tool_constraint" else "required_tools": ["a"]}
     with pytest.warns(UserWarning, match=rf"config.{key}: warning: `{key}: 0` means no limit"):
-        assert waza.load_grader({"type": kind, "config": beside}).grade(busy).passed
+        assert waza.load_grader({"type": kind, "config": others}).grade(busy).passed
     for wrong in (-1, True, "None", None, 1.5):
         with pytest.raises(waza.SpecError):
             waza.load_grader({"type": kind, "config": {key: wrong}})

@@ -37,7 +37,7 @@ def test_conformance(case, tmp_path):
 POINTS = ["It is polite.", "It names a date."]
 
 
-def said(*calls, tool="set_waza_grade_"):
+def judge_reply(*calls, tool="set_waza_grade_"):
     """A reply with calls such as ("pass", {"criterion": 1}); a number is a score."""
     named = [
         {"name": tool + ("score" if isinstance(verdict, int) else verdict), "arguments": {"reason": "so", **more}}
@@ -48,7 +48,7 @@ def said(*calls, tool="set_waza_grade_"):
 
 
 def by_criteria(*replies, criteria=POINTS, **config):
-    judge = ScriptedJudge([said(*reply) if isinstance(reply, list) else reply for reply in replies])
+    judge = ScriptedJudge([judge_reply(*reply) if isinstance(reply, list) else reply for reply in replies])
     return waza.load_grader({"type": "prompt", "criteria": criteria, **config}).grade(TRACE, judge=judge)
 
 
@@ -156,7 +156,11 @@ def test_criteria_are_part_of_the_question():
 
 def test_a_jury_votes_on_each_criterion():
     members = [
-        {"type": "scripted", "model": name, "replies": [said(*[(v, {"criterion": n}) for n, v in enumerate(votes, 1)])]}
+        {
+            "type": "scripted",
+            "model": name,
+            "replies": [judge_reply(*[(v, {"criterion": n}) for n, v in enumerate(votes, 1)])],
+        }
         for name, votes in {"a": ("pass", "fail"), "b": ("pass", "pass"), "c": ("fail", "fail")}.items()
     ]
 
@@ -181,13 +185,17 @@ NO_REASON = {"tool_calls": [{"name": "set_waza_grade_pass", "arguments": {"descr
 @pytest.mark.parametrize(
     ("replies", "status", "words"),
     [
-        ([NO_REASON, said(("fail", {}))], "failed", "so"),
+        ([NO_REASON, judge_reply(("fail", {}))], "failed", "so"),
         ([NO_REASON, NO_REASON], "passed", "no reason given"),
         ([NO_REASON, {"text": "It passes."}], "passed", "no reason given"),
         ([NO_REASON, {"error": "down"}], "passed", "no reason given"),
         ([NO_REASON], "passed", "no reason given"),
-        ([{"text": "hm"}, NO_REASON, said(("fail", {}))], "failed", "so"),
-        ([said(("pass", {}), ("fail", {"reason": ""})), said(("pass", {}))], "passed", "All prompts passed"),
+        ([{"text": "hm"}, NO_REASON, judge_reply(("fail", {}))], "failed", "so"),
+        (
+            [judge_reply(("pass", {}), ("fail", {"reason": ""})), judge_reply(("pass", {}))],
+            "passed",
+            "All prompts passed",
+        ),
     ],
 )
 def test_a_verdict_without_a_reason_is_asked_for_once_more(replies, status, words):
@@ -198,10 +206,10 @@ def test_a_verdict_without_a_reason_is_asked_for_once_more(replies, status, word
 
 def test_slips_that_change_no_meaning_are_accepted():
     for call in (("pass", {"score": 1}), ("pass", {"verdict": "yes"})):
-        assert PromptGrader(prompt="p").grade(TRACE, judge=ScriptedJudge([said(call)])).passed
-    prefixed = said(("pass", {}), tool="functions.set_waza_grade_")
+        assert PromptGrader(prompt="p").grade(TRACE, judge=ScriptedJudge([judge_reply(call)])).passed
+    prefixed = judge_reply(("pass", {}), tool="functions.set_waza_grade_")
     assert PromptGrader(prompt="p").grade(TRACE, judge=ScriptedJudge([prefixed])).passed
-    twice = said(("pass", {}), tool="functions.functions.set_waza_grade_")
+    twice = judge_reply(("pass", {}), tool="functions.functions.set_waza_grade_")
     assert PromptGrader(prompt="p").grade(TRACE, judge=ScriptedJudge([twice, twice])).status == "error"
 
 

@@ -1,10 +1,10 @@
 import pytest
-from file_cases import Room, cases, check_case
+from file_cases import CaseFolders, cases, check_case
 
 
 @pytest.fixture
-def room(tmp_path):
-    return Room(tmp_path)
+def case_folders(tmp_path):
+    return CaseFolders(tmp_path)
 
 
 @pytest.mark.parametrize("case", cases("regex"))
@@ -12,11 +12,11 @@ def test_conformance(case, tmp_path):
     check_case(case, tmp_path)
 
 
-def test_feedback_names_each_pattern_that_does_not_hold(room):
-    grade = room.grade("regex", "one error", must_match=["on.", "two"], must_not_match=["(?i)ERROR"])
+def test_feedback_names_each_pattern_that_does_not_hold(case_folders):
+    grade = case_folders.grade("regex", "one error", must_match=["on.", "two"], must_not_match=["(?i)ERROR"])
     assert grade.feedback == "Missing expected pattern: two; Found forbidden pattern: (?i)ERROR"
     assert grade.details["must_match"] == ["on.", "two"]
-    assert room.grade("regex", "one", must_match=["on."]).feedback == "All patterns matched"
+    assert case_folders.grade("regex", "one", must_match=["on."]).feedback == "All patterns matched"
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,5 @@ def test_feedback_names_each_pattern_that_does_not_hold(room):
         ({"must_match": [1]}, "a pattern is a text"),
     ],
 )
-def test_what_cannot_be_a_pattern_is_refused(room, config, reason):
-    assert reason in room.refusal("regex", **config)
+def test_what_cannot_be_a_pattern_is_refused(case_folders, config, reason):
+    assert reason in case_folders.refusal("regex", **config)

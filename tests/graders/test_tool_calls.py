@@ -191,7 +191,7 @@ def test_exact_order_lets_an_expectation_take_as_many_calls_as_its_count_says():
     assert grade("tool_calls", calls("a", "b", "a", "b"), order="exact", expect=some_then_two).status == "failed"
 
 
-# --- what nobody can tell ------------------------------------------------------------------------------------------
+# --- undecided calls ---
 
 
 def test_a_pattern_out_of_time_is_an_error_unless_the_rest_decides():

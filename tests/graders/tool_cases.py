@@ -22,23 +22,23 @@ def cases(kind):
     return [case for case in lines("graders_tools.jsonl") if case["grader"]["type"] == kind]
 
 
-def replay(case, room):
+def replay(case, case_folders):
     """What a conformance case gives: (status, score)."""
     for name, content in case.get("spec_files", {}).items():
-        path = room / name
+        path = case_folders / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     try:
-        grader = waza.load_grader(case["grader"], base_dir=room)
+        grader = waza.load_grader(case["grader"], base_dir=case_folders)
     except waza.SpecError:
         return "refused", None
     grade = grader.grade(waza.Trace.from_json(case["trace"]))
     return grade.status, grade.score
 
 
-def holds(case, room):
+def holds(case, case_folders):
     """Say whether a conformance case gives what it expects."""
-    status, score = replay(case, room)
+    status, score = replay(case, case_folders)
     want = case["expect"]
     if status != want["status"]:
         return status == "refused" and want["status"] == "error" and "why" not in case
