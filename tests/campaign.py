@@ -51,13 +51,13 @@ PARTS = {
     ),
     "cuts": Part(
         "journals and recorded traces cut at any byte or with any bit flipped",
-        ("tests/runs/test_journal_damage.py", "tests/traces/test_trace_cut.py"),
+        ("tests/runs/test_journal_damage.py", "tests/traces/test_truncated.py"),
         {"cuts": 10_000, "bits flipped": 50_000},
         ("files misread",),
     ),
     "traces": Part(
         "recorded traces with other values in them, and any JSON",
-        ("tests/traces/test_trace_any_json.py",),
+        ("tests/traces/test_any_json.py",),
         {"recordings with other values": 1_000},
         ("readers that broke",),
     ),
@@ -86,7 +86,7 @@ PARTS = {
     ),
     "judges": Part(
         "model servers that fail, hang, lie or answer in another shape",
-        ("tests/judges/test_judge_faults.py",),
+        ("tests/judges/test_sdk.py",),
         {"judge faults": 60},
         ("verdicts from a fault",),
     ),
