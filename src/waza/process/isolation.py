@@ -51,14 +51,19 @@ try:
 except OSError as error:
     print(f"{argv[0]}: {error.strerror}", file=sys.stderr)
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
-code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+found = 0
+while found != pid:
+    found, status = os.wait()
+code = os.waitstatus_to_exitcode(status)
 if code < 0:
     print(f"{mark}{-code};", file=sys.stderr)
     code = 128 - code
 os._exit(code)
 """
 """Runs a program in a container. bwrap ends with 128 + n both for signal n and for `exit 128 + n`: a mark on standard
-error distinguishes them. A program that forges the mark gains nothing, it could send itself the signal."""
+error distinguishes them. A program that forges the mark gains nothing, it could send itself the signal. It is process 1
+of the container, so it waits for orphans too, and the kernel lets no signal from inside reach it."""
 
 
 class Plan(NamedTuple):
@@ -108,7 +113,7 @@ def plan(
 
 def _bwrap(argv: Sequence[str], cwd: str, visible: Sequence[str], writable: Sequence[str], network: bool) -> list[str]:
     """Return the command line of bwrap around another one."""
-    command = [_bwrap_path() or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    command = [_bwrap_path() or "bwrap", "--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session"]
     if network:
         command.append("--share-net")
     command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
