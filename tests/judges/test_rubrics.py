@@ -123,7 +123,7 @@ def test_several_missing_fields_are_told_together():
             "goldens[0].files: a mapping from path to text",
         ),
         ("goldens: [{name: a, output: o, expected: pass, files: {../a: b}}]", "goldens[0].files: '../a' leaves"),
-        ("name: again", "stands on line"),
+        ("name: again", "is on line 2 already"),
     ],
 )
 def test_what_could_mislead_is_refused(front, part):
