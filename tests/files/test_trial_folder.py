@@ -115,7 +115,7 @@ def test_a_later_input_file_wins_over_an_earlier_one(tmp_path):
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "~/x", "", "C:\\x", "a\0b"])
 def test_an_input_file_cannot_be_laid_outside(tmp_path, path):
     with (
-        pytest.raises(EngineError, match="cannot be laid out"),
+        pytest.raises(EngineError, match="cannot be copied"),
         make_trial_folder(task(InputFile(path=path, content="x")), parent=tmp_path),
     ):
         pass
@@ -125,7 +125,7 @@ def test_an_input_file_cannot_be_laid_outside(tmp_path, path):
 def test_a_missing_source_says_which_input_file_it_was(tmp_path):
     file = InputFile(path="a.txt", source=str(tmp_path / "gone"))
     with (
-        pytest.raises(EngineError, match=r"input file 'a\.txt' cannot be laid out: No such file"),
+        pytest.raises(EngineError, match=r"input file 'a\.txt' cannot be copied: No such file"),
         make_trial_folder(task(file)),
     ):
         pass
@@ -133,7 +133,7 @@ def test_a_missing_source_says_which_input_file_it_was(tmp_path):
 
 def test_a_file_where_a_folder_is_needed_is_told(tmp_path):
     files = [InputFile(path="a", content="file"), InputFile(path="a/b", content="x")]
-    with pytest.raises(EngineError, match="input file 'a/b' cannot be laid out"), make_trial_folder(task(*files)):
+    with pytest.raises(EngineError, match="input file 'a/b' cannot be copied"), make_trial_folder(task(*files)):
         pass
 
 
@@ -259,7 +259,7 @@ def test_a_working_folder_outside_is_refused(workdir):
 
 def test_a_working_folder_that_is_a_file_is_refused():
     with (
-        pytest.raises(EngineError, match="workdir 'a' cannot be made"),
+        pytest.raises(EngineError, match="workdir 'a' cannot be created"),
         make_trial_folder(task(InputFile(path="a", content=""), workdir="a")),
     ):
         pass

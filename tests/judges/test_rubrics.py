@@ -210,7 +210,7 @@ def test_a_path_is_looked_up_beside_the_eval_file_then_at_the_root_and_never_out
     for ref, part in [
         ("../../outside.md", "leaves the project"),
         ("~/outside.md", "leads out of the project"),
-        ("gone.md", "is not there; looked beside the eval file or at the project's root"),
+        ("gone.md", "is not there; looked next to the eval file or at the project's root"),
         ("relevence", "did you mean 'relevance'?"),
         (" ", "empty"),
         ("./", "cannot be read"),

@@ -223,7 +223,7 @@ def test_an_old_file_is_intact_after_a_failed_write_and_nothing_lies_beside_it(t
     path = tmp_path / "results.json"
     write_atomically(path, "old")
     for call in ("open", "write", "sync", "replace"):
-        with pytest.raises(StoreError, match="no space left on device; what stood there is untouched"):
+        with pytest.raises(StoreError, match="no space left on device; the old file is untouched"):
             write_atomically(path, "new", FailingDisk({call}, 1, errno.ENOSPC, short=True))
         assert path.read_text() == "old"
         assert list(tmp_path.iterdir()) == [path]

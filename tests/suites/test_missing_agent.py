@@ -17,7 +17,7 @@ def suite(folder, config):
     ("command", "fact"),
     [
         ("nowhere-agent", "'nowhere-agent' was not found on PATH"),
-        ("./agent.sh", "'./agent.sh' is not there; looked beside the eval file"),
+        ("./agent.sh", "'./agent.sh' is not there; looked next to the eval file"),
         ("./plain.txt", "'./plain.txt' is not executable; `chmod +x` makes it so"),
     ],
 )

@@ -9,7 +9,7 @@ import click
 from waza.cli._screen import say
 from waza.errors import EXIT_PASSED, UsageError
 from waza.files.paths import project_root
-from waza.files.trust import MOST_FILES, TrustRecord, changes_in, covering, forget, read_records, trust, trust_file
+from waza.files.trust import MAX_FILES, TrustRecord, changes_in, covering, forget, read_records, trust, trust_file
 from waza.untrusted.text import plural
 
 
@@ -46,7 +46,7 @@ def command(path: Path | None, only_list: bool, remove: bool) -> int:
 
 def _say_trusted(root: Path, record: TrustRecord) -> None:
     if record.files is None:
-        noted = f"it has more than {MOST_FILES} Python files, so later changes in them are not reported"
+        noted = f"it has more than {MAX_FILES} Python files, so later changes in them are not reported"
     else:
         noted = f"{plural(len(record.files), 'Python file')} noted; later changes in them are reported"
     say(f"trusted: {root} and everything below it", "green")

@@ -1,6 +1,6 @@
-"""The few calls that put bytes on a disk, in one object; and a file written whole or not at all.
+"""The system calls that write to a disk, in one object, and atomic writing of whole files.
 
-A test hands in a `Disk` that fails; nothing else here knows about tests. The journal's own rules stand in `journal.py`.
+Tests pass a `Disk` that fails. The rules of the journal are in `runs/journal.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _FAR = 2**62
 _PIECE = 1 << 20
 NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-"""Opening a pipe or a device with these does not wait for anybody."""
+"""Opening a pipe or a device with these does not wait for the other end."""
 SPECIAL = "it is not a regular file; remove it"
 
 
@@ -43,11 +43,11 @@ class Disk:
         return fd
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
-        """Write and return how many bytes were taken."""
+        """Write and return how many bytes were written."""
         return os.write(fd, data)
 
     def sync(self, fd: int) -> None:
-        """Wait until what was written is on the disk."""
+        """Wait until the written bytes are on the disk."""
         (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(fd)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -93,7 +93,7 @@ DISK = Disk()
 
 
 def open_regular(path: Path, buffering: int = -1) -> BinaryIO:
-    """Open a file of a run folder for reading, which may come from anywhere: every reader of the store does it here.
+    """Open a file of a run folder for reading; every reader of the store uses this, as a folder may be of any origin.
 
     Raises OSError for a link, which could lead to any file of the reader's, and for a pipe, a device or a socket, which
     could be read forever.
@@ -117,13 +117,13 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def is_special(fd: int) -> bool:
-    """Return whether an open file is a pipe, a device or a socket; a folder is refused by whoever reads it."""
+    """Return whether an open file is a pipe, a device or a socket; a folder is refused when it is read."""
     mode = os.fstat(fd).st_mode
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def write_all(disk: Disk, fd: int, data: bytes) -> None:
-    """Write every byte; a short write is followed by another, which says why."""
+    """Write every byte; a short write is followed by another, which raises the reason."""
     view = memoryview(data)
     while view:
         written = disk.write(fd, view)
@@ -137,8 +137,8 @@ def write_atomically(
 ) -> None:
     """Write a whole file, in one piece or in many: afterwards it is the old one or the new one, never half of either.
 
-    With `lasts` it is the new one after a power cut too; what can be made again need not be.
-    Raises StoreError; the old file is then untouched and nothing is left beside it.
+    With `lasts` the folder is synced too, so that the new file survives a power cut.
+    Raises StoreError; the old file is then untouched and no temporary file is left.
     """
     temp = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
@@ -148,7 +148,7 @@ def write_atomically(
         if lasts:
             disk.sync_folder(path.parent)
     except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {why(error)}; what stood there is untouched") from error
+        raise StoreError(f"{path}: cannot be written: {why(error)}; the old file is untouched") from error
     finally:
         with contextlib.suppress(OSError):
             temp.unlink()
@@ -156,15 +156,15 @@ def write_atomically(
 
 def _large(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield small pieces as fewer large ones."""
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     size = 0
     for piece in pieces:
-        held.append(piece)
+        buffered.append(piece)
         size += len(piece)
         if size >= _PIECE:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
+            yield b"".join(buffered)
+            buffered, size = [], 0
+    yield b"".join(buffered)
 
 
 def _write_new(path: Path, pieces: Iterable[bytes], disk: Disk, mode: int) -> None:
@@ -178,7 +178,7 @@ def _write_new(path: Path, pieces: Iterable[bytes], disk: Disk, mode: int) -> No
 
 
 def probe(folder: Path, disk: Disk = DISK) -> None:
-    """Raise StoreError unless a file can be written in `folder`; ask before the first paid call."""
+    """Raise StoreError unless a file can be written in `folder`; called before the first paid call."""
     temp = folder / f".{secrets.token_hex(8)}.tmp"
     try:
         _write_new(temp, [b"waza\n"], disk, 0o600)
@@ -204,7 +204,7 @@ def _lock(fd: int) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether there was no room left."""
+    """Return whether the disk or the quota is full."""
     return error.errno in _FULL
 
 

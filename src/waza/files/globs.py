@@ -1,7 +1,7 @@
 """Globs over the files of a workspace: `*` and `?` within one folder, `**` for any number of folders.
 
 Nothing else is special: brackets and braces are themselves, names that begin with a dot are names, case counts. Links
-that stay in the workspace are followed, each folder once; what is behind one that leads out is never looked at.
+that stay in the workspace are followed, each folder once; links that lead out are never followed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from waza.model import FileKind, Files, FolderListing
 from waza.untrusted.patterns import fits_name
 
 MAX_GLOB_ENTRIES = 200_000
-"""How many names one search looks at; a workspace with more leaves open what was not found by then."""
+"""How many names one search visits; in a larger workspace the rest is unknown."""
 
 
 class GlobMatch(NamedTuple):
-    """One match, or a folder that could not be looked into (`unknown`)."""
+    """One match, or a folder that could not be listed (`unknown`)."""
 
     path: str
     kind: FileKind | Literal["unknown"]
@@ -50,16 +50,16 @@ class GlobSearch:
 
     def _walk(self, segments: list[str]) -> Iterator[GlobMatch]:
         waiting = [("", 0)]
-        seen: set[tuple[object, int]] = set()
+        visited: set[tuple[object, int]] = set()
         while waiting:
             folder, index = waiting.pop()
             listing = self._listing(folder)
             if isinstance(listing, OSError):
                 yield GlobMatch(folder, "unknown", listing.strerror or str(listing))
                 continue
-            if (listing.identity, index) in seen:
+            if (listing.identity, index) in visited:
                 continue
-            seen.add((listing.identity, index))
+            visited.add((listing.identity, index))
             if listing.left_out:
                 yield GlobMatch(folder, "unknown", listing.left_out)
             inner: list[tuple[str, int]] = [(folder, index + 1)] if segments[index] == "**" else []
@@ -73,7 +73,7 @@ class GlobSearch:
             waiting += reversed(inner)
 
     def _in_folder(self, folder: str, listing: FolderListing, segment: str) -> Iterator[GlobMatch]:
-        """Yield what stands in a folder under a name that a segment covers, links resolved; `**` covers every name."""
+        """Yield the entries of a folder that a segment matches, links resolved; `**` matches every name."""
         for name, kind in listing.entries:
             if segment == "**" and kind not in ("folder", "link"):
                 continue
@@ -94,7 +94,7 @@ class GlobSearch:
 
     def _listed(self, folder: str) -> FolderListing | OSError:
         if self._left <= 0:
-            return OSError(f"more than {MAX_GLOB_ENTRIES:,} files and folders were looked at")
+            return OSError(f"more than {MAX_GLOB_ENTRIES:,} files and folders were visited")
         try:
             listing = self._files.list_folder(f"./{folder}" if folder else "")
         except OSError as error:
@@ -104,7 +104,7 @@ class GlobSearch:
 
 
 def _segments(path: str) -> list[str]:
-    """Return the parts of a glob; a `**` at the end stands for everything below."""
+    """Return the parts of a glob; a `**` at the end means everything below."""
     parts: list[str] = []
     for part in inner_path(path).split("/"):
         if part != "**" or parts[-1:] != ["**"]:

@@ -49,24 +49,24 @@ class SpecFolder:
         return folder
 
     def find(self, path: str) -> Path:
-        """Return the existing file or folder at `path`: beside the eval file first, then at the project's root.
+        """Return the existing file or folder at `path`: next to the eval file first, then at the project's root.
 
-        Raises ValueError with a sentence when it leaves the project or is not there.
+        Raises ValueError when it leaves the project or does not exist.
         """
         for start in dict.fromkeys((self.base, self.root)):
             candidate = self.place(path, start)
             if is_there(candidate):
                 return candidate
-        where = "beside the eval file" + (" or at the project's root" if self.root != self.base else "")
+        where = "next to the eval file" + (" or at the project's root" if self.root != self.base else "")
         raise ValueError(f"'{path[:200]}' is not there; looked {where}")
 
     def place(self, path: str, start: Path | None = None) -> Path:
-        """Return where `path` would stand under `start` (the eval file's folder), links resolved.
+        """Return the absolute path of `path` below `start` (the eval file's folder), links resolved.
 
         Raises ValueError when that is outside the project's root.
         """
         if not path or "\0" in path:
-            raise ValueError("a path must not be empty or hold NUL")
+            raise ValueError("a path must not be empty or contain NUL")
         try:
             candidate = ((start or self.base) / path).resolve()
         except (OSError, RuntimeError) as error:
@@ -77,7 +77,7 @@ class SpecFolder:
 
 
 def is_there(path: Path) -> bool:
-    """Return whether something stands at a path; a name that cannot exist does not."""
+    """Return whether a path exists; a name that cannot exist does not."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ def is_there(path: Path) -> bool:
 
 
 def project_root(base: Path) -> Path:
-    """Return the nearest folder at or above `base` that holds `.waza.yaml` or `.git`, else `base` itself."""
+    """Return the nearest folder at or above `base` that has `.waza.yaml` or `.git`, else `base` itself."""
     for folder in (base, *base.parents):
         if any((folder / mark).exists() for mark in PROJECT_MARKS):
             return folder
@@ -93,12 +93,12 @@ def project_root(base: Path) -> Path:
 
 
 def inner_path(path: str) -> str:
-    """Return a workspace-relative path in plain form (`sub/../a.txt` is `a.txt`).
+    """Return a workspace-relative path in normal form (`sub/../a.txt` is `a.txt`).
 
     Raises ValueError when it is absolute, leaves the workspace, is the workspace itself or cannot name a file.
     """
     if not path or "\0" in path:
-        raise ValueError("a workspace path must not be empty or hold NUL")
+        raise ValueError("a workspace path must not be empty or contain NUL")
     if PurePosixPath(path).is_absolute() or PureWindowsPath(path).anchor or path.startswith("~"):
         raise ValueError(f"'{path}' is not relative to the workspace")
     parts: list[str] = []

@@ -1,7 +1,7 @@
-"""Files of a project as they were before the first agent started: no agent changes what its trial is decided by.
+"""Detect changes of a project's files after the first agent started, so that no agent changes what grades it.
 
-A folder is followed by each file's size, times, inode and, up to a limit, content. The time of the last change of an
-inode cannot be set by a program, so that a file that was changed and put back is noticed where nobody should write.
+A folder is tracked by each file's size, times, inode and, up to a limit, content. The time of the last change of an
+inode cannot be set by a program, so that a file that was changed and restored is noticed as well.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-MOST_FILES = 20_000
-"""A folder with more files is not followed."""
-MOST_BYTES = 32 * 1024**2
-"""So much content is hashed; of other files any change of size or times counts."""
+MAX_FILES = 20_000
+"""A folder with more files is not tracked."""
+MAX_BYTES = 32 * 1024**2
+"""How much content is hashed; of other files any change of size or times counts."""
 _LEFT_OUT = frozenset(("__pycache__", "node_modules", "site-packages"))
 
 Stamp = tuple[int, ...]
 
 
-class _Noted(NamedTuple):
+class _FileState(NamedTuple):
     stamp: Stamp
     digest: bytes | None
 
 
 class PinnedFiles:
-    """Files of some folders, noted once. Not looked into: hidden folders, `__pycache__`, `node_modules`,
+    """The recorded state of the files of some folders. Skipped: hidden folders, `__pycache__`, `node_modules`,
     `site-packages`, virtual environments, and the folders in `without`, where runs are written.
     """
 
     def __init__(self, without: Iterable[Path] = ()) -> None:
         self._without = {path.resolve() for path in without}
-        self._folders: dict[Path, dict[str, _Noted] | None] = {}
+        self._folders: dict[Path, dict[str, _FileState] | None] = {}
         self._trials = self._agents = self._started = 0
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Count a trial while it goes on."""
+        """Count a trial while it runs."""
         self._trials, self._started = self._trials + 1, self._started + 1
         try:
             yield
@@ -59,64 +59,66 @@ class PinnedFiles:
 
     @contextmanager
     def own_changes(self) -> Iterator[None]:
-        """Take what changes meanwhile for the work of programs of the suite, where no agent can have done it."""
-        before = {folder: self.look(folder) for folder, noted in self._folders.items() if noted is not None}
+        """Accept changes meanwhile as made by programs of the suite, if no agent can have made them."""
+        before = {folder: self.scan(folder) for folder, recorded in self._folders.items() if recorded is not None}
         quiet = self.quiet()
         yield
         if quiet is not None and quiet == self.quiet():
             for folder, found in before.items():
-                self.accept(folder, found, self.look(folder))
+                self.accept(folder, found, self.scan(folder))
 
     def quiet(self) -> int | None:
-        """Return a number that changes with each trial; None while an agent works or several trials go on."""
+        """Return a number that changes with each trial; None while an agent works or several trials run."""
         return self._started if self._trials <= 1 and not self._agents else None
 
     def accept(self, folder: Path, before: dict[str, Stamp] | None, after: dict[str, Stamp] | None) -> None:
-        """Note anew what changed between two looks at a folder, unless it was not as noted before already."""
-        noted = self._folders.get(folder)
-        if noted is None or before is None or after is None:
+        """Record what changed between two scans of a folder, unless it had differed from the record already."""
+        recorded = self._folders.get(folder)
+        if recorded is None or before is None or after is None:
             return
         for name in differing(before, after):
-            known = noted.pop(name, None)
+            known = recorded.pop(name, None)
             if (known.stamp if known else None) != before.get(name):
-                noted |= {name: known} if known else {}
+                recorded |= {name: known} if known else {}
                 continue
             if name in after:
-                noted[name] = _Noted(after[name], _digest(folder / name, MOST_BYTES // 16))
+                recorded[name] = _FileState(after[name], _digest(folder / name, MAX_BYTES // 16))
 
     def pin(self, folder: Path) -> bool:
-        """Note the files of a folder as they are, once; say whether they can be followed."""
+        """Record the files of a folder as they are, once; return whether they can be tracked."""
         if folder not in self._folders:
-            found = self.look(folder)
-            left = MOST_BYTES
-            noted: dict[str, _Noted] = {}
+            found = self.scan(folder)
+            left = MAX_BYTES
+            recorded: dict[str, _FileState] = {}
             for name, stamp in (found or {}).items():
                 digest = _digest(folder / name, left) if _size(stamp) <= left else None
                 left -= _size(stamp) if digest is not None else 0
-                noted[name] = _Noted(stamp, digest)
-            self._folders[folder] = None if found is None else noted
+                recorded[name] = _FileState(stamp, digest)
+            self._folders[folder] = None if found is None else recorded
         return self._folders[folder] is not None
 
     def changed(self, folder: Path, now: dict[str, Stamp] | None) -> list[str]:
-        """Return the files of a folder that are not as they were noted; `now` is what `look` finds in it."""
-        noted = self._folders.get(folder)
-        if noted is None:
+        """Return the files of a folder that differ from the record; `now` is the result of `scan`."""
+        recorded = self._folders.get(folder)
+        if recorded is None:
             return []
         if now is None:
-            return [f"more than {MOST_FILES} files"]
-        return [name for name in sorted({*noted, *now}) if not _is_same(folder / name, noted.get(name), now.get(name))]
+            return [f"more than {MAX_FILES} files"]
+        return [
+            name for name in sorted({*recorded, *now}) if not _is_same(folder / name, recorded.get(name), now.get(name))
+        ]
 
     def changed_below(self, path: Path) -> list[str]:
-        """Return what is changed of a file, or in a folder, below one that was noted."""
-        for folder, noted in self._folders.items():
-            if noted is None or not path.is_relative_to(folder):
+        """Return the changed files at or below a path in a recorded folder."""
+        for folder, recorded in self._folders.items():
+            if recorded is None or not path.is_relative_to(folder):
                 continue
             inside = path.relative_to(folder).as_posix()
-            known = {name: one for name, one in noted.items() if _is_below(name, inside)} if path.is_dir() else {}
-            if inside in noted:
-                known = {inside: noted[inside]}
+            known = {name: one for name, one in recorded.items() if _is_below(name, inside)} if path.is_dir() else {}
+            if inside in recorded:
+                known = {inside: recorded[inside]}
             elif not known and not path.is_dir():
-                continue  # in a folder that is not looked into
+                continue  # in a folder that is skipped
             now = {name: stamp for name, stamp in self._found(folder, path) if _is_below(name, inside)}
             every = sorted({*known, *now})
             return [name for name in every if not _is_same(folder / name, known.get(name), now.get(name))]
@@ -128,24 +130,24 @@ class PinnedFiles:
             stamp = _stamp(path)
             yield from [(above, stamp)] if stamp is not None else []
             return
-        for name, stamp in (self.look(path) or {}).items():
+        for name, stamp in (self.scan(path) or {}).items():
             yield (name if above == "." else f"{above}/{name}"), stamp
 
-    def look(self, folder: Path) -> dict[str, Stamp] | None:
+    def scan(self, folder: Path) -> dict[str, Stamp] | None:
         """Return the stamp of each file in a folder by its path there; None where there are too many."""
         found: dict[str, Stamp] = {}
-        seen: set[tuple[int, int]] = set()
+        visited: set[tuple[int, int]] = set()
         waiting = [("", folder)]
         while waiting:
             above, place = waiting.pop()
-            for name, path, is_folder in _entries(place, seen):
+            for name, path, is_folder in _entries(place, visited):
                 inside = f"{above}{name}"
                 if is_folder:
                     if not self._is_left_out(name, path):
                         waiting.append((f"{inside}/", path))
                 elif (stamp := _stamp(path)) is not None:
                     found[inside] = stamp
-                    if len(found) > MOST_FILES:
+                    if len(found) > MAX_FILES:
                         return None
         return found
 
@@ -156,24 +158,24 @@ class PinnedFiles:
 
 
 def differing(before: dict[str, Stamp] | None, after: dict[str, Stamp] | None) -> list[str]:
-    """Return the files that were changed between two looks at a folder, though they may hold the same again."""
+    """Return the files that were changed between two scans of a folder, even if their content is the same again."""
     one, other = before or {}, after or {}
     return [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
 
 
 def unless_allowed(names: Sequence[str], may_change: Sequence[str]) -> list[str]:
-    """Return the names that fit none of the globs; a folder's name stands for all that is in it."""
+    """Return the names that match none of the globs; a folder's name matches everything in it."""
     globs = [glob.rstrip("/").replace("[", "[[]") for glob in may_change]  # brackets are literal, as in all our globs
     return [name for name in names if not any(fnmatchcase(name, one) or fnmatchcase(name, f"{one}/*") for one in globs)]
 
 
-def _entries(place: Path, seen: set[tuple[int, int]]) -> list[tuple[str, Path, bool]]:
-    """Return what a folder holds, with whether it is a folder, links followed; nothing where it was read before."""
+def _entries(place: Path, visited: set[tuple[int, int]]) -> list[tuple[str, Path, bool]]:
+    """Return the entries of a folder and whether each is a folder, links followed; empty if it was visited before."""
     try:
         info = place.stat()
-        if (info.st_dev, info.st_ino) in seen:
+        if (info.st_dev, info.st_ino) in visited:
             return []
-        seen.add((info.st_dev, info.st_ino))
+        visited.add((info.st_dev, info.st_ino))
         with os.scandir(place) as entries:
             return [(entry.name, Path(entry.path), entry.is_dir()) for entry in entries]
     except OSError:
@@ -181,7 +183,7 @@ def _entries(place: Path, seen: set[tuple[int, int]]) -> list[tuple[str, Path, b
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """Return what changes with a file, and with what a link leads to; None where it is gone."""
+    """Return what changes with a file, and with the target of a link; None where it does not exist."""
     try:
         info = path.lstat()
         stamp = _numbers(info)
@@ -198,7 +200,7 @@ def _size(stamp: Stamp) -> int:
     return stamp[-5]
 
 
-def _is_same(path: Path, before: _Noted | None, now: Stamp | None) -> bool:
+def _is_same(path: Path, before: _FileState | None, now: Stamp | None) -> bool:
     if before is None or now is None:
         return before is None and now is None
     if before.stamp == now:

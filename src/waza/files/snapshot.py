@@ -1,8 +1,11 @@
-"""A workspace as the agent left it, kept by content, so that a stored run can be graded again.
+"""Store a workspace as the agent left it, by content, so that a stored run can be graded again.
 
-`take` copies a workspace once, after the agent is dead; `restore` lays it out again; `SnapshotFiles` reads it where it
-lies. A snapshot is a manifest: what stood where, and in which object its content lies. No link is followed, nothing but
-regular files is read, and what was not copied is said, with the reason.
+`take` copies a workspace once, after the agent has ended; `restore` writes it to a folder; `SnapshotFiles` reads it
+from the store. A snapshot is a manifest: the entries, and in which object the content of each file is. No link is
+followed, only regular files are read, and what was not copied is recorded with the reason.
+
+Objects are stored by content: `objects/ab/abcd…` has the bytes with that SHA-256. An object is written whole or not at
+all, once for all its users, and verified whenever it is read: a damaged one is an error, never other content.
 """
 
 from __future__ import annotations
@@ -30,18 +33,18 @@ from waza.files.workspace import MAX_FILE_BYTES, MAX_LINKS, Workspace
 from waza.model import FileKind, FolderListing
 
 EMPTY = "empty"
-"""The name of a workspace with nothing in it; it takes no place in a store."""
+"""The name of the snapshot of an empty workspace, which needs no object."""
 MAX_ENTRIES = 100_000
 MAX_STORED_FILE_BYTES = 256 * 1024**2
 MAX_TOTAL_BYTES = 1024**3
 Clean = Callable[[bytes], bytes]
-"""Takes secrets out of what is about to be kept."""
+"""Redacts secrets before something is stored."""
 _NOWHERE = "/outside-of-the-workspace"
-_LAYING_ORDER = ("folder", "file", "other", "link", "outside")
+_RESTORE_ORDER = ("folder", "file", "other", "link", "outside")
 
 
 class SnapshotItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing of a workspace."""
+    """One entry of a workspace."""
 
     path: str
     kind: Literal["file", "folder", "link", "outside", "other"]
@@ -49,15 +52,15 @@ class SnapshotItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: int = 0
     size: int = 0
     sha256: str = ""
-    """Where a file's content lies in the store."""
+    """The object with a file's content."""
     target: str = ""
-    """What a link says; an absolute link into the workspace is kept as a relative one."""
+    """The target of a link; an absolute link into the workspace is stored as a relative one."""
     left_out: str = ""
-    """Why a file's content, or what stands in a folder, was not copied."""
+    """Why the content of a file or folder was not copied."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that stood in a workspace, sorted by path."""
+    """All entries of a workspace, sorted by path."""
 
     items: list[SnapshotItem] = field(default_factory=list)
     left_out: str = ""
@@ -65,19 +68,19 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def take(workspace: Path, store: Path, clean: Clean | None = None) -> str:
-    """Copy a workspace into a store and return the snapshot's name; `clean` takes secrets out of contents and names.
+    """Copy a workspace into a store and return the snapshot's name; `clean` redacts secrets in contents and names.
 
-    A workspace that the agent removed, or put something else in place of, counts as empty. What cannot be read is left
-    out and named, and be it the whole workspace: an agent cannot undo its trial so. Raises StoreError.
+    A workspace that the agent removed or replaced counts as empty. What cannot be read, even the whole workspace, is
+    recorded as left out: an agent must not be able to void its trial this way. Raises StoreError.
     """
     manifest = _read(workspace, store, clean)
     if manifest == Manifest():
         return EMPTY
-    return keep_bytes(json.dumps(msgspec.to_builtins(manifest), separators=(",", ":")).encode(), store)
+    return store_bytes(json.dumps(msgspec.to_builtins(manifest), separators=(",", ":")).encode(), store)
 
 
 def _read(workspace: Path, store: Path, clean: Clean | None) -> Manifest:
-    """Copy the files of a workspace and return what there was."""
+    """Copy the files of a workspace and return its manifest."""
     try:
         root = os.open(workspace, tree.OPEN_FOLDER)
     except OSError as error:
@@ -90,19 +93,19 @@ def _read(workspace: Path, store: Path, clean: Clean | None) -> Manifest:
         for entry in tree.walk(root, MAX_ENTRIES):
             entries.append(entry)
         if len(entries) > MAX_ENTRIES:
-            more = f"the workspace holds more than {MAX_ENTRIES} files and folders"
+            more = f"the workspace has more than {MAX_ENTRIES} files and folders"
     except OSError as error:
         more = f"the workspace cannot be read: {error.strerror or error}"
     try:
-        taking = _Taking(workspace, root, store, clean)
-        items = sorted(map(taking.item, entries[:MAX_ENTRIES]), key=lambda item: item.path)
+        copy = _SnapshotCopy(workspace, root, store, clean)
+        items = sorted(map(copy.item, entries[:MAX_ENTRIES]), key=lambda item: item.path)
     finally:
         os.close(root)
     return Manifest(items=items, left_out=more)
 
 
-class _Taking:
-    """One copying of a workspace, with what is left of its allowance."""
+class _SnapshotCopy:
+    """The copying of one workspace, within its limits."""
 
     def __init__(self, workspace: Path, root: int, store: Path, clean: Clean | None) -> None:
         self.files = Workspace(workspace)
@@ -144,15 +147,15 @@ class _Taking:
         self.allowance -= size
         with self.files.open(f"./{path}") as file:  # so that a name such as `~a` is not taken for a home
             if self.clean is None:
-                return keep_file(file, size, self.store), size
+                return store_file(file, size, self.store), size
             content = self.clean(file.read(size))
-            return keep_bytes(content, self.store), len(content)
+            return store_bytes(content, self.store), len(content)
 
 
 def restore(store: Path, name: str, folder: Path) -> None:
-    """Lay a snapshot out in an empty folder, made if it is not there.
+    """Write a snapshot to an empty folder, created if it does not exist.
 
-    What cannot be read in a workspace is stood in for by what cannot be read either: a hard link by a link that leads
+    Entries that graders may not read are replaced by others that they may not read: a hard link by a link that leads
     out, a device or socket by a pipe. Raises StoreError when content is missing, was left out or is damaged.
     """
     try:
@@ -161,16 +164,16 @@ def restore(store: Path, name: str, folder: Path) -> None:
             raise OSError(errno.ENODATA, f"{what} was not copied: {why}")
         folder.mkdir(0o700, parents=True, exist_ok=True)
         with tree.opened(folder) as root:
-            for item in sorted(manifest.items, key=lambda item: _LAYING_ORDER.index(item.kind)):
-                _lay(root, item, store)
+            for item in sorted(manifest.items, key=lambda item: _RESTORE_ORDER.index(item.kind)):
+                _restore_item(root, item, store)
             for item in reversed([item for item in manifest.items if item.kind == "folder"]):
                 tree.set_mode(root, item.path, item.mode)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise StoreError(f"the stored workspace cannot be laid out: {reason}") from error
+        raise StoreError(f"the stored workspace cannot be restored: {reason}") from error
 
 
-def _lay(root: int, item: SnapshotItem, store: Path) -> None:
+def _restore_item(root: int, item: SnapshotItem, store: Path) -> None:
     path = item.path
     if not set(path.split("/")).isdisjoint(("", ".", "..")):
         raise ValueError(f"{path!r} is not a path in a workspace")
@@ -187,19 +190,19 @@ def _lay(root: int, item: SnapshotItem, store: Path) -> None:
 
 
 def _gaps(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield what the snapshot does not hold though the workspace did, with the reason."""
+    """Yield what the workspace had and the snapshot does not, with the reason."""
     if manifest.left_out:
         yield "not all of it", manifest.left_out
     yield from ((repr(item.path), item.left_out) for item in manifest.items if item.left_out)
 
 
 def left_out(store: Path, name: str) -> list[str]:
-    """Return a sentence for each thing that a snapshot does not hold though the workspace did."""
+    """Return a message for each thing that the workspace had and the snapshot does not."""
     return [f"{what}: {why}" for what, why in _gaps(read_manifest(store, name))]
 
 
 def read_manifest(store: Path, name: str) -> Manifest:
-    """Return a stored manifest; raise OSError when it is not there or is damaged."""
+    """Return a stored manifest; raise OSError when it is missing or damaged."""
     if name == EMPTY:
         return Manifest()
     try:
@@ -209,7 +212,7 @@ def read_manifest(store: Path, name: str) -> Manifest:
 
 
 class SnapshotFiles:
-    """The files of a stored workspace, seen as `Workspace` sees those of a live one."""
+    """The files of a stored workspace, with the interface of `Workspace`."""
 
     def __init__(self, store: str | Path, name: str, turns: Mapping[str, str] | None = None) -> None:
         self._store = store if isinstance(store, Path) else Path(store)
@@ -220,12 +223,12 @@ class SnapshotFiles:
         return f"SnapshotFiles({self._name!r})"
 
     def after_turn(self, number: int) -> SnapshotFiles | None:
-        """Return the files as they were after one of several prompts, where that was kept."""
+        """Return the files as they were after one of several prompts, where that was stored."""
         name = self._turns.get(str(number))
         return SnapshotFiles(self._store, name) if name else None
 
     def kind(self, path: str) -> FileKind:
-        """Say what stands at `path`; raise OSError when that was not recorded."""
+        """Return the kind of the entry at `path`; raise OSError when that was not recorded."""
         found = self._find(path)
         return found if isinstance(found, str) else "file"
 
@@ -269,7 +272,7 @@ class SnapshotFiles:
 
     @cached_property
     def root(self) -> str:
-        """A private copy of the files, made when first asked for and gone with this object."""
+        """A private copy of the files, made at first use and removed with this object."""
         place = Path(tempfile.mkdtemp(prefix="waza-")).resolve()
         weakref.finalize(self, remove, place)
         try:
@@ -287,7 +290,7 @@ class SnapshotFiles:
         return {item.path: item for item in self._manifest.items}
 
     def _find(self, path: str) -> SnapshotItem | Literal["hard_link", "folder", "outside", "other", "absent"]:
-        """Return the file at `path`, links followed, or what stands there instead."""
+        """Return the file at `path`, links followed, or the kind of what is there instead."""
         return self._walk(path)[0]
 
     def _walk(
@@ -324,7 +327,7 @@ class SnapshotFiles:
         return "folder", "/".join(here)
 
     def _missing(self, here: list[str], is_link: bool) -> Literal["other", "absent"]:
-        """Say that nothing stands there; raise OSError when the folder was not looked into."""
+        """Return the kind of a missing entry; raise OSError when the folder was not listed."""
         above = self._items.get("/".join(here))
         unknown = (above.left_out if above else "") or self._manifest.left_out
         if unknown:
@@ -341,35 +344,29 @@ _REFUSALS = {
 }
 
 
-# A store of files by content: `objects/ab/abcd…` holds the bytes whose SHA-256 that is.
-#
-# An object is written whole or not at all, once for all its users, and checked whenever it is read: a damaged one is
-# an
-# error, never other content. What the objects are is not known here.
-
 _CHUNK = 1024 * 1024
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
-def keep_file(file: BinaryIO, size: int, store: Path) -> str:
-    """Store the first `size` bytes of an open file, unless they lie there already, and return their name."""
+def store_file(file: BinaryIO, size: int, store: Path) -> str:
+    """Store the first `size` bytes of an open file, unless it has them already, and return their name."""
     digest = hashlib.sha256()
     for chunk in _chunks(file, size):
         digest.update(chunk)
-    if _holds(store, digest.hexdigest(), size):
+    if _has(store, digest.hexdigest(), size):
         return digest.hexdigest()
     file.seek(0)
     return _write(_chunks(file, size), store)
 
 
-def keep_bytes(content: bytes, store: Path) -> str:
-    """Store bytes, unless they lie there already, and return their name."""
+def store_bytes(content: bytes, store: Path) -> str:
+    """Store bytes, unless it has them already, and return their name."""
     name = hashlib.sha256(content).hexdigest()
-    return name if _holds(store, name, len(content)) else _write([content], store)
+    return name if _has(store, name, len(content)) else _write([content], store)
 
 
 def read_object(store: Path, name: str) -> bytes:
-    """Return an object's bytes; raise OSError when it is not there or is damaged."""
+    """Return an object's bytes; raise OSError when it is missing or damaged."""
     return b"".join(read_chunks(store, name))
 
 
@@ -385,7 +382,7 @@ def read_chunks(store: Path, name: str) -> Iterator[bytes]:
 
 
 def _write(chunks: Iterable[bytes], store: Path) -> str:
-    """Write an object beside its place, name it after what was really written, and return that name."""
+    """Write an object to a temporary file, rename it after the hash of what was written, and return that name."""
     try:
         (store / "objects").mkdir(0o700, parents=True, exist_ok=True)
         handle, temp = tempfile.mkstemp(prefix=".", dir=store / "objects")
@@ -406,15 +403,15 @@ def _write(chunks: Iterable[bytes], store: Path) -> str:
 
 
 def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield at most `size` bytes, so that a file that grows comes to an end."""
+    """Yield at most `size` bytes, so that reading ends even if the file grows."""
     left = size
     while left > 0 and (chunk := file.read(min(left, _CHUNK))):
         left -= len(chunk)
         yield chunk
 
 
-def _holds(store: Path, name: str, size: int) -> bool:
-    """Return whether an object lies in the store; a torn one has another size and is written again."""
+def _has(store: Path, name: str, size: int) -> bool:
+    """Return whether an object is in the store; a truncated one has another size and is written again."""
     try:
         return _place(store, name).stat().st_size == size
     except OSError:
@@ -423,5 +420,5 @@ def _holds(store: Path, name: str, size: int) -> bool:
 
 def _place(store: Path, name: str) -> Path:
     if not _NAME.fullmatch(name):
-        raise OSError(errno.EINVAL, "that is no name of a stored copy")
+        raise OSError(errno.EINVAL, "that is not the name of a stored copy")
     return store / "objects" / name[:2] / name

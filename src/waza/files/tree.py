@@ -1,7 +1,8 @@
-"""Trees of files: list one that a hostile agent may have made, lay out one of our own, without following any link.
+"""List, write and remove trees of files that a hostile agent may have made, without following any link.
 
 Every step goes through an open folder (`openat`), so swapping a folder for a link changes nothing, and no operation
-holds more than a few open files. An agent's files are read through `workspace`; `removal` removes them.
+has more than a few files open. An agent's files are read through `workspace`. Removal reports what it cannot remove and
+raises nothing: a finished trial must not be lost over leftover files.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 MAX_PATH_BYTES = 1_000
-"""A path below a tree's root that is longer is not looked into; real file systems stop soon after."""
+"""A longer path below a tree's root is not entered; real file systems stop soon after."""
 
 EntryKind = Literal["file", "folder", "link", "other"]
 
@@ -31,11 +32,11 @@ class TreeEntry(NamedTuple):
     """One thing in a tree."""
 
     path: str
-    """Its path below the root; bytes that are no text are kept as surrogates."""
+    """Its path below the root; bytes that are not UTF-8 are surrogates."""
     kind: EntryKind
     info: os.stat_result
     trouble: str = ""
-    """Why a folder could not be looked into."""
+    """Why a folder could not be listed."""
 
 
 @contextmanager
@@ -49,9 +50,9 @@ def opened(folder: str | Path) -> Iterator[int]:
 
 
 def walk(root: int, limit: int, closed: Container[str] = ()) -> Iterator[TreeEntry]:
-    """Yield all that stands below an open folder, parents first, and stop after `limit` + 1 entries.
+    """Yield everything below an open folder, parents first, and stop after `limit` + 1 entries.
 
-    A folder whose name is in `closed` is told, but not looked into.
+    A folder whose name is in `closed` is yielded, but not entered.
     """
     pending = _children(root, "", limit)
     count = 0
@@ -61,7 +62,7 @@ def walk(root: int, limit: int, closed: Container[str] = ()) -> Iterator[TreeEnt
             try:
                 pending += _children(root, entry.path, limit)
             except OSError as error:
-                entry = entry._replace(trouble=f"it cannot be looked into: {error.strerror}")
+                entry = entry._replace(trouble=f"it cannot be listed: {error.strerror}")
         count += 1
         yield entry
 
@@ -86,7 +87,7 @@ def _kind(info: os.stat_result) -> EntryKind:
 
 @contextmanager
 def _below(root: int, path: str, *, create: bool = False) -> Iterator[int]:
-    """Open the folder at `path`, one component at a time; with `create`, make the ones that are missing."""
+    """Open the folder at `path`, one component at a time; with `create`, create the missing ones."""
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, f"the path has more than {MAX_PATH_BYTES} bytes")
     folder = os.dup(root)
@@ -104,7 +105,7 @@ def _below(root: int, path: str, *, create: bool = False) -> Iterator[int]:
 
 
 def open_regular(path: str | Path) -> BinaryIO:
-    """Open a file of our own for reading; a link at its place is not followed, a pipe not waited for."""
+    """Open a regular file for reading; a link is not followed, a pipe not waited for."""
     stream = os.fdopen(os.open(path, os.O_RDONLY | _NO_LINK | _NO_WAIT), "rb")
     if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         return stream
@@ -114,20 +115,20 @@ def open_regular(path: str | Path) -> BinaryIO:
 
 @contextmanager
 def writing(root: int, path: str, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Write the regular file at `path` below an open folder, making folders on the way; no link is written through."""
+    """Write the regular file at `path` below an open folder, creating folders; nothing is written through a link."""
     above, _, name = path.rpartition("/")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK | _NO_WAIT
     with _below(root, above, create=True) as folder:
         file = os.open(name, flags, 0o600, dir_fd=folder)
     with os.fdopen(file, "wb") as stream:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EINVAL, "a thing that is no regular file stands there")
+            raise OSError(errno.EINVAL, "there is something that is not a regular file")
         os.fchmod(file, mode)
         yield stream
 
 
 def make_folder(root: int, path: str) -> None:
-    """Make the folder at `path` below an open folder, if it is not there yet."""
+    """Create the folder at `path` below an open folder, if it does not exist."""
     with _below(root, path, create=True):
         pass
 
@@ -159,22 +160,17 @@ def set_mode(root: int, path: str, mode: int) -> None:
         os.fchmod(folder, mode & 0o777)
 
 
-# Remove what an agent left: any depth, any name, any mode; no link is followed and nothing outside is touched.
-#
-# What cannot be removed is told, never raised: a trial that is over must not be lost over its litter.
-
-
 def clear(folder: Path) -> list[str]:
-    """Remove all that stands in a folder; return a sentence for each thing that could not be removed."""
+    """Remove everything in a folder; return a message for each thing that could not be removed."""
     try:
         with _parent(folder) as above, _unlocked(above, folder.name) as root:
             return list(_strip_all(root))
     except OSError as error:
-        return [_sentence(folder.name, error)]
+        return [_message(folder.name, error)]
 
 
 def remove(folder: Path) -> list[str]:
-    """Remove a folder with all that stands in it; return a sentence for each thing that could not be removed."""
+    """Remove a folder with everything in it; return a message for each thing that could not be removed."""
     troubles: list[str] = []
     try:
         with _parent(folder) as above:
@@ -187,7 +183,7 @@ def remove(folder: Path) -> list[str]:
     except FileNotFoundError:
         pass
     except OSError as error:
-        troubles.append(_sentence(folder.name, error))
+        troubles.append(_message(folder.name, error))
     return troubles
 
 
@@ -205,13 +201,13 @@ def _is_folder(above: int, name: str) -> bool:
 
 
 def _strip_all(root: int) -> Iterator[str]:
-    """Empty an open folder. Every deeper folder is first moved up into it, so that depth never matters."""
+    """Empty an open folder. Every deeper folder is first moved up into it, so that paths never get too long."""
     token = secrets.token_hex(8)
     waiting: list[tuple[str, str]] = []
-    made = 0
+    moved = 0
 
     def strip(folder: int) -> Iterator[str]:
-        nonlocal made
+        nonlocal moved
         with os.scandir(folder) as found:
             entries = [(item.name, item.is_dir(follow_symlinks=False)) for item in found]
         for name, is_folder in entries:
@@ -220,27 +216,27 @@ def _strip_all(root: int) -> Iterator[str]:
                     os.unlink(name, dir_fd=folder)
                 elif folder == root:
                     waiting.append((name, name))
-                elif not _is_gone(name, folder):
-                    made += 1
-                    _move(name, folder, f".{token}-{made}", root)
-                    waiting.append((f".{token}-{made}", name))
+                elif not _remove_if_empty(name, folder):
+                    moved += 1
+                    _move(name, folder, f".{token}-{moved}", root)
+                    waiting.append((f".{token}-{moved}", name))
             except OSError as error:
-                yield _sentence(name, error)
+                yield _message(name, error)
 
     yield from strip(root)
     while waiting:
-        name, called = waiting.pop()
+        name, original = waiting.pop()
         try:
-            if not _is_gone(name, root):
+            if not _remove_if_empty(name, root):
                 with _unlocked(root, name) as folder:
                     yield from strip(folder)
                 os.rmdir(name, dir_fd=root)
         except OSError as error:
-            yield _sentence(called, error)
+            yield _message(original, error)
 
 
-def _is_gone(name: str, above: int) -> bool:
-    """Remove a folder if it is empty, the common case, and say whether that was so."""
+def _remove_if_empty(name: str, above: int) -> bool:
+    """Remove a folder if it is empty, the common case, and return whether it was."""
     try:
         os.rmdir(name, dir_fd=above)
     except OSError:
@@ -274,7 +270,7 @@ def _unlocked(above: int, name: str) -> Iterator[int]:
 
 
 def _allow(above: int, name: str) -> None:
-    """Give the owner all rights to a folder that cannot be opened; never to what a link leads to."""
+    """Give the owner all rights to a folder that cannot be opened; never to the target of a link."""
     if not hasattr(os, "O_PATH"):
         os.chmod(name, 0o700, dir_fd=above, follow_symlinks=False)
         return
@@ -285,5 +281,5 @@ def _allow(above: int, name: str) -> None:
         os.close(handle)
 
 
-def _sentence(name: str, error: OSError) -> str:
+def _message(name: str, error: OSError) -> str:
     return f"{name!r} could not be removed: {error.strerror}"

@@ -1,7 +1,9 @@
-"""The room of a trial: a fresh private folder with the task's input files, thrown away afterwards.
+"""Make the folder of a trial, fresh and private, with copies of the input files, and copy workspaces for programs.
 
-Input files are copied as regular files without special bits. Links are kept where they stay in the workspace. What an
-agent may do in its room is not decided here.
+Input files are copied as regular files without special bits; links are kept where they stay in the workspace. A
+copy of a workspace keeps modes (never setuid), times and inner links; links that lead outside, hard links and special
+files are left out and named. A `.git` folder is copied without hooks, links and every setting that could start a
+program; a `.git` that is a file or a link, and so may point to any folder, is left out.
 """
 
 from __future__ import annotations
@@ -29,13 +31,13 @@ from waza.process.run_program import base_environment
 MAX_INPUT_ENTRIES = 100_000
 MAX_INPUT_BYTES = 1024**3
 NOT_COPIED = (".git",)
-"""Left out of a copied folder: history holds answers, and hooks run. To have one, name it as an input file."""
+"""Left out of a copied folder: history may have the answers, and hooks run. To have one, name it as an input file."""
 
 _log = logging.getLogger(__name__)
 
 
 class MockPrograms(NamedTuple):
-    """What an agent is given in place of real tools."""
+    """Mocks that an agent gets in place of real tools."""
 
     programs: Path | None = None
     """A folder that is first on the agent's PATH."""
@@ -44,7 +46,7 @@ class MockPrograms(NamedTuple):
     servers_file: Path | None = None
     """The same servers, in the file that most agents read: `mcpServers`."""
     readable: tuple[Path, ...] = ()
-    """What an isolated agent must be able to read to start them."""
+    """Paths that an isolated agent must be able to read to start them."""
     ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]] | None = None
     """Answers for the servers, for an engine that is in the same process and needs no program between."""
 
@@ -66,14 +68,14 @@ class TrialFolder(NamedTuple):
     secrets: tuple[str, ...] = ()
     """Values that must never reach a file or the screen."""
     left_out: tuple[str, ...] = ()
-    """What was not copied from the input files, a sentence each."""
+    """What was not copied from the input files, a message each."""
     after_turn: Callable[[Sequence[Trace]], Awaitable[str]] | None = None
-    """What an engine awaits before each follow-up prompt, with the turns so far; it tells why to stop there, or not."""
+    """Awaited by engines before each follow-up prompt, with the turns so far; returns why to stop, or an empty text."""
     mock_programs: MockPrograms = MockPrograms()
-    """What the agent gets in place of real tools."""
+    """Mocks in place of real tools."""
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of a program that works in this room: harmless ones, `extra`, the way to stand-ins."""
+        """Return the variables of a program in this trial folder: harmless ones, `extra`, and the paths to mocks."""
         variables = base_environment(extra, home=self.home)
         return variables | self.mock_programs.variables(variables["PATH"])
 
@@ -82,9 +84,9 @@ class TrialFolder(NamedTuple):
 def make_trial_folder(
     task: Task, *, keep: bool = False, parent: str | Path | None = None, pinned: PinnedFiles | None = None
 ) -> Iterator[TrialFolder]:
-    """Make a room for one trial and remove it at the end, unless it is to be kept.
+    """Make a folder for one trial and remove it at the end, unless it is to be kept.
 
-    Raises EngineError when the task's input files cannot be laid out, or are not as they were `pinned`.
+    Raises EngineError when the task's input files cannot be copied, or have changed since they were `pinned`.
     """
     for source in [file.source for file in task.files if file.source and pinned]:
         if pinned and (changed := pinned.changed_below(Path(source))):
@@ -94,7 +96,7 @@ def make_trial_folder(
             Path(parent).mkdir(0o700, exist_ok=True)  # an agent may have removed it
         place = Path(tempfile.mkdtemp(prefix="waza-", dir=parent)).resolve()
     except OSError as error:
-        raise EngineError(f"no folder can be made for the trial: {error.strerror}") from None
+        raise EngineError(f"no folder can be created for the trial: {error.strerror}") from None
     try:
         yield _prepared(task, place)
     finally:
@@ -102,15 +104,15 @@ def make_trial_folder(
             _log.warning("%s: %s", place, trouble)
 
 
-_NOWHERE = Path(os.devnull) / "no-room"
+_NOWHERE = Path(os.devnull) / "no-trial-folder"
 NO_TRIAL_FOLDER = TrialFolder(workspace=_NOWHERE, workdir=_NOWHERE, home=_NOWHERE)
 """For a trial that uses no folder: paths that lead nowhere."""
 
 
 def trial_folders_for(run: str) -> Path | None:
-    """Return a private folder for the rooms of one run, empty even if an earlier attempt at it was killed.
+    """Return a private folder for the trial folders of one run, empty even if an earlier attempt was killed.
 
-    None when a stranger holds that name: rooms then stand by themselves.
+    None when another user has that name: then each trial gets a folder of its own.
     """
     place = Path(tempfile.gettempdir()).resolve() / f"waza-{run}"
     try:
@@ -123,7 +125,7 @@ def trial_folders_for(run: str) -> Path | None:
 
 
 def remove_trial_folders(place: Path) -> None:
-    """Remove the folder of a run's rooms with all that is left in it; nearly always it is empty."""
+    """Remove the folder of a run's trial folders with everything left in it; nearly always it is empty."""
     try:
         place.rmdir()
     except OSError:
@@ -140,34 +142,34 @@ def _prepared(task: Task, place: Path) -> TrialFolder:
 
 
 def _workdir(workspace: Path, path: str) -> Path:
-    """Return the folder the agent starts in, made if it is not there."""
+    """Return the folder the agent starts in, created if it does not exist."""
     if path in ("", "."):
         return workspace
     try:
         folder = workspace / inner_path(path)
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise EngineError(f"workdir '{path}' cannot be made: {_reason(error)}") from None
+        raise EngineError(f"workdir '{path}' cannot be created: {_reason(error)}") from None
     if not folder.resolve().is_relative_to(workspace):
         raise EngineError(f"workdir '{path}' leaves the workspace")
     return folder
 
 
 def lay_out(files: list[InputFile], workspace: Path) -> tuple[str, ...]:
-    """Lay the input files into the workspace and return what was left out."""
+    """Copy the input files into the workspace and return what was left out."""
     copy = _Copy()
     with opened(workspace) as root:
         for file in files:
             try:
-                copy.lay(root, file)
+                copy.add(root, file)
             except (OSError, ValueError) as error:
-                raise EngineError(f"input file '{file.path}' cannot be laid out: {_reason(error)}") from None
-        copy.lay_links(root, workspace)
+                raise EngineError(f"input file '{file.path}' cannot be copied: {_reason(error)}") from None
+        copy.make_links(root, workspace)
     return tuple(copy.left_out)
 
 
 class _Copy:
-    """One copying of input files: links come last, so that nothing is ever written through one."""
+    """The copying of one task's input files: links come last, so that nothing is ever written through one."""
 
     def __init__(self) -> None:
         self.links: dict[str, str] = {}
@@ -175,30 +177,30 @@ class _Copy:
         self._bytes = 0
         self._entries = 0
 
-    def lay(self, root: int, file: InputFile) -> None:
+    def add(self, root: int, file: InputFile) -> None:
         if file.content is not None:
             with writing(root, inner_path(file.path)) as out:
                 out.write(file.content.encode())
         elif file.source is None:
             raise ValueError("it has neither content nor a source")
         elif Path(file.source).is_dir():
-            self._lay_folder(root, "" if file.path == "." else inner_path(file.path), file.source)
+            self._copy_folder(root, "" if file.path == "." else inner_path(file.path), file.source)
         else:
-            self._lay_file(root, inner_path(file.path), Path(file.source))
+            self._copy_input(root, inner_path(file.path), Path(file.source))
 
-    def lay_links(self, root: int, workspace: Path) -> None:
-        """Make the links that were met and take away again those that lead out, judged with all of them in place."""
+    def make_links(self, root: int, workspace: Path) -> None:
+        """Create the links and remove those that lead out, which depends on all of them together."""
         for path, target in self.links.items():
             try:
                 make_link(root, path, target)
             except FileExistsError:
-                self.left_out.append(f"{path!r} is a link, and another input file stands there")
+                self.left_out.append(f"{path!r} is a link, and another input file is there")
         files = Workspace(workspace)
         for path in [path for path in self.links if files.kind(path) == "outside"]:
             (workspace / path).unlink()
             self.left_out.append(f"{path!r} is a link that leads out of the workspace")
 
-    def _lay_folder(self, root: int, path: str, source: str) -> None:
+    def _copy_folder(self, root: int, path: str, source: str) -> None:
         make_folder(root, path)
         with opened(source) as tree:
             entries = list(walk(tree, MAX_INPUT_ENTRIES, closed=NOT_COPIED))
@@ -212,13 +214,13 @@ class _Copy:
                 elif entry.kind == "folder":
                     make_folder(root, place)
                 elif entry.kind == "file":
-                    self._lay_file(root, place, Path(source, entry.path))
+                    self._copy_input(root, place, Path(source, entry.path))
                 elif entry.kind == "link":
                     self.links[place] = link_target(tree, entry.path)
                 else:
                     self.left_out.append(f"{place!r} is not a regular file")
 
-    def _lay_file(self, root: int, path: str, source: Path) -> None:
+    def _copy_input(self, root: int, path: str, source: Path) -> None:
         with open_regular(source) as file:
             info = os.fstat(file.fileno())
             self._count(size=info.st_size)
@@ -229,7 +231,7 @@ class _Copy:
         self._bytes += size
         self._entries += entries
         if self._bytes > MAX_INPUT_BYTES:
-            raise ValueError(f"the task's input files hold more than {MAX_INPUT_BYTES // 1024**2} MiB")
+            raise ValueError(f"the task's input files have more than {MAX_INPUT_BYTES // 1024**2} MiB")
         if self._entries > MAX_INPUT_ENTRIES:
             raise ValueError(f"the task's input files are more than {MAX_INPUT_ENTRIES}")
 
@@ -237,12 +239,6 @@ class _Copy:
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
-
-# A private, writable copy of a workspace, for programs that look into it; what they change there is thrown away.
-#
-# Modes (never setuid), times and inner links are kept. Left out and named: what leads outside, hard links, and what is
-# neither file nor folder. A `.git` folder comes without hooks, links and every setting that could start a program; a
-# `.git` that is a file or a link, and so may stand for any folder, is left out.
 
 MAX_COPY_BYTES = 4 * 1024**3
 _CHUNK = 1024 * 1024
@@ -255,19 +251,19 @@ _HARMLESS = {
 
 
 def copy_workspace(files: Files, target: Path, limit: int = MAX_COPY_BYTES) -> list[str]:
-    """Copy the files into the empty folder `target` and return a sentence for each thing left out.
+    """Copy a workspace into the empty folder `target` for programs, and return a message for each thing left out.
 
     Raises OSError when the workspace has more than `limit` bytes or cannot be read.
     """
     source = files if isinstance(files, Workspace) else Workspace(files.root)
     left_out: list[str] = []
     links: list[str] = []
-    trial_folder = limit
+    bytes_left = limit
     for path, info in source.entries():
         parts = path.lower().split("/")
         if _may_start_programs(parts, info.st_mode):
             if parts[-1] == ".git":
-                left_out.append(f"{path}: a .git that is not a folder may stand for any folder")
+                left_out.append(f"{path}: a .git that is not a folder may point to any folder")
         elif stat.S_ISDIR(info.st_mode):
             (target / path).mkdir()
             (target / path).chmod(0o700 | stat.S_IMODE(info.st_mode) & 0o777)
@@ -276,13 +272,13 @@ def copy_workspace(files: Files, target: Path, limit: int = MAX_COPY_BYTES) -> l
         elif not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
             left_out.append(f"{path}: {'a hard link' if stat.S_ISREG(info.st_mode) else 'not a regular file'}")
         else:
-            trial_folder -= _copy_file(source, path, info, target / path, trial_folder)
+            bytes_left -= _copy_file(source, path, info, target / path, bytes_left)
     return left_out + [f"{path}: a link that leads outside" for path in links if not _copy_link(source, path, target)]
 
 
-def _copy_file(source: Workspace, path: str, info: os.stat_result, place: Path, trial_folder: int) -> int:
-    """Copy one file, at most `room` bytes, and return how many bytes it has."""
-    if info.st_size > trial_folder:
+def _copy_file(source: Workspace, path: str, info: os.stat_result, place: Path, bytes_left: int) -> int:
+    """Copy one file, at most `bytes_left` bytes, and return its size."""
+    if info.st_size > bytes_left:
         raise OSError(errno.EFBIG, "the workspace is too large to be copied", path)
     with source.open(f"./{path}") as file, place.open("xb") as copy:
         if _is_git_settings(path.lower().split("/")):
@@ -291,7 +287,7 @@ def _copy_file(source: Workspace, path: str, info: os.stat_result, place: Path, 
             size = 0
             while chunk := file.read(_CHUNK):
                 size += len(chunk)
-                if size > trial_folder:
+                if size > bytes_left:
                     raise OSError(errno.EFBIG, "the workspace is too large to be copied", path)
                 copy.write(chunk)
     place.chmod(0o600 | stat.S_IMODE(info.st_mode) & 0o777)
@@ -300,11 +296,11 @@ def _copy_file(source: Workspace, path: str, info: os.stat_result, place: Path, 
 
 
 def _copy_link(source: Workspace, path: str, target: Path) -> bool:
-    """Make the link again in the copy and say whether it stays inside; judged in the copy, where nobody else writes."""
-    said = source.link_target(path)
-    if said is None:
+    """Recreate the link in the copy, which nothing else changes, and return whether it stays inside there."""
+    link = source.link_target(path)
+    if link is None:
         return False
-    (target / path).symlink_to(said)
+    (target / path).symlink_to(link)
     if Workspace(target).kind(f"./{path}") != "outside":
         return True
     (target / path).unlink()
@@ -333,13 +329,13 @@ def _inside_git(parts: list[str]) -> list[str]:
 
 def _harmless_settings(file: BinaryIO) -> bytes:
     """Return the settings of a git config file that a repository needs to be read and that start nothing."""
-    section, kept = "", []
+    section, harmless = "", []
     for line in file.read(_CHUNK).decode("utf-8", "replace").splitlines():
         if header := _SECTION.fullmatch(line):
             section = header[1].lower()
-            kept.append(f"[{section}]")
+            harmless.append(f"[{section}]")
         elif line.lstrip().startswith("["):
             section = ""
         elif (setting := _SETTING.fullmatch(line)) and setting[1].lower() in _HARMLESS.get(section, ()):
-            kept.append(f"\t{setting[1]} = {setting[2]}")
-    return ("\n".join(kept) + "\n").encode()
+            harmless.append(f"\t{setting[1]} = {setting[2]}")
+    return ("\n".join(harmless) + "\n").encode()

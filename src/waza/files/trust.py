@@ -26,8 +26,8 @@ from waza.untrusted.text import well_formed
 
 FILE = "trust.json"
 VERSION = 1
-MOST_FILES = 20_000
-"""So many importable files are hashed; in a folder with more, changes are not followed."""
+MAX_FILES = 20_000
+"""How many importable files are hashed; in a folder with more, changes are not tracked."""
 _SUFFIXES = tuple(all_suffixes())
 _LEFT_OUT = frozenset(("__pycache__", "node_modules", "site-packages"))
 
@@ -41,7 +41,7 @@ class TrustRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrustRecords(msgspec.Struct):
-    """What the user's file holds: the trusted folders by their resolved paths."""
+    """The contents of the user's file: the trusted folders by their resolved paths."""
 
     version: int = VERSION
     folders: dict[str, TrustRecord] = {}
@@ -61,7 +61,7 @@ def trust_file() -> Path:
 
 
 def read_records() -> dict[Path, TrustRecord]:
-    """Return the trusted folders; raise StoreError with a sentence when the file cannot be believed."""
+    """Return the trusted folders; raise StoreError when the file cannot be relied on."""
     file = trust_file()
     try:
         fd = os.open(file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -80,17 +80,17 @@ def read_records() -> dict[Path, TrustRecord]:
     return {Path(path): record for path, record in found.folders.items()}
 
 
-_ANEW = "`waza trust` starts a new one and keeps this one beside it"
+_ANEW = "`waza trust` starts a new one and keeps this one next to it"
 
 
 def _refuse_foreign(file: Path, found: os.stat_result) -> None:
-    """Raise StoreError for a file that somebody else could have written."""
+    """Raise StoreError for a file that another user could have written."""
     if not stat.S_ISREG(found.st_mode):
         raise StoreError(f"{file} is not a regular file, so no folder is trusted; remove it")
     if sys.platform == "win32":
         return
     if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
-        raise StoreError(f"others can write to {file}, so no folder is trusted; look at it, then: chmod 600 {file}")
+        raise StoreError(f"others can write to {file}, so no folder is trusted; check it, then: chmod 600 {file}")
 
 
 def covering(folder: Path, records: dict[Path, TrustRecord]) -> Path | None:
@@ -112,19 +112,19 @@ def not_trusted(folder: Path) -> str:
         read_records()
     except StoreError as error:
         return str(error)
-    return f"the folder {folder} is not trusted; look at its code, then: {command_for(folder)} (or give --trust once)"
+    return f"the folder {folder} is not trusted; check its code, then: {command_for(folder)} (or give --trust once)"
 
 
 def command_for(folder: Path) -> str:
-    """Return the command that trusts a folder, as one types it."""
+    """Return the command that trusts a folder, for the command line."""
     return shlex.join(["waza", "trust", str(folder)])
 
 
 def trust(folder: Path) -> TrustRecord:
-    """Record that the user trusts a folder and return what was recorded; a damaged file is kept beside the new one."""
+    """Record that the user trusts a folder and return what was recorded; a damaged file is kept next to the new one."""
     folder = folder.resolve()
     if folder == Path(folder.anchor):
-        raise UsageError(f"{folder} holds every folder there is; name the folder of a project")
+        raise UsageError(f"{folder} contains every folder; name the folder of a project")
     if well_formed(str(folder)) != str(folder):
         raise UsageError(f"{folder}: the name is not UTF-8 and cannot be recorded; rename it, or give --trust")
     files = fingerprints(folder)
@@ -134,8 +134,8 @@ def trust(folder: Path) -> TrustRecord:
             records = read_records()
         except StoreError:
             records = {}
-            kept = trust_file().with_suffix(f".damaged-{datetime.now(UTC):%Y%m%d%H%M%S}.json")
-            trust_file().replace(kept)
+            damaged = trust_file().with_suffix(f".damaged-{datetime.now(UTC):%Y%m%d%H%M%S}.json")
+            trust_file().replace(damaged)
         _write(records | {folder: record})
     return record
 
@@ -191,7 +191,7 @@ def _write(records: dict[Path, TrustRecord]) -> None:
 def importable_files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder that Python could import, sorted.
 
-    Not looked into: hidden folders, `__pycache__`, `node_modules`, `site-packages`, virtual environments, links.
+    Skipped: hidden folders, `__pycache__`, `node_modules`, `site-packages`, virtual environments, links.
     """
     for place, folders, files in os.walk(folder):
         if place != str(folder) and "pyvenv.cfg" in files:
@@ -205,14 +205,14 @@ def fingerprints(folder: Path) -> dict[str, str] | None:
     """Return the SHA-256 of each importable file by its path below a folder; None where there are too many."""
     found: dict[str, str] = {}
     for file in importable_files(folder):
-        if len(found) == MOST_FILES:
+        if len(found) == MAX_FILES:
             return None
         found[_name(file, folder)] = _digest(file)
     return found
 
 
 def changes_in(folder: Path) -> Changes | None:
-    """Return what changed below a folder since its trust was given; None where that is not followed."""
+    """Return what changed below a folder since its trust was given; None where that is not tracked."""
     try:
         records = read_records()
     except StoreError:

@@ -14,8 +14,8 @@ from waza.errors import StoreError
 def config_folder() -> Path:
     """Return the folder of the user's configuration of waza.
 
-    It is decided once in a process: what reads a project's `.env` later on (litellm does) cannot move it. A relative
-    XDG_CONFIG_HOME is ignored, as its specification says; it would lead into the project.
+    It is decided once in a process: a library that reads a project's `.env` later (litellm does) cannot change it. A
+    relative XDG_CONFIG_HOME is ignored, as its specification requires; it would lead into the project.
     """
     named = os.environ.get("APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME", "")
     if named and Path(named).is_absolute():
@@ -27,7 +27,7 @@ def config_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder of what waza keeps for the user and can make again; never one inside a project.
+    """Return the folder of waza's cache for the user; never one inside a project.
 
     Raises StoreError where the user has no home folder.
     """

@@ -1,10 +1,9 @@
-"""The one safe way to look into a workspace: no link is followed out, nothing but regular files is read.
+"""Read a workspace safely: no link is followed out of it, and only regular files are read.
 
 A path is walked one name at a time from the root's own descriptor and no step follows a link; a link is read and walked
-by hand, still inside. A path that is swapped meanwhile can spoil a look, but never leads out. Where the system has no
+in the same way. A path that is swapped meanwhile can make a read fail, but never leads out. Where the system has no
 such calls (Windows), real paths are compared before and after opening: safe against links, not against a racing writer.
 A file with a second name (a hard link) is never read: its other name may be outside.
-Copies of a workspace are made in `copies`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Workspace:
         return str(self._root)
 
     def kind(self, path: str) -> FileKind:
-        """Say what stands at `path`; raise OSError when that cannot be told (no permission, changed meanwhile)."""
+        """Return the kind of the entry at `path`; raise OSError if it is unknown (no permission, changed meanwhile)."""
         try:
             with self._find(inner_path(path)) as place:
                 return place.kind
@@ -76,7 +75,7 @@ class Workspace:
                 raise _refusal(found, path)
             descriptor = os.open(found.name, _READ, dir_fd=found.folder)
             file = os.fdopen(descriptor, "rb")
-            opened = _judge(os.fstat(descriptor))
+            opened = _classify(os.fstat(descriptor))
             if opened.kind == "file" and (found.folder is not None or self._still(found, descriptor)):
                 return file
             file.close()
@@ -130,7 +129,7 @@ class Workspace:
                 yield place.relative_to(self._root).as_posix(), place.lstat()
 
     def link_target(self, path: str) -> str | None:
-        """Return what the link at `path` says, relative to its folder; None for an absolute one that leads out."""
+        """Return the target of the link at `path`, relative to its folder; None for an absolute one that leads out."""
         here, _, name = path.rpartition("/")
         with self._find(here) as found:
             target = os.readlink(Path(found.name) / name, dir_fd=found.folder)
@@ -148,7 +147,7 @@ class Workspace:
 
     @contextmanager
     def _walk(self, path: str) -> Iterator[_WalkedPath]:
-        """Give what stands at `path`, with the open folder it stands in."""
+        """Yield the entry at `path`, with its open parent folder."""
         folders = [os.open(self._root, _PASS)]
         try:
             yield self._descend(folders, path)
@@ -157,7 +156,7 @@ class Workspace:
                 os.close(descriptor)
 
     def _descend(self, folders: list[int], path: str) -> _WalkedPath:
-        """Return what stands at `path`; `folders` holds the descriptors of the folders on the way, the root first."""
+        """Return the entry at `path`; `folders` are the descriptors of the folders on the way, the root first."""
         ahead, links, is_link = path.split("/")[::-1], 0, False
         while ahead:
             name = ahead.pop()
@@ -177,7 +176,7 @@ class Workspace:
                     return _LEADS_OUT if target is None else _TOO_MANY_LINKS
                 ahead += target.split("/")[::-1]
             elif not any(ahead):
-                return _judge(info, name, folders[-1])
+                return _classify(info, name, folders[-1])
             elif stat.S_ISDIR(info.st_mode):
                 folders.append(os.open(name, _PASS, dir_fd=folders[-1]))
             else:
@@ -185,7 +184,7 @@ class Workspace:
         return _WalkedPath("folder", "is a folder", ".", folders[-1])
 
     def _follow(self, name: str, folders: list[int]) -> str | None:
-        """Return where a link leads from the last of `folders`, or None; an absolute one cuts them back to the root."""
+        """Return where a link leads from the last of `folders`, or None; an absolute one reduces them to the root."""
         target = os.readlink(name, dir_fd=folders[-1])
         if not Path(target).is_absolute():
             return target
@@ -195,7 +194,7 @@ class Workspace:
 
     @contextmanager
     def _compare(self, path: str) -> Iterator[_WalkedPath]:
-        """Give what stands at `path` by comparing real paths, for systems without descriptors of folders."""
+        """Yield the entry at `path` by comparing real paths, for systems without descriptors of folders."""
         yield self._resolve(path)
 
     def _resolve(self, path: str) -> _WalkedPath:
@@ -203,20 +202,20 @@ class Workspace:
             real = (self._root / path).resolve(strict=True)
             if not real.is_relative_to(self._root):
                 return _LEADS_OUT
-            return _judge(real.stat(), str(real))
+            return _classify(real.stat(), str(real))
         except _GONE:
             return _missing(os.path.lexists(self._root / path))
         except RuntimeError:
             return _TOO_MANY_LINKS
 
     def _still(self, found: _WalkedPath, descriptor: int) -> bool:
-        """Return whether an opened file is still the one that was looked at, with every link resolved."""
+        """Return whether an opened file is still the one that was checked, with every link resolved."""
         real = Path(found.name)
         return real.resolve() == real and os.path.samestat(real.stat(), os.fstat(descriptor))
 
 
 class _WalkedPath(NamedTuple):
-    """What a walk found: its kind, why it is that, and the name and open folder to reach it by."""
+    """The result of a walk: the kind, the reason for it, and the name and open folder to reach the entry by."""
 
     kind: FileKind
     why: str
@@ -240,7 +239,7 @@ def _status(name: str, folder: int) -> os.stat_result | None:
         raise
 
 
-def _judge(info: os.stat_result, name: str = "", folder: int | None = None) -> _WalkedPath:
+def _classify(info: os.stat_result, name: str = "", folder: int | None = None) -> _WalkedPath:
     if stat.S_ISDIR(info.st_mode):
         return _WalkedPath("folder", "is a folder", name, folder)
     if not stat.S_ISREG(info.st_mode):
@@ -252,7 +251,7 @@ def _judge(info: os.stat_result, name: str = "", folder: int | None = None) -> _
 
 
 def _own_kind(entry: os.DirEntry[str]) -> Literal["file", "folder", "link", "other"]:
-    """Return what an entry of a folder is itself; no link is followed."""
+    """Return the kind of an entry of a folder; no link is followed."""
     if entry.is_symlink():
         return "link"
     if entry.is_dir(follow_symlinks=False):
@@ -270,5 +269,5 @@ def _refusal(place: _WalkedPath, path: str) -> OSError:
 
 
 def live_root(files: Files | None) -> str:
-    """Return the folder of a live workspace, else an empty text: a stored one would be laid out to have a folder."""
+    """Return the folder of a live workspace, else an empty text: a stored one would have to be restored first."""
     return files.root if isinstance(files, Workspace) else ""

@@ -91,11 +91,11 @@ class Watched(NamedTuple):
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Raise Undecidable where a file is not as it was before the first agent started, or is changed meanwhile."""
-        before = {folder: self.files.look(folder) for folder in self.folders}
+        before = {folder: self.files.scan(folder) for folder in self.folders}
         self._refuse([name for folder, found in before.items() for name in self.files.changed(folder, found)])
         quiet = self.files.quiet()
         yield
-        after = {folder: self.files.look(folder) for folder in self.folders}
+        after = {folder: self.files.scan(folder) for folder in self.folders}
         if quiet is not None and quiet == self.files.quiet():  # no agent was there to do it: the program did
             for folder in self.folders:
                 self.files.accept(folder, before[folder], after[folder])

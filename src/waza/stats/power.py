@@ -48,9 +48,9 @@ def trials_needed(tallies: Sequence[Tally], wanted: float) -> int | None:
         return None
     whole = spread(differences, 1 / trials)
     within = min(whole, _within(tallies)) if trials > 1 else whole
-    trial_folder = len(tallies) * (wanted / _REACH) ** 2 - (whole - within)
+    allowed = len(tallies) * (wanted / _REACH) ** 2 - (whole - within)
     fewest = math.ceil(FEWEST / (len(tallies) * wanted))
-    return max(fewest, math.ceil(within * trials / trial_folder)) if trial_folder > 0 else None
+    return max(fewest, math.ceil(within * trials / allowed)) if allowed > 0 else None
 
 
 def smallest_within(tallies: Sequence[Tally]) -> float:
