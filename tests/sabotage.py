@@ -631,7 +631,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        leave_out = shutil.ignore_patterns("__pycache__", "runs", "*.pyc")
+        leave_out = shutil.ignore_patterns("__pycache__", "*.pyc")
         for name in ("src", "tests", "examples", "docs"):
             if (ROOT / name).exists():
                 shutil.copytree(ROOT / name, folder / name, ignore=leave_out, symlinks=True)
