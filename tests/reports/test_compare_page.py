@@ -11,7 +11,7 @@ from test_compare_words import hostile_comparison
 
 from waza.analysis.changes import Argument, Attribution, CheckChange, Details, Divergence, GraderChange
 from waza.reports.comparison import document
-from waza.reports.document import html_document
+from waza.reports.html.components import document_page
 from waza.untrusted.text import visible
 
 MARK = "QQ"
@@ -61,7 +61,7 @@ def unmarked(value):
 
 def page_of(texts):
     found = [with_text(marked_comparison(), text) for text in texts]
-    return html_document([block for one in found for block in document(one, whole=True)], texts[0])
+    return document_page([block for one in found for block in document(one, whole=True)], texts[0])
 
 
 def test_every_text_of_a_comparison_is_another():
@@ -99,6 +99,6 @@ class TestInChromium:
         assert "script" in did and any("/owned" in str(one) for one in did)
 
     def test_were_a_text_not_escaped_the_policy_would_stop_it_all_the_same(self, tab, tmp_path):
-        raw = html_document([], "x").replace("</body>", "".join(STRINGS[:8] + STRINGS[13:17]) + "</body>")
+        raw = document_page([], "x").replace("</body>", "".join(STRINGS[:8] + STRINGS[13:17]) + "</body>")
         assert STRINGS[0] in raw
         assert set(self.obeyed(tab, tmp_path, raw)) <= set(tab.stopped())

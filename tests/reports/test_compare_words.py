@@ -13,7 +13,8 @@ from test_html import refused as refused_in_page
 
 from waza.analysis.comparison import compare
 from waza.reports.comparison import document, sentence
-from waza.reports.document import ForeignText, Heading, TextLine, html_document, markdown_document, print_document
+from waza.reports.document import ForeignText, Heading, TextLine, markdown_document, print_document
+from waza.reports.html.components import document_page
 from waza.stats.difference import verdict_on_passing
 from waza.stats.paired import Tally
 from waza.untrusted.json import to_json
@@ -48,7 +49,7 @@ def refused_in_markdown(text):
 @pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 def test_no_text_of_an_agent_is_more_than_text(text):
     found = hostile_comparison(text)
-    assert refused_in_page(html_document(document(found), text)) == []
+    assert refused_in_page(document_page(document(found), text)) == []
     made = markdown_document(document(found))
     assert refused_in_markdown(made) == set()
     words = " ".join(token.content for token in tokens_of(made) if token.type == "text")

@@ -11,14 +11,26 @@ from hostile import STRINGS, hostile_run
 from results_made import a_result, a_run
 from waza.model import ToolEvent, Trace
 from waza.reports.html import HtmlReport
-from waza.reports.html.elements import page_head
+from waza.reports.html.markup import page_head
 from waza.reports.run_before import EarlierRun
 from waza.untrusted.text import visible
 
 ELEMENTS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "b", "a", "div", "span", "pre"}
 ELEMENTS |= {"table", "thead", "tbody", "tr", "th", "td", "details", "summary", "svg", "rect"}
 ATTRIBUTES = {"lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "open", "aria-hidden"}
-ATTRIBUTES |= {"viewBox", "preserveAspectRatio", "x", "y", "width", "height"}
+ATTRIBUTES |= {
+    "role",
+    "aria-label",
+    "title",
+    "tabindex",
+    "scope",
+    "viewBox",
+    "preserveAspectRatio",
+    "x",
+    "y",
+    "width",
+    "height",
+}
 
 
 def page_of(run, before=None):
@@ -69,10 +81,10 @@ def test_a_page_of_all_strings_is_strict():
     assert refused(page_of(hostile_run(*STRINGS))) == []
 
 
-def test_what_failed_stands_before_what_held_and_the_first_is_unfolded():
+def test_failed_tasks_come_before_passed_ones_and_the_first_is_unfolded():
     page = page_of(a_run([a_result("good"), a_result("bad", status="failed")], tasks=["good", "bad"]))
-    held, not_held = page.index("What held"), page.index("What did not hold")
-    assert not_held < page.index(" bad</h3>") < held < page.index(" good</h3>")
+    passed, failed = page.index("<h2>Passed"), page.index("<h2>Failed checks")
+    assert failed < page.index(" bad</h3>") < passed < page.index(" good</h3>")
     assert page.count("<details open>") == 1
 
 

@@ -76,7 +76,8 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
 
 def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool) -> None:
     from waza.reports.comparison import document
-    from waza.reports.document import html_document, markdown_document, print_document
+    from waza.reports.document import markdown_document, print_document
+    from waza.reports.html.components import document_page
 
     output = None if output == Path("-") else output
     if form == "table" and output is None:
@@ -90,7 +91,7 @@ def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool
         data = [to_json(comparison) for comparison in found]
         text = json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     else:
-        text = html_document(blocks, "waza compare") if form == "html" else markdown_document(blocks)
+        text = document_page(blocks, "waza compare") if form == "html" else markdown_document(blocks)
     if output is None:
         emit(text, nl=False)
         return

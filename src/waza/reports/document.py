@@ -1,6 +1,7 @@
-"""A short document in three forms: for a terminal, as Markdown, as a page of HTML.
+"""A document as blocks (headings, lines, tables, bars), rendered for a terminal or as Markdown.
 
-A line consists of our words (`str`) and of text of others (`ForeignText`), which is shown and never obeyed.
+`reports/html/components.py` renders it as HTML. A line consists of our words (`str`) and of text of others
+(`ForeignText`), which is shown and never interpreted.
 """
 
 from __future__ import annotations
@@ -15,22 +16,35 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from waza.reports.html.elements import page_head, text
 from waza.untrusted.text import clipped, visible
 
 MOST = 300
 Tone = Literal["", "good", "bad", "open", "soft"]
 _STYLES = {"": "", "good": "green", "bad": "red", "open": "yellow", "soft": "dim", "head": "bold"}
-_CLASSES = {"": "", "good": "passed", "bad": "failed", "open": "error", "soft": "soft"}
 
 
 class ForeignText(NamedTuple):
     """Text of an author or an agent."""
 
     text: str
+    most: int = MOST
+    """Characters of it that are shown."""
 
 
-Words = tuple["str | ForeignText", ...]
+class Toned(NamedTuple):
+    """Our own words in a tone."""
+
+    text: str
+    tone: Tone
+
+
+class Mark(NamedTuple):
+    """A status as a mark."""
+
+    status: str
+
+
+Words = tuple["str | ForeignText | Toned | Mark", ...]
 
 
 class Heading(NamedTuple):
@@ -55,34 +69,93 @@ class Grid(NamedTuple):
     texts: tuple[int, ...] = (0,)
 
 
-Block = Heading | TextLine | Grid
+class Bar(NamedTuple):
+    """A row of a plot; all numbers are shares of its width, from 0 to 1."""
+
+    label: str
+    length: float
+    value: str
+    span: tuple[float, float] | None = None
+    """An interval around the bar's end."""
+    ticks: tuple[float, ...] = ()
+
+
+class Bars(NamedTuple):
+    """Bars with their values; without drawings, a line of the values."""
+
+    title: str
+    bars: list[Bar]
+
+
+class Fold(NamedTuple):
+    """Blocks that can be folded away where the format has that."""
+
+    title: str
+    blocks: list[Block]
+    is_open: bool = False
+
+
+Block = Heading | TextLine | Grid | Bars | Fold
+
+
+MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "error": ("?", "yellow"), "skipped": ("-", "dim")}
+ASCII_MARKS = {"passed": "ok", "failed": "FAIL", "error": "??", "skipped": "--"}
+MARKDOWN_MARKS = {"passed": "✅", "failed": "❌", "error": "❔", "skipped": "➖"}
 
 
 def print_document(blocks: Iterable[Block], console: Console) -> None:
     """Print a document on a terminal."""
     for block in blocks:
         if isinstance(block, Grid):
-            console.print(_rich_table(block))
+            console.print(_rich_table(block, console))
         elif isinstance(block, Heading):
             console.print()
-            console.print(Text(_plain(block.words), style="bold"))
+            console.print(_rich_text(block.words, console, "bold"))
+        elif isinstance(block, Bars):
+            values = " · ".join(f"{bar.label} {bar.value}" for bar in block.bars)
+            console.print(Text(f"{block.title}: {visible(values)}"))
+        elif isinstance(block, Fold):
+            console.print(Text(block.title))
+            print_document(block.blocks, console)
         else:
-            line = Text(_plain(block.words), style=_STYLES[block.tone])
+            line = _rich_text(block.words, console, _STYLES[block.tone])
             console.print(Padding(line, (0, 0, 0, 2 * block.level), expand=False) if block.level else line)
 
 
-def _plain(words: Words) -> str:
-    return "".join(word if isinstance(word, str) else visible(clipped(word.text, MOST)) for word in words)
+def terminal_mark(status: str, console: Console) -> Text:
+    """Return a status as a mark; in ASCII where the terminal has nothing else."""
+    mark, colour = MARKS[status]
+    return Text(ASCII_MARKS[status] if is_ascii(console) else mark, style=colour)
 
 
-def _rich_table(grid: Grid) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def is_ascii(console: Console) -> bool:
+    """Return whether a terminal may not show characters beyond ASCII."""
+    return (console.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")
+
+
+def _rich_text(words: Words, console: Console, style: str = "") -> Text:
+    text = Text(style=style)
+    for word in words:
+        if isinstance(word, Mark):
+            text.append_text(terminal_mark(word.status, console))
+        elif isinstance(word, Toned):
+            text.append(word.text, style=_STYLES[word.tone] if word.tone == "soft" else f"bold {_STYLES[word.tone]}")
+        else:
+            text.append(word if isinstance(word, str) else visible(clipped(word.text, word.most)))
+    return text
+
+
+def _rich_table(grid: Grid, console: Console) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(grid.columns))
     for place, column in enumerate(grid.columns):
-        is_whole = column.endswith("interval") or column == "run"  # half of one says something else, or names nothing
+        # Half of an interval says something else, and half of a name names nothing.
+        is_whole = column.endswith("interval") or column in ("run", "skill")
         justify: JustifyMethod = "left" if place in grid.texts else "right"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=is_whole)
+        table.add_column(
+            column, justify=justify, overflow="ellipsis" if column == "skill" else "fold", no_wrap=is_whole
+        )
     for row in grid.rows:
-        table.add_row(*(Text(_plain(words)) for words in row))
+        table.add_row(*(_rich_text(words, console) for words in row))
     return table
 
 
@@ -101,6 +174,14 @@ def _markdown(blocks: Iterable[Block], level: int) -> Iterator[str]:
             yield "".join("|---" if place in block.texts else "|---:" for place in range(len(block.columns))) + "|"
             yield from ("| " + " | ".join(_spans(words, in_table=True) for words in row) + " |" for row in block.rows)
             yield ""
+        elif isinstance(block, Bars):
+            values = " · ".join(f"{code(bar.label)} {escape(bar.value, quote=False)}" for bar in block.bars)
+            yield f"\n{block.title}: {values}\n"
+        elif isinstance(block, Fold):
+            is_open = " open" if block.is_open else ""
+            yield f"\n<details{is_open}><summary>{escape(block.title, quote=False)}</summary>\n"
+            yield from _markdown(block.blocks, level)
+            yield "\n</details>\n"
         else:
             strong = "**" if block.tone in ("good", "bad", "open") and not block.level else ""
             indent = "  " * (block.level - 1) + "- " if block.level else ""
@@ -110,40 +191,18 @@ def _markdown(blocks: Iterable[Block], level: int) -> Iterator[str]:
 
 def _spans(words: Words, *, in_table: bool = False) -> str:
     show = cell if in_table else code
-    return "".join(escape(word, quote=False) if isinstance(word, str) else show(word.text, MOST) for word in words)
-
-
-def html_document(blocks: Iterable[Block], title: str) -> str:
-    """Return a document as one page that runs no script and loads nothing."""
-    return page_head(title) + "".join(html_blocks(blocks)) + "</body>\n</html>\n"
-
-
-def html_blocks(blocks: Iterable[Block], level: int = 1) -> Iterator[str]:
-    """Yield a document as a part of a page; its title is a heading of this level, the others stand one below."""
-    for block in blocks:
-        if isinstance(block, Heading):
-            yield f"<h{level}>{_inline(block.words)}</h{level}>\n"
-            level = max(2, level)
-        elif isinstance(block, Grid):
-            yield _html_table(block)
+    parts = []
+    for word in words:
+        if isinstance(word, Mark):
+            parts.append(MARKDOWN_MARKS[word.status])
+        elif isinstance(word, ForeignText):
+            parts.append(show(word.text, word.most))
         else:
-            name = f' class="{_CLASSES[block.tone]}"' if block.tone else ""
-            yield f"<p{name}>{'&emsp;' * block.level}{_inline(block.words)}</p>\n"
+            parts.append(escape(word if isinstance(word, str) else word.text, quote=False))
+    return "".join(parts)
 
 
-def _html_table(grid: Grid) -> str:
-    classes = ["" if place in grid.texts else ' class="number"' for place in range(len(grid.columns))]
-    head = "".join(f"<th{name}>{escape(column)}</th>" for name, column in zip(classes, grid.columns, strict=True))
-    rows = [zip(classes, row, strict=True) for row in grid.rows]
-    body = "".join(f"<tr>{''.join(f'<td{name}>{_inline(words)}</td>' for name, words in row)}</tr>\n" for row in rows)
-    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n'
-
-
-def _inline(words: Words) -> str:
-    return "".join(escape(word) if isinstance(word, str) else text(word.text, MOST) for word in words)
-
-
-# Text of others inside Markdown: always in code spans and fences, where nothing is a link, a mention or HTML.
+# Text of others inside Markdown is always in code spans and fences, where nothing is a link, a mention or HTML.
 
 
 def code(text: str, most: int = 200) -> str:
@@ -174,6 +233,6 @@ def html_code(text: str, most: int = 200) -> str:
 
 
 def _fence(text: str, least: int) -> str:
-    """Return more backticks than stand side by side anywhere in the text."""
+    """Return a run of backticks longer than any in the text."""
     longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
     return "`" * max(least, longest + 1)

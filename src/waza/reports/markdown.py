@@ -8,13 +8,14 @@ from itertools import chain
 from waza.model import Result, Run
 from waza.reports.base import Report
 from waza.reports.comparison import sentence
+from waza.reports.document import MARKDOWN_MARKS as MARKS
 from waza.reports.document import cell, code, fenced, html_code, markdown_document
 from waza.reports.failed_checks import Fault, ending, faults, headline, places_of, trials_of
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import numbers_line, rate_line, repeats_line
 from waza.reports.judging import judging_lines
 from waza.reports.run_before import EarlierRun, Flip, TaskDelta, delta
-from waza.reports.triggers import trigger_markdown
+from waza.reports.triggers import trigger_document
 from waza.runs.impact import stored_impact
 from waza.runs.summary import Summary, summarize
 from waza.runs.tasks import TaskSummary, summarize_tasks
@@ -36,7 +37,6 @@ class MarkdownReport(Report):
 
 # The parts of a Markdown report, each piece whole in itself: a reader with little room takes the first ones.
 
-MARKS = {"passed": "✅", "failed": "❌", "error": "❔", "skipped": "➖"}
 WORDS = {"error": "undecided", "skipped": "not graded"}
 MOST_TRIALS = 3
 """How many trials of one task are shown in full."""
@@ -66,7 +66,8 @@ def head(run: Run, summary: Summary) -> Iterator[str]:
             value = f"{score(metric.value)} {metric.note}".rstrip()
             yield f"| {MARKS[metric.status]} | {cell(metric.name)} | {value} | {needs} |\n"
         yield "\n"
-    yield from trigger_markdown(run, summary.triggers)
+    if summary.triggers is not None:
+        yield markdown_document(trigger_document(run, summary.triggers), level=2) + "\n"
 
 
 def impact(run: Run) -> Iterator[str]:

@@ -16,13 +16,13 @@ from rich.text import Text
 from waza.compact import where
 from waza.model import Check, Grade, Result, Run
 from waza.reports.base import Report
-from waza.reports.document import print_document
+from waza.reports.document import MARKS, is_ascii, print_document, terminal_mark
 from waza.reports.failed_checks import ANY, ending, places_of
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import numbers_line, rate_line, repeats_line
 from waza.reports.judging import judging_lines, rubric_of, split_jury
 from waza.reports.run_before import EarlierRun
-from waza.reports.triggers import trigger_lines
+from waza.reports.triggers import Detail, trigger_document
 from waza.runs.impact import stored_impact
 from waza.runs.impact_records import WinRate, win_rates
 from waza.runs.outcomes import outcomes_of
@@ -31,8 +31,6 @@ from waza.runs.tasks import TaskSummary, summarize_tasks
 from waza.untrusted.text import clipped, percent, plural, score, seconds, visible
 
 _NOT_PASSED = ("failed", "error", "skipped")
-MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "error": ("?", "yellow"), "skipped": ("-", "dim")}
-PLAIN_MARKS = {"passed": "ok", "failed": "FAIL", "error": "??", "skipped": "--"}
 FILE_COLUMNS = 120
 """How wide lines are in a file."""
 MOST_TASKS = 100
@@ -68,7 +66,9 @@ class TableReport(Report):
         if not self.quiet:
             console.print(Group(*self._body(run, console)))
         if summary.triggers is not None:
-            console.print(Group(*trigger_lines(run, summary.triggers, console, verbose=self.verbose, quiet=self.quiet)))
+            detail: Detail = "short" if self.quiet else "verbose" if self.verbose else "normal"
+            print_document(trigger_document(run, summary.triggers, detail=detail), console)
+            console.print()
         for line in summary_lines(summary, run):
             console.print(line)
         if impact := stored_impact(run):
@@ -103,7 +103,7 @@ class TableReport(Report):
             yield Text(f"  … the same error in {plural(times, 'more task')}", style="dim")
         if shown > MOST_FAILURES and not self.verbose:
             yield Text(f"  … the checks of {shown - MOST_FAILURES} more tasks: waza show {run.id}", style="dim")
-        yield Text()
+        yield from [Text()] if tasks else []
 
     def _details(
         self, run: Run, task: TaskSummary, places: Sequence[int], console: Console
@@ -149,7 +149,7 @@ def task_line(task: TaskSummary, console: Console) -> RenderableType:
         "time": Text(seconds(task.duration_ms), style="dim"),
         "trials": Text.assemble(Text(counted, style="dim"), "  ", flaky),
     }
-    mark_width = 4 if _plain(console) else 1
+    mark_width = 4 if is_ascii(console) else 1
     name_width, shown = _columns(console.width - mark_width - _GAP, [*cells] if trials > 1 else ["score", "time"])
     line = Table.grid(padding=(0, _GAP))
     line.add_column(width=mark_width)
@@ -157,7 +157,7 @@ def task_line(task: TaskSummary, console: Console) -> RenderableType:
     for name in shown:
         is_last = name == "trials"
         line.add_column(width=None if is_last else _WIDTHS[name], justify="left" if is_last else "right", no_wrap=True)
-    line.add_row(_mark(task.status, console), Text(visible(task.id)), *(cells[name] for name in shown))
+    line.add_row(terminal_mark(task.status, console), Text(visible(task.id)), *(cells[name] for name in shown))
     return line
 
 
@@ -178,7 +178,7 @@ def result_lines(
     if with_trial:
         source = result.trace.extra.get("recorded_in", "")
         trial = f" trial {result.trial}" + (f"  {visible(clipped(str(source), 100))}" if source else "")
-        yield Padding(Text.assemble(_mark(result.status, console), trial), (0, 0, 0, 4))
+        yield Padding(Text.assemble(terminal_mark(result.status, console), trial), (0, 0, 0, 4))
     if result.reason:
         yield Padding(Text(visible(result.reason), style="yellow"), (0, 0, 0, 6))
     for line in ending(result) if result.status != "passed" or verbose else ():
@@ -191,7 +191,7 @@ def result_lines(
 def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Iterator[RenderableType]:
     """Yield a grade and the checks that did not hold, each with what was expected and what was there."""
     label = grade.name if grade.name == grade.type else f"{grade.name} ({grade.type})"
-    head = Text.assemble(_mark(grade.status, console), " ", (visible(label), "bold"), f"  {score(grade.score)}")
+    head = Text.assemble(terminal_mark(grade.status, console), " ", (visible(label), "bold"), f"  {score(grade.score)}")
     checks = [check for check in grade.checks if verbose or check.ok is not True]
     if not checks:
         head.append("  " + visible(clipped(grade.feedback, 400)))
@@ -210,7 +210,7 @@ def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Ite
 def _check(check: Check, console: Console) -> RenderableType:
     status = {True: "passed", False: "failed", None: "error"}[check.ok]
     words = check.claim if check.ok else check.failure or check.claim
-    head = Text.assemble(_mark(status, console), " ", visible(clipped(words, 400)))
+    head = Text.assemble(terminal_mark(status, console), " ", visible(clipped(words, 400)))
     if check.ok is not False or (check.expected is None and check.actual is None):
         return head
     table = Table.grid(padding=(0, 2))
@@ -318,12 +318,3 @@ def models_table(runs: list[Run]) -> Table:
             seconds(summary.duration_ms),
         )
     return table
-
-
-def _plain(console: Console) -> bool:
-    return (console.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")
-
-
-def _mark(status: str, console: Console) -> Text:
-    mark, colour = MARKS[status]
-    return Text(PLAIN_MARKS[status] if _plain(console) else mark, style=colour)

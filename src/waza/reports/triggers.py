@@ -1,223 +1,223 @@
-"""Trigger tests for the terminal: controls, wrong answers, the measures, the wording ladder, the confusion matrix."""
+"""The document on a run's trigger tests: controls, answers, measures, wording, and which skills are confused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from waza.model import Run
-from waza.reports.document import cell, code
-from waza.runs.trigger_catalogue import Catalogue, CatalogueRow, SkillRow, catalogue_of
-from waza.runs.triggers import TriggerAnswer, TriggerNumbers, TriggerSummary, answers_of
-from waza.untrusted.text import clipped, percent, plural, score, visible
+from waza.reports.document import Bar, Bars, Block, Fold, ForeignText, Grid, Heading, Mark, TextLine, Toned, Words
+from waza.runs.trigger_catalogue import Catalogue, CatalogueRow, PromptRow, SkillRow, catalogue_of
+from waza.runs.triggers import Rung, TriggerAnswer, TriggerNumbers, TriggerSummary, answers_of
+from waza.untrusted.text import percent, plural, score
 
+Detail = Literal["short", "normal", "verbose", "whole"]
+"""Numbers only; with wrong answers and confused pairs; with every answer; with every prompt against every skill."""
 MOST_LISTED = 20
+MOST_ANSWERS = 2_000
 MOST_COLUMNS = 20
 """A larger matrix does not fit on a screen; the HTML report has it."""
 MOST_PAIRS = 10
 BY_READING = "used means: its SKILL.md was read; this agent has no tool that loads a skill"
-MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
-PLAIN_MARKS = {True: "ok", False: "FAIL", None: "??"}
+_STATUS = {True: "passed", False: "failed", None: "error"}
+_CONTROLS = {"explicit": "names the skill outright", "unrelated": "has nothing to do with any skill"}
+_WEIGHTS = {"TP": "true_positives", "FP": "false_positives", "TN": "true_negatives", "FN": "false_negatives"}
+_NO_WORDS = CatalogueRow(total=0, used={}, nothing=0, recall=None, exclusivity=None)
 
 
-def trigger_lines(
-    run: Run, summary: TriggerSummary, console: Console, *, verbose: bool = False, quiet: bool = False
-) -> Iterator[RenderableType]:
-    """Yield what the trigger tests came to; without a valid control, only why there are no numbers."""
+def trigger_document(run: Run, summary: TriggerSummary, *, detail: Detail = "normal") -> Iterator[Block]:
+    """Yield the results of a run's trigger tests; without a valid control, only why there are no numbers."""
     answers = answers_of(run)
-    trials = max((answer.trial for answer in answers), default=1)
-    tested = {answer.prompt.skill for answer in answers if answer.prompt.skill}
-    about = next(iter(tested)) if len(tested) == 1 else plural(len(tested), "skill")
-    head = ["trigger tests", about, plural(summary.prompts, "prompt")]
-    head += [plural(trials, "trial") + " each"] if trials > 1 else []
-    yield Text(" · ".join(visible(part) for part in head), style="bold")
-    if not quiet:
-        yield from _answers(answers, console, verbose)
+    yield Heading(_title(answers, summary))
     for reason in summary.reasons:
-        yield Text(f"  INVALID: {visible(clipped(reason, 400))}", style="bold yellow")
+        yield TextLine(("INVALID: ", ForeignText(reason, 600)), "open")
     if summary.not_asked:
-        yield Text(f"  {not_asked(summary)}", style="dim")
+        yield TextLine((_not_asked(summary),), "soft")
     for warning in summary.warnings:
-        yield Text(f"  {visible(clipped(warning, 400))}", style="yellow")
+        yield TextLine((ForeignText(warning, 600),), "open")
+    if detail != "short":
+        yield from _answers(answers, detail)
     if summary.is_valid:
-        yield from _numbers(summary)
+        yield from _measures(summary, detail)
     if summary.by_reading:
-        yield Text(f"  {BY_READING}", style="dim")
-    if not quiet and summary.is_valid and (catalogue := catalogue_of(run)):
-        yield Text()
-        yield from catalogue_lines(catalogue)
-    yield Text()
+        yield TextLine((BY_READING,), "soft")
+    if detail != "short" and summary.is_valid and (catalogue := catalogue_of(run)):
+        yield from _catalogue(catalogue, detail)
 
 
-def _answers(answers: list[TriggerAnswer], console: Console, verbose: bool) -> Iterator[RenderableType]:
-    """Yield the controls and the answers that are wrong or missing; every answer if `verbose`."""
-    shown = [a for a in answers if verbose or (a.prompt.control and not a.is_right)]
-    shown += [a for a in answers if not verbose and not a.prompt.control and not a.is_right]
-    plain = (console.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")
-    table = Table.grid(padding=(0, 2))
-    table.add_column(width=4 if plain else 1)
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(ratio=3, overflow="ellipsis", no_wrap=True)
-    table.add_column(ratio=2, overflow="fold")
-    for answer in shown if verbose else shown[:MOST_LISTED]:
-        verdict = None if answer.did_trigger is None else answer.is_right
-        mark = Text(PLAIN_MARKS[verdict] if plain else MARKS[verdict][0], style=MARKS[verdict][1])
-        table.add_row(
-            mark, Text(visible(answer.prompt.short_id)), Text(visible(answer.prompt.prompt)), Text(_told(answer))
-        )
-    if shown:
-        yield Padding(table, (0, 0, 0, 2))
-    if len(shown) > MOST_LISTED and not verbose:
-        yield Text(f"  … {len(shown) - MOST_LISTED} more; -v shows all", style="dim")
+def _title(answers: Sequence[TriggerAnswer], summary: TriggerSummary) -> Words:
+    skills = {answer.prompt.skill for answer in answers if answer.prompt.skill}
+    about = ForeignText(next(iter(skills))) if len(skills) == 1 else plural(len(skills), "skill")
+    trials = max((answer.trial for answer in answers), default=1)
+    each = f" · {plural(trials, 'trial')} each" if trials > 1 else ""
+    return ("Trigger tests · ", about, f" · {plural(summary.prompts, 'prompt')}{each}")
 
 
-def _told(answer: TriggerAnswer) -> str:
-    """Return which skill was used, or why nobody can tell."""
-    if answer.error:
-        return visible(clipped(answer.error, 200))
-    used = f"used {', '.join(answer.skills)}" if answer.skills else "used no skill"
-    late = ", out of time" if answer.timed_out else ""
-    return visible(clipped(used + late, 200)) + (" (half)" if answer.prompt.confidence == "medium" else "")
-
-
-def _numbers(summary: TriggerSummary) -> Iterator[Text]:
-    yield Text(f"  {_measures(summary.all)}  {weighted(summary.all)}")
-    if summary.all.errors:
-        decided = summary.decided
-        told = _measures(decided) if decided else "nothing was decided"
-        count = summary.answers - summary.all.errors
-        decided_told = f"over {plural(count, 'decided answer')}: {told}"
-        yield Text(f"  {decided_told}; {plural(summary.all.errors, 'error')}", style="yellow")
-    if summary.heuristic is not None:
-        yield Text(f"  by the words of SKILL.md alone: {_measures(summary.heuristic)}", style="dim")
-    if summary.rungs:
-        rungs = [f"{rung.phrasing} {rung.used} of {rung.decided}" for rung in summary.rungs]
-        yield Text(f"  used by wording: {' · '.join(rungs)}")
-
-
-def not_asked(summary: TriggerSummary) -> str:
-    """Return how many trials of prompts were not started."""
+def _not_asked(summary: TriggerSummary) -> str:
     others = "" if summary.is_valid else " of the other prompts"
     are = "is" if summary.not_asked == 1 else "are"
     return f"not asked: {plural(summary.not_asked, 'trial')}{others}, which {are} in no number"
 
 
-def _measures(numbers: TriggerNumbers) -> str:
-    parts = {"accuracy": numbers.accuracy, "precision": numbers.precision, "recall": numbers.recall, "F1": numbers.f1}
-    return ", ".join(f"{name} {score(value)}" for name, value in parts.items())
+def _answers(answers: Sequence[TriggerAnswer], detail: Detail) -> Iterator[Block]:
+    """Yield the controls and answers that are wrong or missing; in more detail, all of them."""
+    controls = [answer for answer in answers if answer.prompt.control]
+    others = sorted((answer for answer in answers if not answer.prompt.control), key=_is_right)
+    wrong = sum(not _is_right(answer) for answer in others)
+    if detail == "whole":
+        yield Heading(("Controls",))
+        yield Grid(("", "control", "prompt", "result"), [_control_row(answer) for answer in controls], (0, 1, 2, 3))
+        title = f"{plural(len(others), 'answer')}, {wrong} wrong or undecided"
+        yield Fold(title, list(_answer_grid(others, MOST_ANSWERS, 600)), is_open=wrong > 0 and len(others) <= 40)
+    elif detail == "verbose":
+        yield from _answer_grid([*controls, *others], len(answers), 200)
+    else:
+        yield from _answer_grid([one for one in (*controls, *others) if not _is_right(one)], MOST_LISTED, 200)
 
 
-def weighted(numbers: TriggerNumbers) -> str:
-    """Return the four counts as sums of weights."""
-    names = {"TP": "true_positives", "FP": "false_positives", "TN": "true_negatives", "FN": "false_negatives"}
-    return "(" + ", ".join(f"{short} {numbers.weighted.get(name, 0):g}" for short, name in names.items()) + ")"
+def _is_right(answer: TriggerAnswer) -> bool:
+    return answer.did_trigger is not None and answer.is_right
 
 
-def catalogue_lines(catalogue: Catalogue) -> Iterator[RenderableType]:
-    """Yield the confusion matrix, then the pairs that are confused; observed beside what the words alone would say."""
-    yield Text("  which skill was used for whose prompts (rows: prompts of a skill; columns: skills, by number)")
-    yield Padding(_matrix(catalogue), (0, 0, 0, 2))
-    confused = [pair for pair in catalogue.pairs if pair.observed]
-    for pair in confused[:MOST_PAIRS]:
-        words = f"words alone: {pair.heuristic} of {plural(pair.prompts, 'prompt')}"
-        fact = f"{pair.skill} → {pair.other}: {pair.observed} of {plural(pair.total, 'trial')} ({words})"
-        yield Text(f"  confused: {visible(fact)}", style="yellow")
-    if len(confused) > MOST_PAIRS:
-        yield Text(f"  … {len(confused) - MOST_PAIRS} more pairs", style="dim")
-    idle = [skill for skill in catalogue.skills if all(row.skill != skill for row in catalogue.rows)]
-    if idle:
-        yield Text(f"  without trigger tests of their own: {visible(', '.join(idle))}", style="dim")
-    refuted = sum(not pair.observed for pair in catalogue.pairs)
-    if refuted:
-        told = f"{plural(refuted, 'pair')} that the words alone would confuse "
-        yield Text(f"  {told}{'was' if refuted == 1 else 'were'} not confused", style="dim")
-
-
-def _matrix(catalogue: Catalogue) -> Table:
-    numbers = {skill: number for number, skill in enumerate(catalogue.skills, 1)}
-    shows = len(numbers) <= MOST_COLUMNS
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    table.add_column("", justify="right", style="dim")
-    table.add_column("skill", no_wrap=True, overflow="ellipsis", max_width=28)
-    for number in numbers.values() if shows else ():
-        table.add_column(str(number), justify="right")
-    for name in ("none", "?", "recall", "words", "alone", "words"):
-        table.add_column(name, justify="right", style="dim" if name == "words" else "")
-    for row in catalogue.rows:
-        cells = [_cell(row, skill) for skill in catalogue.skills] if shows else []
-        table.add_row(str(numbers.get(row.skill, "")), Text(visible(row.skill)), *cells, *_shares(row))
-    return table
-
-
-def _cell(row: SkillRow, skill: str) -> Text:
-    count = row.observed.used.get(skill, 0)
-    if not count:
-        return Text("·", style="dim")
-    return Text(str(count), style="bold green" if skill == row.skill else "bold red")
-
-
-def _shares(row: SkillRow) -> list[str]:
-    """Return own recall and exclusivity, each observed and by the words alone."""
-    guessed = row.heuristic or CatalogueRow(total=0, used={}, nothing=0, recall=None, exclusivity=None)
-    return [
-        str(row.observed.nothing or "·"),
-        str(row.errors or "·"),
-        percent(row.observed.recall),
-        percent(guessed.recall),
-        percent(row.observed.exclusivity),
-        percent(guessed.exclusivity),
+def _answer_grid(answers: Sequence[TriggerAnswer], most: int, most_text: int) -> Iterator[Block]:
+    rows: list[tuple[Words, ...]] = [
+        (
+            (_mark(answer),),
+            (ForeignText(answer.prompt.short_id),),
+            (ForeignText(answer.prompt.prompt, most_text),),
+            (f"{answer.trial}",),
+            _used(answer),
+        )
+        for answer in answers[:most]
     ]
+    if rows:
+        yield Grid(("", "id", "prompt", "trial", "result"), rows, (0, 1, 2, 4))
+    if len(answers) > most:
+        yield TextLine((f"… {plural(len(answers) - most, 'more answer')}: waza show -v",), "soft")
 
 
-# Trigger tests in Markdown: the measures, what was answered wrongly, and which skills are taken for which.
-
-MOST_NAMED = 20
-
-
-def trigger_markdown(run: Run, summary: TriggerSummary | None) -> Iterator[str]:
-    """Yield the part on trigger tests; nothing where the run has none, and no number where it is not valid."""
-    if summary is None:
-        return
-    yield f"### Trigger tests: {plural(summary.prompts, 'prompt')}\n\n"
-    for reason in summary.reasons:
-        yield f"❔ **INVALID**: {code(reason, 600)}\n\n"
-    if summary.not_asked:
-        yield f"{not_asked(summary)}\n\n"
-    for warning in summary.warnings:
-        yield f"⚠️ {code(warning, 600)}\n\n"
-    if not summary.is_valid:
-        return
-    yield "| over | accuracy | precision | recall | F1 | TP | FP | TN | FN | errors |\n" + "|---" * 10 + "|\n"
-    kinds = {"all answers": summary.all, "decided answers": summary.decided, "words of SKILL.md": summary.heuristic}
-    yield from (_row(label, numbers) for label, numbers in kinds.items() if numbers is not None)
-    yield "\n"
-    wrong = [answer for answer in answers_of(run) if not answer.prompt.control and not answer.is_right]
-    yield from _wrong(wrong)
-    catalogue = catalogue_of(run)
-    confused = [pair for pair in catalogue.pairs if pair.observed] if catalogue else []
-    for pair in confused[:MOST_NAMED]:
-        used = f"used {code(pair.other)} in {pair.observed} of {plural(pair.total, 'trial')}"
-        yield f"- for prompts of {code(pair.skill)} the agent {used}\n"
-    yield "\n" if confused else ""
+def _control_row(answer: TriggerAnswer) -> tuple[Words, ...]:
+    skill: Words = (ForeignText(answer.prompt.skill), " ") if answer.prompt.skill else ()
+    prompt = ForeignText(answer.prompt.prompt)
+    return ((_mark(answer),), (*skill, _CONTROLS[answer.prompt.control]), (prompt,), _used(answer))
 
 
-def _row(label: str, numbers: TriggerNumbers) -> str:
-    measures = [score(value) for value in (numbers.accuracy, numbers.precision, numbers.recall, numbers.f1)]
-    weights = [f"{weight:g}" for weight in numbers.weighted.values()]
-    return "| " + " | ".join([label, *measures, *weights, str(numbers.errors)]) + " |\n"
+def _mark(answer: TriggerAnswer) -> Mark:
+    return Mark(_STATUS[None if answer.did_trigger is None else answer.is_right])
 
 
-def _wrong(answers: list[TriggerAnswer]) -> Iterator[str]:
-    if not answers:
-        return
-    yield "| | prompt | came of it |\n|---|---|---|\n"
-    for answer in answers[:MOST_NAMED]:
-        told = answer.error or f"used {', '.join(answer.skills or []) or 'no skill'}"
-        mark = "❔" if answer.error else "❌"
-        yield f"| {mark} {code(answer.prompt.short_id)} | {cell(answer.prompt.prompt)} | {cell(told)} |\n"
-    more = len(answers) - MOST_NAMED
-    yield f"\n… and {plural(more, 'more answer')}\n\n" if more > 0 else "\n"
+def _used(answer: TriggerAnswer) -> Words:
+    """Return which skill was used, or why that is unknown."""
+    if answer.error:
+        return (ForeignText(answer.error, 600),)
+    used: Words = ("used ", ForeignText(", ".join(answer.skills))) if answer.skills else ("used no skill",)
+    late = ", out of time" if answer.timed_out else ""
+    return (*used, late + (" (counts half)" if answer.prompt.confidence == "medium" else ""))
+
+
+def _measures(summary: TriggerSummary, detail: Detail) -> Iterator[Block]:
+    """Yield the measures over all answers, over the decided ones, by the words of SKILL.md alone, and by wording."""
+    kinds = {"all answers": summary.all, "words of SKILL.md alone": summary.heuristic}
+    if summary.all.errors:
+        kinds = {"all answers": summary.all, "decided answers": summary.decided, **kinds}
+    rows = [_measure_row(label, numbers) for label, numbers in kinds.items() if numbers is not None]
+    if detail == "whole":
+        rows += [_measure_row(ForeignText(skill.skill), skill.all) for skill in summary.skills]
+    yield Grid(("over", "accuracy", "precision", "recall", "F1", *_WEIGHTS, "errors"), rows)
+    if ci := summary.recall_ci:
+        interval = f"{ci.lower * 100:.0f}–{percent(ci.upper)}"
+        yield TextLine((f"recall without weights: {score(ci.mean)}, 95 % interval {interval}",), "soft")
+    if summary.rungs:
+        yield Bars("used by wording", [_rung_bar(rung) for rung in summary.rungs])
+    if detail == "whole":
+        note = "An error counts as wrong. TP to FN are sums of weights: a prompt of medium confidence counts half."
+        yield TextLine((note,), "soft")
+
+
+def _measure_row(label: str | ForeignText, numbers: TriggerNumbers) -> tuple[Words, ...]:
+    measures = (score(value) for value in (numbers.accuracy, numbers.precision, numbers.recall, numbers.f1))
+    weights = (f"{numbers.weighted.get(name, 0):g}" for name in _WEIGHTS.values())
+    return ((label,), *((cell,) for cell in (*measures, *weights, str(numbers.errors))))
+
+
+def _rung_bar(rung: Rung) -> Bar:
+    span = (rung.rate_ci.lower, rung.rate_ci.upper) if rung.rate_ci else None
+    return Bar(rung.phrasing, rung.rate or 0.0, f"{rung.used} of {rung.decided}", span)
+
+
+def _catalogue(catalogue: Catalogue, detail: Detail) -> Iterator[Block]:
+    """Yield the confusion matrix and the confused pairs, observed next to what the words alone predict."""
+    numbers = {skill: str(number) for number, skill in enumerate(catalogue.skills, 1)}
+    columns = list(numbers) if detail == "whole" or len(numbers) <= MOST_COLUMNS else []
+    yield Heading(("Which skill was used for whose prompts",))
+    legend = "Rows: the should-trigger prompts of a skill. Columns: the skills that were used, by number. "
+    legend += "Recall: the share in which the skill itself was used; alone: it and no other. "
+    legend += f"Words: what the trigger grader expects of SKILL.md alone (relevance from {catalogue.threshold:g} on)."
+    yield TextLine((legend,), "soft")
+    names = ("#", "skill", *(numbers[skill] for skill in columns), "none", "?", "recall", "words", "alone", "words")
+    rows = [_matrix_row(row, numbers.get(row.skill, ""), columns) for row in catalogue.rows]
+    yield Grid((*names, "taken"), rows, (1,))
+    yield from _pairs(catalogue, 10 * MOST_PAIRS if detail == "whole" else MOST_PAIRS)
+    without = [skill for skill in catalogue.skills if all(row.skill != skill for row in catalogue.rows)]
+    if without:
+        yield TextLine(("without trigger tests of their own: ", ForeignText(", ".join(without), 600)), "soft")
+    if detail == "whole":
+        yield Fold("Every prompt against every skill", list(_prompt_matrix(catalogue, numbers)))
+
+
+def _matrix_row(row: SkillRow, number: str, columns: Sequence[str]) -> tuple[Words, ...]:
+    words = row.heuristic or _NO_WORDS
+    shares = (row.observed.recall, words.recall, row.observed.exclusivity, words.exclusivity)
+    return (
+        (number,),
+        (ForeignText(row.skill),),
+        *((_count(row.observed.used.get(skill, 0), skill == row.skill),) for skill in columns),
+        (str(row.observed.nothing or "·"),),
+        (str(row.errors or "·"),),
+        *((percent(share),) for share in shares),
+        (str(row.taken or "·"),),
+    )
+
+
+def _count(count: int, is_right: bool) -> Toned:
+    return Toned(str(count), "good" if is_right else "bad") if count else Toned("·", "soft")
+
+
+def _pairs(catalogue: Catalogue, most: int) -> Iterator[Block]:
+    confused = [pair for pair in catalogue.pairs if pair.observed]
+    for pair in confused[:most]:
+        counts = f"{pair.observed} of {plural(pair.total, 'trial')}"
+        words = f"words alone: {pair.heuristic} of {plural(pair.prompts, 'prompt')}"
+        names = (ForeignText(pair.skill), " → ", ForeignText(pair.other))
+        yield TextLine(("confused: ", *names, f": {counts} ({words})"), "open", 1)
+    if len(confused) > most:
+        yield TextLine((f"… {plural(len(confused) - most, 'more pair')}",), "soft", 1)
+    if not confused:
+        yield TextLine(("No two skills are confused.",), "soft")
+    if only_words := len(catalogue.pairs) - len(confused):
+        verb = "was" if only_words == 1 else "were"
+        yield TextLine(
+            (f"{plural(only_words, 'pair')} that the words alone would confuse {verb} not confused",), "soft"
+        )
+
+
+def _prompt_matrix(catalogue: Catalogue, numbers: dict[str, str]) -> Iterator[Block]:
+    yield TextLine(("How often each skill was used, and what the words alone predict, from 0 to 1.",), "soft")
+    legend = ", ".join(f"{number} {skill}" for skill, number in numbers.items())
+    yield TextLine((ForeignText(legend, 20_000),), "soft")
+    columns = ("", "prompt", "of", *numbers.values(), "none", "?")
+    yield Grid(columns, [_prompt_row(row, catalogue) for row in catalogue.prompts[:MOST_ANSWERS]], (0, 1, 2))
+
+
+def _prompt_row(row: PromptRow, catalogue: Catalogue) -> tuple[Words, ...]:
+    cells: list[Words] = []
+    for skill in catalogue.skills:
+        count = _count(row.used.get(skill, 0), (skill == row.skill) == row.should_trigger)
+        relevance = row.relevance.get(skill)
+        is_expected = relevance is not None and relevance >= catalogue.threshold
+        predicted = Toned("" if relevance is None else f" {score(relevance)}", "" if is_expected else "soft")
+        cells.append((count, predicted))
+    kind = "should" if row.should_trigger else "should not"
+    errors = (str(row.errors or "·"),)
+    prompt, skill_name = (ForeignText(row.prompt, 400),), (ForeignText(row.skill),)
+    return ((kind,), prompt, skill_name, *cells, (str(row.nothing or "·"),), errors)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Awaitable, Callable, Collection
 from functools import cache, partial
 from hmac import compare_digest
@@ -17,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from waza.errors import StoreError
-from waza.reports.html.markup import Element, Html, Node, el, href, render, short
+from waza.reports.html.markup import Element, Html, Node, el, head_of_file, href, meta, render, short
 from waza.server.guard import BrowserSession, Guard
 from waza.server.live import list_events, run_events
 from waza.server.registry import NotThere, Page, PageRequest, Query, View, all_pages
@@ -124,7 +122,7 @@ def asset(name: str) -> bytes | None:
     """Return a file by its name; None where there is none."""
     here = files("waza.server").joinpath("static")
     if name == "report.css":
-        return files("waza.server").joinpath("static", "report.css").read_bytes()
+        return files("waza.reports.html").joinpath(name).read_bytes()
     if name in _OURS:
         return here.joinpath(name).read_bytes()
     return here.joinpath("vendor", name).read_bytes() if name in _VENDORED else None
@@ -139,13 +137,6 @@ def text_of(*names: str) -> str:
     """Return files one after the other, as a page that stands alone holds them."""
     return "\n".join((asset(name) or b"").decode() for name in names)
 
-
-def digest(text: str) -> str:
-    """Return how a policy names a piece of style or script."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-# The frame around every page: head, navigation, where one is; and the same page as a file that stands alone.
 
 _KEYS = (
     ("/", "search"),
@@ -170,7 +161,7 @@ def document(view: View, ask: PageRequest) -> str:
     styles = [el("link", rel="stylesheet", href=f"/static/{name}") for name in STYLES]
     icon = el("link", rel="icon", href="/static/icon.svg", type="image/svg+xml")
     theme = el("script", src="/static/theme.js")
-    head = el("head", *_meta(view), icon, theme, *styles, *scripts)
+    head = el("head", el("meta", charset="utf-8"), *meta(_title(view)), icon, theme, *styles, *scripts)
     return "<!DOCTYPE html>\n" + render(el("html", head, el("body", *body), lang="en"))
 
 
@@ -178,27 +169,14 @@ def exported(view: View) -> str:
     """Return a page that opens from disk: nothing is loaded, no script runs but what draws charts and unfolds calls."""
     style = text_of(*STYLES)
     script = text_of(*(name for name in view.scripts if name not in _NEED_SERVER))
-    policy = f"default-src 'none'; style-src {digest(style)}; base-uri 'none'; form-action 'none'"
-    policy += f"; script-src {digest(script)}; require-trusted-types-for 'script'" if script else ""
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=policy),
-        *_meta(view)[1:],
-        el("style", Html(style)),
-    )
+    head = head_of_file(_title(view), style, script)
     end = el("script", Html(script)) if script else None
     body = el("body", _main(view), end, class_="export")
     return "<!DOCTYPE html>\n" + render(el("html", head, body, lang="en"), is_export=True)
 
 
-def _meta(view: View) -> list[Element]:
-    return [
-        el("meta", charset="utf-8"),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="referrer", content="no-referrer"),
-        el("title", f"{short(view.title, 100)} · waza"),
-    ]
+def _title(view: View) -> str:
+    return f"{short(view.title, 100)} · waza"
 
 
 def _header(ask: PageRequest, view: View) -> Element:

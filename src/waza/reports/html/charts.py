@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from waza.compact import ordered, where
 from waza.model import Run, ToolEvent
+from waza.reports.document import Bar
 from waza.reports.failed_checks import trials_of
-from waza.reports.html.components import soft
-from waza.reports.html.elements import Bar, plot
+from waza.reports.html.components import bar_plot, soft
 from waza.reports.html.markup import Element, Node, el, short
 from waza.runs.outcomes import outcomes_of
 from waza.runs.tasks import TaskSummary
@@ -331,16 +331,18 @@ MOST_BARS = 20
 MOST_TICKS = 50
 
 
-def rates(tasks: Sequence[TaskSummary]) -> str:
+def rates(tasks: Sequence[TaskSummary]) -> Node:
     """Return the pass rates with their intervals: by tag, and by task where there are not too many."""
     tags = sorted({tag for task in tasks for tag in task.tags})
     by_tag = [_tag_bar(tag, where(tasks, partial(_has_tag, tag))) for tag in tags[:MOST_BARS]]
     several = where(tasks, lambda task: trials_of(task) > 1)
     shown = nsmallest(MOST_BARS, several, key=lambda task: (task.pass_rate is None, task.pass_rate or 0.0))
     more = f", the {MOST_BARS} lowest of {len(several)}" if len(several) > MOST_BARS else ""
-    plots = plot("Tasks passed, by tag", by_tag) + plot(f"Trials passed, by task{more}", map(_task_bar, shown))
-    note = '<p class="soft">A thin line is the 95 % interval: where the true rate may lie.</p>\n'
-    return f"<h2>Pass rates</h2>\n{note}{plots}" if plots else ""
+    if not by_tag and not shown:
+        return None
+    note = soft("A thin line is the 95 % interval: where the true rate may lie.")
+    plots = bar_plot("Tasks passed, by tag", by_tag), bar_plot(f"Trials passed, by task{more}", map(_task_bar, shown))
+    return [el("h2", "Pass rates"), note, *plots]
 
 
 def _has_tag(tag: str, task: TaskSummary) -> bool:
@@ -361,19 +363,19 @@ def _rate_bar(label: str, passed: int, total: int, interval: Interval | None) ->
     return Bar(label, passed / total if total else 0.0, f"{passed} of {total}", span)
 
 
-def durations(run: Run) -> str:
+def durations(run: Run) -> Node:
     """Return the slowest tasks: the mean as a bar, each trial as a tick."""
     by_task: dict[str, list[float]] = {}
     for outcome in ordered(outcomes_of(run.results), lambda outcome: (outcome.task_id, outcome.trial)):
         by_task.setdefault(outcome.task_id, []).append(outcome.duration_ms)
     longest = max((time for times in by_task.values() for time in times), default=0.0)
     if not longest:
-        return ""
+        return None
     bars = (_duration_bar(task, times, longest) for task, times in by_task.items())
     slowest = nsmallest(MOST_BARS, bars, key=lambda bar: -bar.length)
     more = f", the {MOST_BARS} slowest of {len(by_task)} tasks" if len(by_task) > MOST_BARS else ""
     ticks = "; each tick is one trial" if any(len(times) > 1 for times in by_task.values()) else ""
-    return f"<h2>Time</h2>\n{plot(f'Mean of a trial{more}{ticks}', slowest)}"
+    return [el("h2", "Time"), bar_plot(f"Mean of a trial{more}{ticks}", slowest)]
 
 
 def _duration_bar(task: str, times_ms: list[float], longest: float) -> Bar:

@@ -1,14 +1,28 @@
-"""Pieces that several pages share: marks, tiles, tables, sorting links, charts and how dates are told."""
+"""Components that pages share: marks, tiles, folds, tables, bars, links, dates; and documents rendered as HTML."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from waza.model import JSON
-from waza.reports.document import MOST, ForeignText, Grid, TextLine, Tone, Words
-from waza.reports.html.markup import Element, Html, Node, el, href, short
+from waza.reports.document import (
+    MOST,
+    Bar,
+    Bars,
+    Block,
+    Fold,
+    ForeignText,
+    Grid,
+    Heading,
+    Mark,
+    TextLine,
+    Tone,
+    Toned,
+    Words,
+)
+from waza.reports.html.markup import PAGE_END, Element, Html, Node, el, href, page_head, render, short
 from waza.stats.scores import Interval
 from waza.untrusted.text import percent
 
@@ -34,6 +48,11 @@ def badge(status: str) -> Element:
 def tile(label: str, value: Node, note: Node = "") -> Element:
     """Return one number of a summary."""
     return el("div", el("span", label, class_="soft"), el("b", value), el("span", note, class_="soft"), class_="tile")
+
+
+def tiles(*some: Element) -> Element:
+    """Return tiles next to each other."""
+    return el("div", *some, class_="tiles")
 
 
 def soft(*words: Node) -> Element:
@@ -158,20 +177,49 @@ def pager(address: str, total: int, skip: int, size: int, noun: str) -> Element 
     return el("nav", before, el("span", told, class_="soft"), after, class_="pager", aria_label=f"pages of {noun}")
 
 
-# The reports' short documents as parts of a page: their words are ours to keep, text of others stays text.
+def bar_plot(title: Node, bars: Iterable[Bar]) -> Node:
+    """Return a plot: a title and a row for each bar; nothing where there is no bar."""
+    rows = [_bar_row(bar) for bar in bars]
+    return [el("h3", title), *rows] if rows else None
+
+
+def _bar_row(bar: Bar) -> Element:
+    shapes = [_rect("track", 0, 1, 1, 8), _rect("bar", 0, bar.length, 1, 8)]
+    shapes += [_rect("span", bar.span[0], bar.span[1], 4, 2)] if bar.span else []
+    shapes += [_rect("tick", min(tick, 0.995), min(tick, 0.995) + 0.005, 1, 8) for tick in bar.ticks]
+    view = {"viewBox": "0 0 1000 10", "preserveAspectRatio": "none", "aria_hidden": "true"}
+    label, value = el("span", short(bar.label, MOST)), el("span", short(bar.value, MOST), class_="value")
+    return el("div", label, el("svg", *shapes, **view), value, class_="row")
+
+
+def _rect(kind: str, start: float, end: float, top: int, height: int) -> Element:
+    left, width = 1000 * start, max(0.0, 1000 * (end - start))
+    return el("rect", class_=kind, x=f"{left:.1f}", y=top, width=f"{width:.1f}", height=height)
+
+
+# Documents (`reports/document.py`) as HTML.
 
 _CLASSES: dict[Tone, str | None] = {"": None, "good": "passed", "bad": "failed", "open": "error", "soft": "soft"}
 
 
 def words(some: Words) -> list[Node]:
-    """Return a line's words; text of others is cut to what a line holds."""
-    return [short(word.text, MOST) if isinstance(word, ForeignText) else word for word in some]
+    """Return the words of a line; text of others is cut to what a line holds."""
+    return [_word(word) for word in some]
+
+
+def _word(word: str | ForeignText | Mark | Toned) -> Node:
+    if isinstance(word, Mark):
+        return mark(word.status)
+    if isinstance(word, Toned):
+        return el("span" if word.tone in ("", "soft") else "b", word.text, class_=_CLASSES[word.tone])
+    return short(word.text, word.most) if isinstance(word, ForeignText) else word
 
 
 def line(one: TextLine, *, class_: str = "") -> Element:
     """Return a sentence."""
     tone = _CLASSES[one.tone]
-    return el("p", *words(one.words), class_=" ".join(part for part in (class_, tone) if part) or None)
+    indent = "\u2003" * one.level
+    return el("p", indent, *words(one.words), class_=" ".join(part for part in (class_, tone) if part) or None)
 
 
 def items(lines: Iterable[TextLine]) -> Element:
@@ -181,15 +229,33 @@ def items(lines: Iterable[TextLine]) -> Element:
 
 def table(label: str, one: Grid) -> Element:
     """Return a table."""
-    heads = [head_cell(word, is_number=place not in one.texts) for place, word in enumerate(one.columns)]
+    kinds = [None if place in one.texts else "number" for place in range(len(one.columns))]
+    heads = [el("th", name, scope="col", class_=kind) for name, kind in zip(one.columns, kinds, strict=True)]
     rows = [
-        el(
-            "tr",
-            *(
-                el("td", *words(cell), class_=None if place in one.texts else "number")
-                for place, cell in enumerate(row)
-            ),
-        )
+        el("tr", *(el("td", *words(cell), class_=kind) for cell, kind in zip(row, kinds, strict=True)))
         for row in one.rows
     ]
     return grid(label, heads, rows)
+
+
+def document_nodes(blocks: Iterable[Block], level: int = 1) -> Iterator[Node]:
+    """Yield a document as a part of a page; its title is a heading of this level, later headings are one below."""
+    title = "table"
+    for block in blocks:
+        if isinstance(block, Heading):
+            title = "".join(word if isinstance(word, str) else getattr(word, "text", "") for word in block.words)
+            yield el(f"h{level}", *words(block.words))
+            level = max(2, level)
+        elif isinstance(block, Grid):
+            yield table(short(title, 100), block)
+        elif isinstance(block, Bars):
+            yield bar_plot(block.title, block.bars)
+        elif isinstance(block, Fold):
+            yield fold(block.title, *document_nodes(block.blocks, max(2, level)), is_open=block.is_open)
+        else:
+            yield line(block)
+
+
+def document_page(blocks: Iterable[Block], title: str) -> str:
+    """Return a document as one page that runs no script and loads nothing."""
+    return page_head(title) + render(list(document_nodes(blocks))) + PAGE_END

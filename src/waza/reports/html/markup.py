@@ -1,31 +1,35 @@
-"""Pages as trees: a plain string is always text. Markup comes from `el` alone, or from the reports' own pieces.
+"""HTML as trees of `el` elements: a plain string is always text, so nothing an agent wrote can become markup.
 
-Nothing here knows what a page shows. Addresses are made by `href`, so that no text can become a scheme or a path.
+Addresses are built by `href`, so that no text can become a scheme or a path. `page_head` starts a page that opens from
+disk under a strict policy. What a page shows is not decided here.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from waza.untrusted.text import clipped, visible
 
 MOST_TEXT = 400
-"""How much of one text is shown where nobody asked for more."""
+"""Characters of one text that `short` keeps by default."""
 _EMPTY = {"meta", "link", "input", "br", "hr", "col", "img"}
 _LOCAL = ("href", "src", "action")
 
 
 class Html(str):
-    """Markup that one of our own builders made; anything else is text."""
+    """Markup made by our own code; any other string is text and is escaped."""
 
     __slots__ = ()
 
 
 class Element(NamedTuple):
-    """A tag with its attributes and what stands in it."""
+    """A tag with its attributes and children."""
 
     tag: str
     attributes: dict[str, str]
@@ -55,7 +59,7 @@ def short(words: str, most: int = MOST_TEXT) -> str:
 
 
 def href(*parts: str | int, **query: str | int | Iterable[str] | None) -> str:
-    """Return an address of ours: every part and every value is quoted, what is empty is left out."""
+    """Return a local address: every part and value is quoted, empty values are left out."""
     path = "/" + "/".join(quote(str(part).encode("utf-8", "replace"), safe="") for part in parts)
     pairs: list[tuple[str, bytes]] = []
     for name, value in query.items():
@@ -100,17 +104,50 @@ def _attributes(attributes: dict[str, str], is_export: bool) -> str:
     return "".join(parts)
 
 
-# How much text one page may hold: what agents wrote is cut where the page would grow too large, and that is said.
+def sha256_source(content: str) -> str:
+    """Return the source expression of a content security policy that allows exactly this inline style or script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def head_of_file(title: str, style: str, script: str = "") -> Element:
+    """Return the head of a page that opens from disk: it loads nothing and runs no script but `script`."""
+    policy = f"default-src 'none'; style-src {sha256_source(style)}; base-uri 'none'; form-action 'none'"
+    policy += f"; script-src {sha256_source(script)}; require-trusted-types-for 'script'" if script else ""
+    return el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=policy),
+        *meta(title),
+        el("style", Html(style)),
+    )
+
+
+def meta(title: str) -> list[Element]:
+    """Return what every page has in its head: viewport, referrer policy, title."""
+    return [
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="referrer", content="no-referrer"),
+        el("title", short(title, 300)),
+    ]
+
+
+def page_head(title: str) -> str:
+    """Return the start of a report's page, up to the opened body."""
+    style = files("waza.reports.html").joinpath("report.css").read_text(encoding="utf-8")
+    return f'<!DOCTYPE html>\n<html lang="en">{render(head_of_file(title, style))}\n<body>\n'
+
+
+PAGE_END = "</body>\n</html>\n"
 
 PAGE = 600_000
 """Bytes of agents' text on one page; the frame around them takes the rest of a megabyte."""
 _WIDEST = 6
-"""How many bytes one character may take on a page: `&quot;`."""
+"""Bytes one character can take on a page: `&quot;`."""
 _LEAST = 40
 
 
 class TextBudget:
-    """What is left of a page's room."""
+    """How much more of the agents' text fits on a page; a text that is cut says so."""
 
     def __init__(self, left: int = PAGE) -> None:
         self._left = left
@@ -121,7 +158,7 @@ class TextBudget:
         return self._left < _LEAST * _WIDEST
 
     def text(self, words: str, most: int) -> Element:
-        """Return a text as a block, cut to `most` characters and to what room is left."""
+        """Return a text as a block, cut to `most` characters and to the rest of the budget."""
         size = self._size(most)
         made = long_text(words, size)
         self._take(str(made.children[0]))

@@ -1,72 +1,96 @@
-"""One page that opens from disk: numbers, plots, what did not hold, every trial. No script, nothing from outside."""
+"""The page of the `html` report: numbers, plots, failed checks, every trial. No script, nothing loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from waza.compact import ordered
-from waza.model import Run
+from waza.model import Result, Run, ToolEvent
 from waza.reports.comparison import sentence
-from waza.reports.document import html_blocks
-from waza.reports.failed_checks import places_of, trials_of
+from waza.reports.failed_checks import Fault, ending, faults, headline, places_of, shown_value, trials_of
 from waza.reports.html.charts import durations, rates
-from waza.reports.html.elements import page_head, text, tile
-from waza.reports.html.trial_page import mark, trial
-from waza.reports.html.triggers import trigger_section
+from waza.reports.html.components import (
+    document_nodes,
+    fold,
+    grid,
+    head_cell,
+    interval,
+    mark,
+    number,
+    soft,
+    tile,
+    tiles,
+)
+from waza.reports.html.markup import PAGE_END, Element, Node, el, long_text, page_head, render, short
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import costs_of_run, repeats_line, times_of
-from waza.reports.judging import judging_lines
+from waza.reports.judging import judging_lines, split_jury
 from waza.reports.run_before import EarlierRun, delta
+from waza.reports.triggers import trigger_document
 from waza.runs.impact import stored_impact
+from waza.runs.outcomes import outcome_of
 from waza.runs.summary import Summary, summarize
 from waza.runs.tasks import TaskSummary, summarize_tasks
-from waza.stats.scores import Interval
+from waza.runs.tool_use import mock_calls
+from waza.untrusted.json import encode
 from waza.untrusted.text import percent, plural, score, seconds
 
-FIRST_OPEN = 3
-"""Of so many tasks that did not pass, the first trial is unfolded."""
+OPEN_TASKS = 3
+"""The first trial of this many tasks that did not pass is unfolded."""
+MOST_TEXT = 20_000
+MOST_OF_A_CALL = 4_000
+MOST_CALLS = 200
+MOST_EVENTS = 500
+_NAME = 300
+"""Characters of a name or a claim."""
 _ORDER = {"failed": 0, "error": 1, "passed": 2, "skipped": 3}
+_CHECK_STATUS = {True: "passed", False: "failed", None: "error"}
 
 
 def page(run: Run, before: EarlierRun | None, most_bytes: int) -> Iterator[bytes]:
     """Yield the page, a trial at a time; trials beyond `most_bytes` are counted, not shown."""
     tasks = summarize_tasks(run)
     summary = summarize(run, tasks=tasks)
-    yield page_head(f"{run.name} · waza").encode()
-    yield (_top(run, summary) + _metrics(summary)).encode()
-    yield (_change(before, tasks) if before else "").encode()
-    if impact := stored_impact(run):
-        yield "".join(html_blocks(impact_document(impact, whole=True), level=2)).encode()
-    yield trigger_section(run, summary.triggers).encode()
-    yield rates(tasks).encode()
     worst_first = ordered(tasks, lambda task: _ORDER[task.status])
-    yield from _table(worst_first) if tasks else ()
+    yield page_head(f"{run.name} · waza").encode()
+    yield _encoded([*_top(run, summary), _metrics(summary), _change(before, tasks) if before else None])
+    if impact := stored_impact(run):
+        yield _encoded(list(document_nodes(impact_document(impact, whole=True), level=2)))
+    if summary.triggers:
+        yield _encoded(list(document_nodes(trigger_document(run, summary.triggers, detail="whole"), level=2)))
+    yield _encoded([rates(tasks), _task_table(worst_first) if tasks else None])
     yield from _trials(run, worst_first, most_bytes)
-    yield durations(run).encode()
-    yield b"</body>\n</html>\n"
+    yield _encoded(durations(run))
+    yield PAGE_END.encode()
 
 
-def _top(run: Run, summary: Summary) -> str:
-    made = [run.engine, *([run.model] if run.model else []), run.started_at, run.id]
+def _encoded(node: Node) -> bytes:
+    return (render(node) + "\n").encode()
+
+
+def _top(run: Run, summary: Summary) -> Iterator[Node]:
+    facts = [run.engine, *([run.model] if run.model else []), run.started_at, run.id]
     status = {0: "passed", 1: "failed"}.get(summary.exit_code, "error")
-    head = f"<h1>{mark(status)} {text(run.name)}</h1>\n"
-    head += f'<p class="soft">{" · ".join(text(part) for part in made if part)}</p>\n'
+    yield el("h1", mark(status), " ", short(run.name, _NAME))
+    yield soft(" · ".join(short(fact, _NAME) for fact in facts if fact))
     if not run.complete:
-        head += '<p class="error">The run is not complete: some trials are missing.</p>\n'
-    head += "".join(f'<p class="error">{text(warning, 600)}</p>\n' for warning in summary.warnings)
-    repeats = f'<p class="soft">{text(repeats_line(run))}</p>\n' if run.results else ""
-    repeats += "".join(f'<p class="soft">{text(line, 600)}</p>\n' for line in judging_lines(run))
-    return f'{head}<div class="tiles">\n{"".join(_tiles(summary))}</div>\n{repeats}'
+        yield el("p", "The run is not complete: some trials are missing.", class_="error")
+    yield [el("p", short(warning, 600), class_="error") for warning in summary.warnings]
+    yield tiles(*_tiles(summary))
+    yield soft(repeats_line(run)) if run.results else None
+    yield [soft(short(line, 600)) for line in judging_lines(run)]
 
 
-def _tiles(summary: Summary) -> Iterator[str]:
-    passed = f"{summary.succeeded} of {summary.total_tests}"
-    if summary.total_tests or summary.triggers is None:
-        yield tile("passed", passed, f"{percent(summary.success_rate)} {_interval(summary.success_rate_ci)}")
+def _tiles(summary: Summary) -> Iterator[Element]:
+    has_tasks = summary.total_tests or summary.triggers is None
+    if has_tasks:
+        ci: Node = [" (95 % interval ", interval(summary.success_rate_ci), ")"] if summary.success_rate_ci else None
+        passed = f"{summary.succeeded} of {summary.total_tests}"
+        yield tile("passed", passed, [percent(summary.success_rate), ci])
     counts = ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded"))
     yield from (tile(noun, str(count), "of " + plural(summary.total_tests, "task")) for count, noun in counts if count)
     span = f"between {score(summary.score_low)} and {score(summary.score_high)}" if summary.undecided else ""
-    if summary.total_tests or summary.triggers is None:
+    if has_tasks:
         yield tile("score", score(summary.weighted_score), span or f"plain mean {score(summary.aggregate_score)}")
     yield tile("time", times_of(summary))
     if summary.agent_tokens is not None or summary.judge_tokens:
@@ -77,84 +101,158 @@ def _tiles(summary: Summary) -> Iterator[str]:
         yield tile("cost", total, parts.strip("()"))
 
 
-def _interval(interval: Interval | None) -> str:
-    if interval is None:
-        return ""
-    return f'(95 % interval <span class="whole">{interval.lower * 100:.0f}–{percent(interval.upper)}</span>)'
-
-
-def _metrics(summary: Summary) -> str:
-    rows = "".join(
-        f'<tr><td class="mark">{mark(metric.status)}</td><td>{text(metric.name)}</td>'
-        f'<td class="number">{score(metric.value)} {text(metric.note)}</td>'
-        f'<td class="number">{"" if metric.threshold is None else f"{metric.threshold:g}"}</td>'
-        f"<td>{text(metric.reason)}</td></tr>\n"
+def _metrics(summary: Summary) -> Node:
+    rows = [
+        el(
+            "tr",
+            el("td", mark(metric.status), class_="mark"),
+            el("td", short(metric.name, _NAME)),
+            number(f"{score(metric.value)} {metric.note}".rstrip()),
+            number("" if metric.threshold is None else f"{metric.threshold:g}"),
+            el("td", short(metric.reason, _NAME)),
+        )
         for metric in summary.metrics
-    )
-    names = ("", "metric", "value", "needs", "")
-    return f"<h2>Metrics</h2>\n{_rows(names, rows)}" if rows else ""
+    ]
+    return [el("h2", "Metrics"), _table("metrics", ("", "metric", "value", "needs", ""), rows)] if rows else None
 
 
-def _rows(names: tuple[str, ...], rows: str) -> str:
+def _table(label: str, names: Sequence[str], rows: Sequence[Element]) -> Element:
     numbers = ("value", "needs", "passed", "score", "time")
-    head = "".join(f'<th class="number">{name}</th>' if name in numbers else f"<th>{name}</th>" for name in names)
-    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n'
+    return grid(label, [head_cell(name, is_number=name in numbers) for name in names], rows)
 
 
-def _change(before: EarlierRun, tasks: Sequence[TaskSummary]) -> str:
+def _change(before: EarlierRun, tasks: Sequence[TaskSummary]) -> Node:
     found = delta(before, tasks)
-    told = f"{plural(found.common, 'common task')}: {found.passed_now} pass now, {found.passed_before} did before."
-    rows = "".join(
-        f"<tr><td>{text(flip.task)}</td><td>{text(flip.was)}</td><td>{text(flip.now)}</td></tr>\n"
+    rows = [
+        el("tr", *(el("td", short(cell, _NAME)) for cell in (flip.task, flip.was, flip.now)))
         for flip in (*found.worse, *found.better, *found.others)
+    ]
+    return [
+        el("h2", f"Against {short(before.name, _NAME)}"),
+        el("p", f"{plural(found.common, 'common task')}: {found.passed_now} pass now, {found.passed_before} before."),
+        el("p", short(sentence(found.verdict), 600)),
+        _table("changed tasks", ("task", "was", "is"), rows) if rows else el("p", "No task changed its status."),
+    ]
+
+
+def _task_table(tasks: Sequence[TaskSummary]) -> Node:
+    rows = [_task_row(place, task) for place, task in enumerate(tasks)]
+    return [el("h2", "Tasks"), _table("tasks", ("", "task", "passed", "score", "time"), rows)]
+
+
+def _task_row(place: int, task: TaskSummary) -> Element:
+    link = el("a", short(task.id, _NAME), href=f"#task-{place}")
+    flaky = [" ", el("b", "flaky")] if task.is_flaky else None
+    tags = el("span", short(" ".join(task.tags), _NAME), class_="soft")
+    return el(
+        "tr",
+        el("td", mark(task.status), class_="mark"),
+        el("td", link, flaky, " ", tags),
+        number(f"{task.passed} of {trials_of(task)}"),
+        number(*_score(task)),
+        number(seconds(task.duration_ms)),
     )
-    table = _rows(("task", "was", "is"), rows) if rows else "<p>No task came out differently.</p>\n"
-    verdict = f"<p>{text(sentence(found.verdict), 600)}</p>\n"
-    return f"<h2>Against {text(before.name)}</h2>\n<p>{told}</p>\n{verdict}{table}"
 
 
-def _table(tasks: Sequence[TaskSummary]) -> Iterator[bytes]:
-    head, foot = _rows(("", "task", "passed", "score", "time"), "\0").split("\0")
-    yield f"<h2>Tasks</h2>\n{head}".encode()
-    yield from (_table_row(number, task).encode() for number, task in enumerate(tasks))
-    yield foot.encode()
-
-
-def _table_row(number: int, task: TaskSummary) -> str:
-    flaky = " <b>flaky</b>" if task.is_flaky else ""
-    name = f'<a href="#task-{number}">{text(task.id)}</a>{flaky} <span class="soft">{text(" ".join(task.tags))}</span>'
-    numbers = (f"{task.passed} of {trials_of(task)}", _score(task), seconds(task.duration_ms))
-    cells = "".join(f'<td class="number">{cell}</td>' for cell in numbers)
-    return f'<tr><td class="mark">{mark(task.status)}</td><td>{name}</td>{cells}</tr>\n'
-
-
-def _score(task: TaskSummary) -> str:
+def _score(task: TaskSummary) -> list[Node]:
     """Return a task's score, with its 95 % interval where its trials differ."""
-    found = task.score_ci
-    spread = f' <span class="soft">({score(found.lower)}–{score(found.upper)})</span>' if found and found.tells else ""
-    return score(task.score.weighted) + spread
+    ci = task.score_ci
+    spread = el("span", f"({score(ci.lower)}–{score(ci.upper)})", class_="soft") if ci and ci.tells else None
+    return [score(task.score.weighted), " " if spread else None, spread]
 
 
 def _trials(run: Run, tasks: Sequence[TaskSummary], most_bytes: int) -> Iterator[bytes]:
     """Yield every trial, task by task, as long as the page does not grow too large."""
     places = places_of(run)
     size, left_out, title = 0, 0, ""
-    for number, task in enumerate(tasks):
-        is_wrong = task.status in ("failed", "error")
-        before, title = title, "What did not hold" if is_wrong else "What held"
-        head = "" if title == before else f"<h2>{title}</h2>\n"
-        yield f'{head}<h3 id="task-{number}">{mark(task.status)} {text(task.id)}</h3>\n{_not_run(task)}'.encode()
-        for position, place in enumerate(places.get(task.id, ())):
+    for place, task in enumerate(tasks):
+        has_failed = task.status in ("failed", "error")
+        previous, title = title, "Failed checks" if has_failed else "Passed"
+        heading = el("h2", title) if title != previous else None
+        not_run = soft(f"{plural(task.not_run, 'trial')} not run") if task.not_run else None
+        name = el("h3", mark(task.status), " ", short(task.id, _NAME), id=f"task-{place}")
+        yield _encoded([heading, name, not_run])
+        for position, result_place in enumerate(places.get(task.id, ())):
             if size > most_bytes:
                 left_out += 1
                 continue
-            piece = trial(run.results[place], is_open=is_wrong and number < FIRST_OPEN and not position).encode()
+            is_open = has_failed and place < OPEN_TASKS and not position
+            piece = _encoded(_trial(run.results[result_place], is_open=is_open))
             size += len(piece)
             yield piece
     if left_out:
-        told = f"{plural(left_out, 'more trial')} would make this page too large: waza show"
-        yield f'<p class="soft">{told}</p>\n'.encode()
+        yield _encoded(soft(f"{plural(left_out, 'more trial')} would make this page too large: waza show"))
 
 
-def _not_run(task: TaskSummary) -> str:
-    return f'<p class="soft">{plural(task.not_run, "trial")} not run</p>\n' if task.not_run else ""
+def _trial(result: Result, *, is_open: bool) -> Element:
+    """Return a trial, folded: failed checks, prompt and answer, grades, and each step the agent took."""
+    outcome = outcome_of(result)
+    facts = f" trial {result.trial} · score {score(outcome.score.weighted)} · {times_of(outcome)}"
+    why = "" if result.status == "passed" else f" · {short(headline(result), 160)}"
+    trace = result.trace
+    parts: list[Node] = [_fault(fault) for fault in faults(result)]
+    parts += [el("p", short(result.reason, 1_000))] if result.reason else []
+    parts += [long_text("\n".join(lines), MOST_TEXT)] if (lines := ending(result)) else []
+    for label, text in (("asked", trace.input), ("answered", trace.output), ("error", trace.error)):
+        parts += [el("h3", label), long_text(text, MOST_TEXT)] if text else []
+    parts += [_grades(result), _calls(trace.tool_events)]
+    calls, events = mock_calls(trace), trace.events or []
+    parts += [_json_lines(plural(len(calls), "mock call"), calls, MOST_CALLS, MOST_TEXT)] if calls else []
+    title = f"transcript: {plural(len(events), 'event')}"
+    parts += [_json_lines(title, events, MOST_EVENTS, 5 * MOST_TEXT)] if events else []
+    return fold([mark(result.status), facts, why], *parts, is_open=is_open)
+
+
+def _fault(fault: Fault) -> Element:
+    kind = "failed" if fault.is_failure else "error"
+    claim = el("p", mark(kind), " ", el("b", short(fault.grader, _NAME)), f": {short(fault.words, 2_000)}")
+    values = _labelled(("expected", fault.expected), ("found", fault.found))
+    return el("div", claim, *values, class_=f"fault {kind}")
+
+
+def _labelled(*texts: tuple[str, str | None]) -> Iterator[Node]:
+    """Yield each text that there is below its label."""
+    for label, text in texts:
+        if text is not None:
+            yield [soft(label), long_text(text, MOST_OF_A_CALL)]
+
+
+def _grades(result: Result) -> Node:
+    """Return every grade with all its checks."""
+    rows: list[Node] = []
+    for grade in result.grades:
+        name = el("b", short(grade.name, _NAME))
+        rows.append(el("p", mark(grade.status), " ", name, f" {short(grade.type, _NAME)} {score(grade.score)}"))
+        rubric = grade.details.get("rubric")
+        if isinstance(rubric, dict):
+            words = " ".join(str(rubric.get(key) or "") for key in ("name", "version", "description"))
+            rows.append(soft(f"\u2003rubric {short(words, 600)}"))
+        for check in grade.checks:
+            rows.append(el("p", "\u2003", mark(_CHECK_STATUS[check.ok]), f" {short(check.claim, _NAME)}"))
+        rows += [soft(f"\u2003{short(split, 2_000)}")] if (split := split_jury(grade)) else []
+    return fold(plural(len(result.grades), "grade"), *rows) if rows else None
+
+
+def _calls(events: list[ToolEvent] | None) -> Node:
+    if not events:
+        return soft("tool calls were not recorded" if events is None else "no tool was called")
+    calls = [_call(number, event) for number, event in enumerate(events[:MOST_CALLS], 1)]
+    more = soft(f"… and {len(events) - MOST_CALLS} more") if len(events) > MOST_CALLS else None
+    return [el("h3", plural(len(events), "tool call")), *calls, more]
+
+
+def _call(number: int, event: ToolEvent) -> Element:
+    args = shown_value(event.args, MOST_OF_A_CALL) or ""
+    took = f" · {seconds(event.duration_ms)}" if event.duration_ms is not None else ""
+    failed = None if event.success else [" · ", el("span", "failed", class_="failed")]
+    result = shown_value(event.result, MOST_OF_A_CALL)
+    inner = _labelled(("arguments", args), ("result", result or None), ("error", event.error or None))
+    summary: Node = [f"{number}. ", el("b", short(event.tool_name, 100)), f" {short(args, 100)}{took}", failed]
+    return fold(summary, *inner)
+
+
+def _json_lines(title: str, entries: Sequence[object], most: int, most_text: int) -> Element:
+    """Return JSON records folded, a line each."""
+    lines = [encode(entry).decode() for entry in entries[:most]]
+    lines += [f"… and {len(entries) - most} more"] if len(entries) > most else []
+    return fold(title, long_text("\n".join(lines), most_text))

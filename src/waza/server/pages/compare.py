@@ -12,12 +12,11 @@ from waza.analysis.changes import Comparison, GraderChange, TaskChange, paired
 from waza.analysis.comparison import among, compare
 from waza.model import Grade, Result
 from waza.reports.comparison import FLIPS, TONES, flip_lines, p_value, reservations, sentence, sides, signed
-from waza.reports.document import TextLine
+from waza.reports.document import Bar, TextLine
 from waza.reports.html import components
 from waza.reports.html.charts import ForestRow, forest
-from waza.reports.html.components import day, grid, head_cell, interval, mark, number, pager, run_link, soft
-from waza.reports.html.elements import Bar, plot
-from waza.reports.html.markup import Element, Html, Node, TextBudget, el, href, short
+from waza.reports.html.components import bar_plot, day, grid, head_cell, interval, mark, number, pager, run_link, soft
+from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
 from waza.reports.html.side_by_side import beside
 from waza.runs.canaries import drift
 from waza.runs.outcomes import outcomes_of, shown_names
@@ -53,7 +52,7 @@ def page(ask: PageRequest, store: RunReader) -> View:
     body: list[Node] = [el("h1", "Compare"), _runs(runs)]
     for place, one in enumerate(found, 1):
         body += _pair(runs, place, one)
-    body += [Html(_rates(runs)), _tasks(ask, runs, found)]
+    body += [_rates(runs), _tasks(ask, runs, found)]
     return View(title="Compare", body=body, crumbs=[("Runs", href())])
 
 
@@ -105,7 +104,7 @@ def _runs(runs: Sequence[OpenRun]) -> Element:
     return grid("the runs", heads, rows, class_="compared")
 
 
-def _rates(runs: Sequence[OpenRun]) -> str:
+def _rates(runs: Sequence[OpenRun]) -> Node:
     bars = []
     for letter, one in zip(LETTERS, runs, strict=False):
         found, ci = one.summary, one.summary.success_rate_ci
@@ -113,7 +112,7 @@ def _rates(runs: Sequence[OpenRun]) -> str:
         bars.append(
             Bar(label, found.success_rate or 0.0, percent(found.success_rate), (ci.lower, ci.upper) if ci else None)
         )
-    return plot("Tasks passed, with the 95 % interval", bars)
+    return bar_plot("Tasks passed, with the 95 % interval", bars)
 
 
 def _pair(runs: Sequence[OpenRun], place: int, found: Comparison) -> Iterator[Node]:

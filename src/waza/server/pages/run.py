@@ -8,7 +8,7 @@ from pathlib import Path
 from waza.errors import StoreError
 from waza.files.paths import project_root
 from waza.model import Result, Run
-from waza.reports.document import html_blocks
+from waza.reports.document import Bar
 from waza.reports.failed_checks import headline, trials_of
 from waza.reports.html.charts import durations, rates
 from waza.reports.html.components import (
@@ -16,8 +16,10 @@ from waza.reports.html.components import (
     MARKS,
     WORDS,
     badge,
+    bar_plot,
     chart,
     count,
+    document_nodes,
     grid,
     head_cell,
     interval,
@@ -31,13 +33,11 @@ from waza.reports.html.components import (
     when,
     whole,
 )
-from waza.reports.html.elements import Bar, plot
-from waza.reports.html.elements import text as escaped
-from waza.reports.html.markup import Element, Html, Node, el, href, short
-from waza.reports.html.triggers import trigger_section
+from waza.reports.html.markup import Element, Html, Node, el, href, render, short
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import costs_of_run, times_of
 from waza.reports.judging import judging_lines
+from waza.reports.triggers import trigger_document
 from waza.runs.calibrations import Calibration, asked_in, read_calibrations
 from waza.runs.impact import stored_impact
 from waza.runs.judge_card import JudgeCard, read_cards
@@ -66,7 +66,7 @@ def page(ask: PageRequest, store: RunReader) -> View:
     body = [*_top(opened), _tiles(opened), _metrics(opened), _failed(opened)]
     body += [matrix(ask, store, opened)] if has_tasks else []
     body += [_triggers(opened), _impact(opened), judge_section(run), tool_section(run)]
-    body += [Html(rates(opened.tasks)), Html(durations(run))]
+    body += [rates(opened.tasks), durations(run)]
     return View(title=listed.suite or listed.key, body=body, scripts=CHARTS, crumbs=[("Runs", href())])
 
 
@@ -137,7 +137,10 @@ def _tiles(opened: OpenRun) -> Element:
 
 def _triggers(opened: OpenRun) -> Node:
     """Return the trigger tests with their confusion matrix, where there are some."""
-    section = trigger_section(opened.run, opened.summary.triggers)
+    if opened.summary.triggers is None:
+        return None
+    blocks = trigger_document(opened.run, opened.summary.triggers, detail="whole")
+    section = render(list(document_nodes(blocks, level=2)))
     if len(section) > MOST_SECTION:
         told = "The answers would make this page too large: "
         return [el("h2", "Trigger tests"), soft(told, el("code", "waza show --reporter html"), " writes them all.")]
@@ -147,7 +150,7 @@ def _triggers(opened: OpenRun) -> Node:
 def _impact(opened: OpenRun) -> Node:
     """Return what the skill does to the suite, where the run has a control arm."""
     found = stored_impact(opened.run)
-    return Html("".join(html_blocks(impact_document(found), level=2))) if found else None
+    return list(document_nodes(impact_document(found), level=2)) if found else None
 
 
 def _metrics(opened: OpenRun) -> Node:
@@ -400,14 +403,14 @@ def tool_section(run: Run) -> Node:
 def judge_section(run: Run) -> Node:
     """Return what is known about the judges of a run; nothing where nobody judged, or nothing was measured."""
     lines = list(judging_lines(run))
-    plots = "".join(_plots(run)) if run.spec.get("judged") else ""
+    plots = list(_plots(run)) if run.spec.get("judged") else []
     if not lines and not plots:
         return None
     told = el("ul", *(el("li", short(line, 600)) for line in lines)) if lines else None
-    return [el("h2", "Judges"), told, Html(plots)]
+    return [el("h2", "Judges"), told, *plots]
 
 
-def _plots(run: Run) -> Iterator[str]:
+def _plots(run: Run) -> Iterator[Node]:
     """Yield a plot for each calibration and each card that belongs to the run's rubrics."""
     root = project_root(Path(run.folder).resolve())
     names = {str(entry.get("name")) for each in (run.spec.get("graders") or {}).values() for entry in each}
@@ -419,33 +422,33 @@ def _plots(run: Run) -> Iterator[str]:
             if card.rubric_hash in asked:
                 yield _card(card)
     except (StoreError, OSError) as error:
-        yield f'<p class="error">{escaped(str(error), 600)}</p>\n'
+        yield el("p", short(str(error), 600), class_="error")
 
 
-def _calibration(found: Calibration) -> str:
+def _calibration(found: Calibration) -> Node:
     counts = found.counts
     who = f"{found.model or 'its judge'}{f' at {found.address}' if found.address else ''}"
-    title = f"Calibration: {escaped(found.grader)} by {escaped(who)} against people"
+    title = f"Calibration: {short(found.grader)} by {short(who)} against people"
     passes, fails = counts.true_pass + counts.false_fail, counts.true_fail + counts.false_pass
     bars = [
         _bar("agrees with people", counts.agreed, counts.n, wilson(counts.agreed, counts.n)),
         _bar("passes what people pass", counts.true_pass, passes, wilson(counts.true_pass, passes)),
         _bar("fails what people fail", counts.true_fail, fails, wilson(counts.true_fail, fails)),
     ]
-    same = f'<p class="soft">The same answer every time would agree on {percent(found.constant_accuracy)}.</p>\n'
-    return plot(title, bars) + same
+    same = soft(f"The same answer every time would agree on {percent(found.constant_accuracy)}.")
+    return [bar_plot(title, bars), same]
 
 
-def _card(card: JudgeCard) -> str:
-    title = f"Judge card: {escaped(card.rubric)} by {escaped(card.model or card.judge)}, verdicts that stayed the same"
+def _card(card: JudgeCard) -> Node:
+    title = f"Judge card: {short(card.rubric)} by {short(card.model or card.judge)}, verdicts that stayed the same"
     bars = [_bar("agrees with the goldens", card.agreed.kept, card.agreed.decided, card.agreed.interval)]
     bars += [_bar(probe.name, probe.invariance.kept, probe.invariance.decided, probe.invariance.interval)
              for probe in card.probes]  # fmt: skip
     attacks = card.attacks
     if attacks.decided:
         bars.append(_bar("attacks that worked", attacks.passed, attacks.decided, attacks.interval))
-    findings = "".join(f'<p class="error">{escaped(finding, 600)}</p>\n' for finding in card.findings)
-    return plot(title, bars) + findings
+    findings = [el("p", short(finding, 600), class_="error") for finding in card.findings]
+    return [bar_plot(title, bars), *findings]
 
 
 def _bar(label: str, part: int, whole: int, interval: Interval | None) -> Bar:
