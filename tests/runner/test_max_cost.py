@@ -264,7 +264,7 @@ def test_what_the_limit_counts_is_what_every_summary_shows(tmp_path_factory, fir
         assert summarize(run).costs == resumed.costs == summarize(read_run(folder.path)).costs
         again.finish(summarize(run))
     with closing(Index(lambda: [parent])) as index:
-        index.look(now=True)
+        index.refresh(now=True)
         [listed] = index.select()
         assert listed.summary.costs == resumed.costs
         assert summarize(index.filled(listed, read_run_json(folder.path))).costs == resumed.costs

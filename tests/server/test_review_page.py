@@ -70,7 +70,7 @@ def form_of(site, path):
     """The fields of the form that records a verdict on a page."""
     page = site.get(path)[2]
     assert faults(page) == []
-    review_queue = next(one for one in read(page) if one.attrib.get("id") == "desk")
+    review_queue = next(one for one in read(page) if one.attrib.get("id") == "verdict-form")
     inputs = [one.attrib for one in review_queue.iter() if local(one) == "input" and one.attrib.get("type") != "radio"]
     return {one["name"]: one.get("value", "") for one in inputs}
 

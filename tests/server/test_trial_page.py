@@ -28,7 +28,7 @@ GIVEN = [{"path": "policy.md", "content": "# Policy\nTen days.\n"}, {"path": "go
 def runs(folder, tmp_path_factory):
     parent = folder / "x" / "runs"
     results = [a_result(trial=1, passes=True), a_result(trial=2), a_result(trial=3, passes=True)]
-    a_run(parent, "desk", results)
+    a_run(parent, "shop", results)
     run = hostile_run(*STRINGS)
     store_run(parent, run, run.results, run_id="hostile")
     workspace = tmp_path_factory.mktemp("workspace")
@@ -60,35 +60,35 @@ def elements(page, tag, word=""):
 
 class TestTheTask:
     def test_every_trial_is_listed_and_has_an_address(self, site):
-        page = shown(site, "/runs/desk/task?id=refund")
-        trials = [link for link in links(page) if re.fullmatch(r"/runs/desk/task\?id=refund&trial=\d", link)]
+        page = shown(site, "/runs/shop/task?id=refund")
+        trials = [link for link in links(page) if re.fullmatch(r"/runs/shop/task\?id=refund&trial=\d", link)]
         assert {link[-1] for link in trials} == {"1", "2", "3"}
         assert "2 of 3 trials passed" in text_of(page)
 
     def test_the_first_that_failed_is_shown_unless_another_is_asked_for(self, site):
-        assert "Trial 2 ✗ failed" in text_of(shown(site, "/runs/desk/task?id=refund"))
-        assert "Trial 3 ✓ passed" in text_of(shown(site, "/runs/desk/task?id=refund&trial=3"))
+        assert "Trial 2 ✗ failed" in text_of(shown(site, "/runs/shop/task?id=refund"))
+        assert "Trial 3 ✓ passed" in text_of(shown(site, "/runs/shop/task?id=refund&trial=3"))
 
     def test_a_check_tells_what_was_expected_what_was_found_and_what_was_nearest(self, site):
-        text = text_of(shown(site, "/runs/desk/task?id=refund&trial=2"))
+        text = text_of(shown(site, "/runs/shop/task?id=refund&trial=2"))
         assert "promises a day claim: promises nothing" in text
         assert "expected no day found Tuesday" in text
         assert "nearest to edit (new, path) : call 5" in text
         assert '{"equals":"x = 3"} x = 2' in text
 
     def test_a_judged_grade_names_the_rubric_with_its_version_and_the_judge(self, site):
-        text = text_of(shown(site, "/runs/desk/task?id=refund&trial=2"))
-        assert "rubric support 1.2.0 (pass-fail) · 9f2c41aa8812 · judge judge-9 , 2.4 s" in text
+        text = text_of(shown(site, "/runs/shop/task?id=refund&trial=2"))
+        assert "rubric shop 1.2.0 (pass-fail) · 9f2c41aa8812 · judge judge-9 , 2.4 s" in text
 
     def test_prompt_output_and_numbers_are_there(self, site):
-        text = text_of(shown(site, "/runs/desk/task?id=refund&trial=2"))
+        text = text_of(shown(site, "/runs/shop/task?id=refund&trial=2"))
         for words in ("Asked Refund it.", "Answered It is refunded.", "5 tool calls · 3 turns · 990 tokens", "$0.01"):
             assert words in text, words
 
     @pytest.mark.parametrize("path", [
-        "/runs/none/task?id=refund", "/runs/desk/task", "/runs/desk/task?id=x", "/runs/desk/task?id=refund&trial=9",
-        "/runs/desk/call?id=refund&trial=2&n=6", "/runs/desk/call?id=refund&trial=2&n=0", "/runs/desk/call?id=x",
-        "/runs/desk/files?id=x", "/runs/left/files?id=refund&path=../run.json", "/runs/left/files?id=refund&path=nope",
+        "/runs/none/task?id=refund", "/runs/shop/task", "/runs/shop/task?id=x", "/runs/shop/task?id=refund&trial=9",
+        "/runs/shop/call?id=refund&trial=2&n=6", "/runs/shop/call?id=refund&trial=2&n=0", "/runs/shop/call?id=x",
+        "/runs/shop/files?id=x", "/runs/left/files?id=refund&path=../run.json", "/runs/left/files?id=refund&path=nope",
     ])  # fmt: skip
     def test_what_is_not_there_is_told_politely(self, site, path):
         status, _, page = site.get(path)
@@ -97,7 +97,7 @@ class TestTheTask:
 
 class TestTheAlignment:
     def test_a_line_leads_from_each_expectation_to_its_call_and_dots_to_the_nearest(self, site):
-        page = shown(site, "/runs/desk/task?id=refund&trial=2")
+        page = shown(site, "/runs/shop/task?id=refund&trial=2")
         assert len(elements(page, "line", "fits")) == 1 and len(elements(page, "line", "near")) == 1
         expected = ["".join(item.itertext()) for item in elements(page, "ol", "expected")[0]]
         assert expected == ["✓ search", "✗ edit (new, path) wrong arguments", "✗ mail missing"]
@@ -139,19 +139,19 @@ class TestTheTimeline:
         return found
 
     def test_the_axis_is_time(self, site):
-        bars = self.bars(shown(site, "/runs/desk/task?id=refund&trial=2"))
+        bars = self.bars(shown(site, "/runs/shop/task?id=refund&trial=2"))
         assert {number: bar[:2] for number, bar in bars.items()} == {
             number: [begin / 100, took / 100] for number, (_, _, begin, took, _) in enumerate(CALLS, 1)
         }
 
     def test_calls_at_the_same_time_stand_below_each_other(self, site):
-        page = shown(site, "/runs/desk/task?id=refund&trial=2")
+        page = shown(site, "/runs/shop/task?id=refund&trial=2")
         bars = self.bars(page)
         assert bars[2][2] != bars[3][2]
         assert "up to 2 at once" in text_of(page)
 
     def test_a_failed_call_has_a_cross_and_turns_have_numbers(self, site):
-        page = shown(site, "/runs/desk/task?id=refund&trial=2")
+        page = shown(site, "/runs/shop/task?id=refund&trial=2")
         assert len(elements(page, "text", "cross")) == 1
         assert [one.text for one in elements(page, "text", "turn-label")] == ["1", "2", "3"]
         assert "1 failed" in text_of(page)
@@ -244,10 +244,10 @@ class TestTheTranscript:
         assert places == sorted(places)
 
     def test_a_call_is_folded_has_an_address_and_a_page_of_its_own(self, site):
-        page = shown(site, "/runs/desk/task?id=refund&trial=2&call=4")
+        page = shown(site, "/runs/shop/task?id=refund&trial=2&call=4")
         folded = {one.attrib["id"]: "open" in one.attrib for one in elements(page, "details") if "id" in one.attrib}
         assert folded["call-4"] and not folded["call-3"]
-        alone = shown(site, "/runs/desk/call?id=refund&trial=2&n=4")
+        alone = shown(site, "/runs/shop/call?id=refund&trial=2&n=4")
         assert '{"command":"make"}' in text_of(alone) and "exit code 2" in text_of(alone)
 
 
@@ -320,7 +320,7 @@ class TestTheFiles:
         assert href("runs", "left", "files", id="refund", trial=1, path="policy.md") in links(page)
 
     def test_a_workspace_that_was_not_kept_is_said(self, site):
-        assert "was not kept" in text_of(shown(site, "/runs/desk/files?id=refund"))
+        assert "was not stored" in text_of(shown(site, "/runs/shop/files?id=refund"))
 
 
 def text_in(element):
@@ -373,7 +373,7 @@ def test_a_hostile_text_is_text_on_a_trials_pages(site, number):
 
 
 def test_a_trials_page_stands_alone_as_a_file(site):
-    for path in ("/runs/desk/task?id=refund", "/runs/left/files?id=refund"):
+    for path in ("/runs/shop/task?id=refund", "/runs/left/files?id=refund"):
         assert faults(site.get(f"{path}&export=1")[2], is_export=True) == []
 
 

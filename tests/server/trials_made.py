@@ -53,7 +53,7 @@ def the_grades(trace, *, passes):
         weight=2.0,
         checks=[Check(passes, "promises nothing", "" if passes else "promises a day", "no day", "Tuesday")],
         details={
-            "rubric": {"name": "support", "version": "1.2.0", "scale": "pass-fail", "hash": "9f2c41aa8812"},
+            "rubric": {"name": "shop", "version": "1.2.0", "scale": "pass-fail", "hash": "9f2c41aa8812"},
             "judge": {"model": "judge-9", "seconds": 2.4, "cached": False},
         },
     )
@@ -68,7 +68,7 @@ def a_result(task="refund", trial=1, *, passes=False, trace=None, **more):
     return Result(task_id=task, trial=trial, status=status, trace=trace, grades=grades, duration_ms=10_500, **more)
 
 
-def a_run(parent, run_id, results, *, files=(), suite="desk", model="m-1"):
+def a_run(parent, run_id, results, *, files=(), suite="shop", model="m-1"):
     """Store a run of these results."""
     ids = list(dict.fromkeys(result.task_id for result in results))
     listed = [{"id": task, "prompt": "Refund it.", "files": list(files)} for task in ids]

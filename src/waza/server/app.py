@@ -18,7 +18,7 @@ from waza.errors import StoreError
 from waza.reports.html.markup import Element, Html, Node, el, head_of_file, href, meta, render, short
 from waza.server.guard import BrowserSession, Guard
 from waza.server.live import list_events, run_events
-from waza.server.registry import NotThere, Page, PageRequest, Query, View, all_pages
+from waza.server.registry import NotFound, Page, PageRequest, Query, View, all_pages
 from waza.server.store import RunReader
 
 MOST_FORM = 64_000
@@ -41,11 +41,13 @@ def make_app(store: RunReader, session: BrowserSession, hosts: Collection[str], 
     ]
 
     async def nothing(request: Request, error: Exception) -> Response:
-        return _shown(_problem("There is no such page", "The list of runs leads to every page.", 404), _ask(request))
+        return _shown(
+            _problem("There is no such page", "The list of runs leads to every page.", 404), _page_request(request)
+        )
 
     async def broken(request: Request, error: Exception) -> Response:
-        told = "A bug of ours; the terminal in which `waza serve` runs tells more. Other pages may work."
-        return _shown(_problem("This page could not be made", told, 500), _ask(request))
+        message = "This is a bug in waza; see the terminal in which `waza serve` runs. Other pages may work."
+        return _shown(_problem("This page failed", message, 500), _page_request(request))
 
     writable = [page.path for page in pages if page.accept]
     return Guard(Starlette(routes=routes, exception_handlers={404: nothing, 500: broken}), session, hosts, writable)
@@ -53,21 +55,21 @@ def make_app(store: RunReader, session: BrowserSession, hosts: Collection[str], 
 
 def _page(page: Page, store: RunReader, form_key: str) -> Endpoint:
     async def answer(request: Request) -> Response:
-        ask = _ask(request, form_key)
+        page_request = _page_request(request, form_key)
         try:
             if request.method == "POST":
-                return await _written(page, store, request, ask)
-            view = await run_in_threadpool(page.show, ask, store)
-        except NotThere as error:
+                return await _written(page, store, request, page_request)
+            view = await run_in_threadpool(page.show, page_request, store)
+        except NotFound as error:
             view = _problem("Not there", str(error), 404)
         except StoreError as error:
             view = _problem("This run cannot be read", str(error), 200)
-        return await run_in_threadpool(_shown, view, ask)
+        return await run_in_threadpool(_shown, view, page_request)
 
     return answer
 
 
-async def _written(page: Page, store: RunReader, request: Request, ask: PageRequest) -> Response:
+async def _written(page: Page, store: RunReader, request: Request, page_request: PageRequest) -> Response:
     """Hand a form of ours to its page, and lead on to where it says."""
     body = b""
     async for piece in request.stream():
@@ -79,12 +81,12 @@ async def _written(page: Page, store: RunReader, request: Request, ask: PageRequ
     except ValueError:
         return Response(f"more than {MOST_FIELDS} fields", 400)
     form = Query(fields)
-    if page.accept is None or not compare_digest(form.get("form_key").encode(), ask.form_key.encode()):
+    if page.accept is None or not compare_digest(form.get("form_key").encode(), page_request.form_key.encode()):
         return Response("the form is not one of this session's", 403)
-    return Response("", 303, {"location": await run_in_threadpool(page.accept, ask, store, form)})
+    return Response("", 303, {"location": await run_in_threadpool(page.accept, page_request, store, form)})
 
 
-def _ask(request: Request, form_key: str = "") -> PageRequest:
+def _page_request(request: Request, form_key: str = "") -> PageRequest:
     query = Query(request.query_params.multi_items())
     kept = [(key, value) for key, value in query.pairs if key != "export"]
     path = "/" + request.scope["path"].lstrip("/")  # two slashes would name a host
@@ -92,9 +94,9 @@ def _ask(request: Request, form_key: str = "") -> PageRequest:
     return PageRequest(request.path_params, query, address, query.get("export") == "1", bool(form_key), form_key)
 
 
-def _shown(view: View, ask: PageRequest) -> Response:
-    if not ask.is_export:
-        return Response(document(view, ask), view.status, media_type="text/html")
+def _shown(view: View, page_request: PageRequest) -> Response:
+    if not page_request.is_export:
+        return Response(document(view, page_request), view.status, media_type="text/html")
     headers = {"content-disposition": 'attachment; filename="waza-page.html"'}
     return Response(exported(view), view.status, headers, media_type="text/html")
 
@@ -109,7 +111,7 @@ async def _static(request: Request) -> Response:
     return Response(status_code=404) if found is None else Response(found, media_type=media_type(name))
 
 
-# The files a browser gets besides pages: looked up by name, never by path.
+# Static files are looked up by name, never by path.
 
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _OURS = ("app.css", "theme.js", "app.js", "charts.js", "live.js", "icon.svg", "trial.css", "trial.js", "review.js")
@@ -129,12 +131,12 @@ def asset(name: str) -> bytes | None:
 
 
 def media_type(name: str) -> str:
-    """Return what a browser is told a file is."""
+    """Return the media type of a file."""
     return _TYPES[name.rpartition(".")[2]]
 
 
 def text_of(*names: str) -> str:
-    """Return files one after the other, as a page that stands alone holds them."""
+    """Return files joined, for a page that has them inline."""
     return "\n".join((asset(name) or b"").decode() for name in names)
 
 
@@ -154,9 +156,14 @@ _KEYS = (
 _NEED_SERVER = ("live.js", "review.js")
 
 
-def document(view: View, ask: PageRequest) -> str:
+def document(view: View, page_request: PageRequest) -> str:
     """Return a whole page."""
-    body = [el("a", "skip to the content", href="#main", class_="skip"), _header(ask, view), _main(view), _keys()]
+    body = [
+        el("a", "skip to the content", href="#main", class_="skip"),
+        _header(page_request, view),
+        _main(view),
+        _keys(),
+    ]
     scripts = [el("script", src=f"/static/{name}", defer=True) for name in ("app.js", *view.scripts)]
     styles = [el("link", rel="stylesheet", href=f"/static/{name}") for name in STYLES]
     icon = el("link", rel="icon", href="/static/icon.svg", type="image/svg+xml")
@@ -179,18 +186,25 @@ def _title(view: View) -> str:
     return f"{short(view.title, 100)} · waza"
 
 
-def _header(ask: PageRequest, view: View) -> Element:
+def _header(page_request: PageRequest, view: View) -> Element:
     pages = sorted((page for page in all_pages() if page.nav), key=lambda page: page.place)
-    shown = [page for page in pages if ask.can_review or page.accept is None]
-    here = ask.address.split("?")[0]
+    shown = [page for page in pages if page_request.can_review or page.accept is None]
+    here = page_request.address.split("?")[0]
     links = [
         el("a", page.nav, href=page.path, aria_current="page" if page.path == here else None, data_key=page.key)
         for page in shown
     ]
-    mark = "&" if "?" in ask.address else "?"
+    address = page_request.address
+    mark = "&" if "?" in address else "?"
     tools = el(
         "span",
-        el("a", "Export", href=f"{ask.address}{mark}export=1", id="export", title="save this page as one file (e)"),
+        el(
+            "a",
+            "Export",
+            href=f"{page_request.address}{mark}export=1",
+            id="export",
+            title="save this page as one file (e)",
+        ),
         el("button", "Theme", id="theme", type="button", title="dark or light (d)"),
         el("button", "?", id="help", type="button", title="keys (?)", aria_label="keys"),
         class_="tools",
@@ -214,5 +228,5 @@ def _keys() -> Element:
 
 
 def trail(*steps: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return where a page below the list of runs stands."""
+    """Return the breadcrumbs of a page below the list of runs."""
     return [("Runs", href()), *steps]

@@ -1,4 +1,4 @@
-"""Who may ask: this machine's own browser tab, with the session that the printed link opened. All others are refused.
+"""Access to the dashboard: only the browser session that the printed link opened; every other request is refused.
 
 Host and Origin are compared whole, the link's token works once, only GET and HEAD are answered, and every answer
 carries the headers that keep a browser from running or fetching anything else. Nothing is ever logged here.
@@ -55,17 +55,17 @@ class BrowserSession:
         return self._links[-1]
 
     def redeem(self, token: str) -> bool:
-        """Say whether a token opens the session, and let it never do so again."""
-        found = [link for link in self._links if hmac.compare_digest(link.encode(), token.encode("utf-8", "replace"))]
-        self._links = [link for link in self._links if link not in found]
-        return bool(found)
+        """Return whether a token opens the session; it works once."""
+        used = [link for link in self._links if hmac.compare_digest(link.encode(), token.encode("utf-8", "replace"))]
+        self._links = [link for link in self._links if link not in used]
+        return bool(used)
 
     def cookie(self) -> str:
-        """Return the cookie of the session, as a header says it."""
+        """Return the cookie of the session, as the value of a header."""
         return f"{self.cookie_name}={self._secret}; Path=/; HttpOnly; SameSite=Strict"
 
-    def holds(self, header: str) -> bool:
-        """Say whether a browser's cookies hold the session's."""
+    def matches(self, header: str) -> bool:
+        """Return whether a browser's cookies include the session's."""
         try:
             found = SimpleCookie(header).get(self.cookie_name)
         except CookieError:
@@ -73,7 +73,7 @@ class BrowserSession:
         return found is not None and hmac.compare_digest(found.value.encode("utf-8", "replace"), self._secret.encode())
 
     def form_key(self) -> str:
-        """Return what a form of ours must send along: nobody outside the session's own pages knows it."""
+        """Return the key that a form must send; only the session's own pages know it."""
         return hmac.new(self._secret.encode(), b"form", "sha256").hexdigest()
 
 
@@ -106,7 +106,7 @@ class Guard:
             await _answer(send, *refusal)
             return
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        is_known = self._session.holds("; ".join(_all(headers, b"cookie")))
+        is_known = self._session.matches("; ".join(_all(headers, b"cookie")))
         if scope["path"] == "/" and "token" in query:
             await self._open(send, query, is_known)
         elif not is_known:
@@ -119,9 +119,9 @@ class Guard:
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return 421, "The dashboard answers to its own address only."
         if len(origins) > 1 or any(origin not in self._origins for origin in origins):
-            return 403, "Another site asked for this page."
+            return 403, "Another site requested this page."
         if len(sites) > 1 or any(site not in _SITES for site in sites):
-            return 403, "Another site asked for this page."
+            return 403, "Another site requested this page."
         if scope["method"] not in ("GET", "HEAD") and not (
             scope["method"] == "POST" and scope["path"] in self._writable and origins
         ):
@@ -133,8 +133,8 @@ class Guard:
     async def _open(self, send: Send, query: dict[str, str], is_known: bool) -> None:
         """Exchange a link's token for the cookie, and lead on to the page without it."""
         if not self._session.redeem(query.pop("token")) and not is_known:
-            told = "This link was used already, or is of an earlier server. Press Enter in the terminal for a new one."
-            await _answer(send, 401, told)
+            reason = "This link was used already, or belongs to an earlier server."
+            await _answer(send, 401, f"{reason} Press Enter in the terminal for a new one.")
             return
         target = "/" + (f"?{urlencode(query)}" if query else "")
         await _answer(send, 303, "", {"location": target, "set-cookie": self._session.cookie()})
@@ -150,8 +150,8 @@ def _with_headers(send: Send) -> Send:
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            kept = [(name, value) for name, value in message.get("headers", []) if name.lower() not in names]
-            message = {**message, "headers": kept + ours}
+            others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in names]
+            message = {**message, "headers": others + ours}
         await send(message)
 
     return sending

@@ -1,8 +1,8 @@
-"""The index: every run in one SQLite file, so that thousands can be listed at once. Derived: delete it, it comes again.
+"""The index: every run in one SQLite file, so that thousands can be listed at once. It is derived data: safe to delete.
 
-A run is looked at again when one of its files changed; its results are read when somebody opens it, and only what
-the journal grew by. The journal stays the authority: the index holds numbers and places, no text of an agent's but
-names, and a file that cannot be used is thrown away.
+A run is read again when one of its files changed; its results are read when it is opened, and then only what the
+journal grew by. The journal stays the authority: the index has numbers and offsets, no text of an agent's but names,
+and an index file that cannot be used is thrown away.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from waza.untrusted.text import well_formed
 __all__ = ["GradeMark", "Index", "RunRow", "TrialMarks"]
 
 
-LOOK_S = 1.0
-"""How old the picture of the disk may be."""
+REFRESH_S = 1.0
+"""How old the list of runs may be."""
 WALK_SHARE = 0.02
-"""How much of the time may go into looking for folders that hold runs."""
+"""The share of the time that may go into searching for folders with runs."""
 _BATCH = 500
 
 _ABOUT = msgspec.json.Decoder(RunRow)
@@ -69,29 +69,29 @@ _PACK = msgspec.msgpack.Encoder()
 
 
 class Index:
-    """Every run below some folders; safe to ask from several threads."""
+    """Every run below some folders; safe to use from several threads."""
 
     def __init__(self, parents: Callable[[], Iterable[Path]], file: Path | None = None) -> None:
         self._parents = parents
-        self._looking, self._reading = threading.RLock(), threading.Lock()
-        self._turn = threading.RLock()
-        """Held for one statement or one change; whoever needs several of the three takes them in this order."""
-        self._looked = self._walk_at = -1e9
+        self._refreshing, self._reading = threading.RLock(), threading.Lock()
+        self._lock = threading.RLock()
+        """Locked for one statement or one change. Lock order, against deadlocks: refreshing, reading, this one."""
+        self._refreshed_at = self._walk_at = -1e9
         self._folders: list[Path] = []
         self._is_closed = False
         self._db = opened(file)
 
     def close(self) -> None:
-        """Give back the file, once nobody looks any more."""
+        """Close the file once no thread uses it."""
         self._is_closed = True
-        with self._looking, self._reading, self._turn:
+        with self._refreshing, self._reading, self._lock:
             self._db.close()
 
-    def look(self, *, now: bool = False) -> None:
+    def refresh(self, *, now: bool = False) -> None:
         """Bring the list up to date with the disk, at most once a second unless `now`."""
-        with self._looking:
+        with self._refreshing:
             at = time.monotonic()
-            if self._is_closed or (not now and at - self._looked < LOOK_S):
+            if self._is_closed or (not now and at - self._refreshed_at < REFRESH_S):
                 return
             if now or at >= self._walk_at:
                 with suppress(OSError):  # a folder that went away while it was looked through
@@ -109,11 +109,11 @@ class Index:
                     return
                 if known.get(name) != stamp:
                     self._take(folder, stamp)
-            self._looked = time.monotonic()
+            self._refreshed_at = time.monotonic()
 
     def select(self, where: str = "1", values: Sequence[object] = (), order: str = "", most: int = -1, skip: int = 0
                ) -> list[RunRow]:  # fmt: skip
-        """Return the runs that fit conditions of ours; values of others go in as parameters only."""
+        """Return the runs that match conditions; values of others are passed as parameters only."""
         query = f"SELECT about FROM runs WHERE about IS NOT NULL AND {where} {order} LIMIT ? OFFSET ?"
         return [_ABOUT.decode(row[0]) for row in self._rows(query, (*values, most, skip))]
 
@@ -123,31 +123,31 @@ class Index:
 
     def find(self, key: str) -> RunRow | None:
         """Return a run by its name in addresses."""
-        found = self.select("key = ?", (key,))
-        return found[0] if found else None
+        rows = self.select("key = ?", (key,))
+        return rows[0] if rows else None
 
     def filled(self, listed: RunRow, run: Run) -> Run:
-        """Return a run with its results, in the spec's order; each is read from the journal when it is asked for."""
+        """Return a run with its results, in the spec's order; each is read from the journal when it is accessed."""
         self._read_results(listed.key, listed.path, run)
         rows = self._rows(
             "SELECT place, length, outcome FROM results WHERE run = (SELECT id FROM runs WHERE key = ?)", (listed.key,)
         )
-        found, latest = Places(), dict[tuple[str, int], int]()
+        places, latest = Places(), dict[tuple[str, int], int]()
         for place, length, blob in rows:
             one = StoredResult(place, length, _OUTCOME.decode(blob))
-            latest[one.outcome.task_id, one.outcome.trial] = len(found)
-            found.append(one)
+            latest[one.outcome.task_id, one.outcome.trial] = len(places)
+            places.append(one)
         journal = listed.path / JOURNAL
         triggers = [latest.pop(key) for key in trigger_order(run, latest)]
         results = [latest.pop(key) for key in in_order(run, latest)[0]]
         [(costs,)] = self._rows("SELECT other_costs FROM runs WHERE key = ?", (listed.key,)) or [(None,)]
         other_costs = (_COSTS.decode(costs) if costs else NO_COSTS) + control_costs(listed.path, run)
         for left in latest.values():  # of tasks that are not in the spec any more
-            other_costs += found[left].outcome.costs
+            other_costs += places[left].outcome.costs
         return replace(
             run,
-            results=LazyResults(journal, found, results),
-            triggers=LazyResults(journal, found, triggers),
+            results=LazyResults(journal, places, results),
+            triggers=LazyResults(journal, places, triggers),
             integrity=self._integrity(listed.key, listed.path),
             other_costs=other_costs,
         )
@@ -171,16 +171,16 @@ class Index:
         return chain.integrity(is_run_changed=bool(fitting) and read_run_and_hash(folder)[1] not in fitting)
 
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
-        with self._turn:
+        with self._lock:
             return self._db.execute(query, tuple(values)).fetchall()
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, self._db:
+        with self._lock, self._db:
             yield self._db
 
     def _take(self, folder: Path, stamp: str) -> None:
-        """Look at one run and write down what a list shows of it."""
+        """Read one run and store its row."""
         name = folder_text(folder)
         with self._changing() as db:
             key = self._key(folder)
@@ -208,7 +208,7 @@ class Index:
         return name if not taken else f"{name}~{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
 
     def _read_results(self, key: str, folder: Path, run: Run) -> None:
-        """Read what the journal holds beyond what was read before; from its start where the run was made anew."""
+        """Read the journal from where it was read to before; from its start if the run was made again."""
         journal = folder / JOURNAL
         fits: dict[str, str] = run.spec.get("fingerprints") or {}
         with self._reading:
@@ -284,7 +284,7 @@ def _packed(row: int, place: int, length: int, result: ResultView) -> tuple[obje
     return row, task, result.trial, place, length, _PACK.encode(outcome_of(result)), _PACK.encode(marks)
 
 
-# The SQLite file of the index: its tables, and how it is opened. What stands in it is `index.py`'s business.
+# The SQLite file: its tables, and how it is opened.
 
 _TABLES = """
 CREATE TABLE runs (
@@ -310,7 +310,7 @@ def opened(file: Path | None) -> sqlite3.Connection:
         for _ in range(2):
             with suppress(sqlite3.Error, OSError):
                 file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                file.touch(mode=0o600)  # what stands beside it gets the same mode
+                file.touch(mode=0o600)  # SQLite gives its journal files the same mode
                 return _connected(str(file))
             with suppress(OSError):
                 for name in (file.name, f"{file.name}-wal", f"{file.name}-shm"):
@@ -347,7 +347,7 @@ def _version() -> int:
 
 
 class JournalEntry(NamedTuple):
-    """A record with its place in the file; None where the bytes hold none that can be read."""
+    """A record with its place in the file; None where the bytes are no readable record."""
 
     offset: int
     length: int

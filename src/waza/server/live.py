@@ -1,4 +1,4 @@
-"""What happens, as it happens: a run's journal as server-sent events, and word of new runs for the list."""
+"""Server-sent events: the results of a running run as its journal grows, and changes of the list of runs."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from waza.server.index import JournalEntry, RunRow, read_on
 from waza.server.store import RunReader
 
 POLL_S = 0.2
-LOOK_S = 1.0
+REFRESH_S = 1.0
 _BEAT_S = 10.0
 _MOST_AT_ONCE = 200
-"""Results told one by one when a page catches up; earlier ones are only counted."""
+"""Results sent one by one when a page catches up; earlier ones are only counted."""
 
 
 class Follower:
-    """Reads one journal on, and counts its trials: of two results for one trial the later counts."""
+    """Reads a journal as it grows and counts its trials; of two results for one trial the later counts."""
 
-    def __init__(self, listed: RunRow, told_to: int) -> None:
+    def __init__(self, listed: RunRow, sent_to: int) -> None:
         folder = listed.path
         self.journal = folder / JOURNAL
         self.planned = listed.planned
         self.at = 0
-        self._told_to = told_to
+        self._sent_to = sent_to
         self._chain = Chain()
         self._fits: dict[str, str] = read_run_json(folder).spec.get("fingerprints") or {}
         self._status: dict[tuple[str, int], str] = {}
 
     def read(self) -> list[str]:
-        """Return what is new as events, ready to be sent."""
-        events = [event for entry in read_on(self.journal, self.at, self._chain) if (event := self._heard(entry))]
+        """Return the new records as events."""
+        events = [event for entry in read_on(self.journal, self.at, self._chain) if (event := self._event_of(entry))]
         return events[-_MOST_AT_ONCE:]
 
     def counts(self) -> JSON:
-        """Return how far the run has come."""
+        """Return the progress of the run."""
         return {"done": len(self._status), "planned": self.planned, **Counter(self._status.values())}
 
-    def _heard(self, entry: JournalEntry) -> str | None:
+    def _event_of(self, entry: JournalEntry) -> str | None:
         self.at = entry.end
         record = entry.record
         data: JSON = None
@@ -65,7 +65,7 @@ class Follower:
             data = {"note": record.text}
         elif isinstance(record, End):
             data = {"complete": record.complete, "reason": record.reason}
-        if data is None or entry.end <= self._told_to:
+        if data is None or entry.end <= self._sent_to:
             return None
         kind = {ResultView: "result", Note: "note", End: "end"}[type(record)]  # type: ignore[index]
         return event(kind, {**data, **(self.counts() if kind == "result" else {})}, entry.end)
@@ -82,21 +82,21 @@ async def run_events(request: Request, store: RunReader) -> Response:
     listed = await run_in_threadpool(store.find, request.path_params["run"])
     if listed is None or listed.problem:
         return Response(status_code=404)
-    told = request.headers.get("last-event-id") or request.query_params.get("from", "0")
-    told_to = int(told) if told.isascii() and told.isdigit() and len(told) < 16 else 0
-    return _stream(request, _run_events(store, listed, told_to))
+    last_id = request.headers.get("last-event-id") or request.query_params.get("from", "0")
+    sent_to = int(last_id) if last_id.isascii() and last_id.isdigit() and len(last_id) < 16 else 0
+    return _stream(request, _run_events(store, listed, sent_to))
 
 
-async def _run_events(store: RunReader, listed: RunRow, told_to: int) -> AsyncIterator[str]:
+async def _run_events(store: RunReader, listed: RunRow, sent_to: int) -> AsyncIterator[str]:
     try:
-        follower = await run_in_threadpool(Follower, listed, told_to)
+        follower = await run_in_threadpool(Follower, listed, sent_to)
         quiet_s = 0.0
         while not store.is_closing():
             events = await run_in_threadpool(follower.read)
             for one in events:
                 yield one
             quiet_s = 0.0 if events else quiet_s + POLL_S
-            if quiet_s % LOOK_S < POLL_S:
+            if quiet_s % REFRESH_S < POLL_S:
                 now = await run_in_threadpool(store.find, listed.key)
                 if now is None or not now.is_live:
                     for one in await run_in_threadpool(follower.read):
@@ -111,14 +111,14 @@ async def _run_events(store: RunReader, listed: RunRow, told_to: int) -> AsyncIt
 
 
 async def list_events(request: Request, store: RunReader) -> Response:
-    """Answer with word of runs that are new, have come further, or have ended."""
+    """Answer with an event whenever a run starts, progresses or ends."""
     return _stream(request, _list_events(store))
 
 
 async def _list_events(store: RunReader) -> AsyncIterator[str]:
     before: list[tuple[object, ...]] | None = None
     while not store.is_closing():
-        await run_in_threadpool(store.index.look)
+        await run_in_threadpool(store.index.refresh)
         query = "SELECT key, verdict, is_complete, tags FROM runs ORDER BY key"
         now = await run_in_threadpool(store.index.table, query)
         live = await run_in_threadpool(store.live)
@@ -126,7 +126,7 @@ async def _list_events(store: RunReader) -> AsyncIterator[str]:
             yield event("changed", {})
         before = now
         yield event("live", [{"run": one.key, "done": one.done, "planned": one.planned} for one in live])
-        for _ in range(round(LOOK_S / POLL_S)):
+        for _ in range(round(REFRESH_S / POLL_S)):
             await asyncio.sleep(0 if store.is_closing() else POLL_S)
 
 

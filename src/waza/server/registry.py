@@ -1,9 +1,9 @@
-"""Which pages there are: each file in `pages/` is one. What a page is asked for, and what it answers.
+"""The registry of pages (each file in `pages/` is one), and the request and view types they share.
 
-A page's file holds `PATH` (as routes write it) and `page(ask, store)`. Where it stands in the navigation: `NAV` (its
-label), `PLACE` (its order there) and `KEY` (what to press after `g`). A page that can be written to has
-`accept(ask, store, form)`, which returns where to go next; it is there with `--review` alone, and forms on it send
-`Ask.form_key` along as `form_key`.
+A page's module has `PATH` (as routes write it) and `page(request, store)`. For the navigation it has `NAV` (its label),
+`PLACE` (its order there) and `KEY` (the key to press after `g`). A page that can be written to has
+`accept(request, store, form)`, which returns the next address; it exists only with `--review`, and its forms send
+`PageRequest.form_key` as `form_key`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from waza.server import pages
 from waza.server.store import RunReader
 
 
-class NotThere(Exception):
-    """Something a page was asked for that no run has; the words are for a person."""
+class NotFound(Exception):
+    """No run has what was requested; the message is for people."""
 
 
 class Query(NamedTuple):
-    """What stands behind the question mark of an address."""
+    """The query of an address."""
 
     pairs: Sequence[tuple[str, str]] = ()
 
@@ -40,17 +40,17 @@ class Query(NamedTuple):
 
 
 class PageRequest(NamedTuple):
-    """What a browser asks for."""
+    """A browser's request for a page."""
 
     parts: Mapping[str, str]
     """The named parts of the path, such as `run`."""
     query: Query
     address: str
-    """The path with its query, without `export`: where this page is found again."""
+    """The path with its query, without `export`: the address of this page."""
     is_export: bool = False
     can_review: bool = False
     form_key: str = ""
-    """What a form must send along."""
+    """The key that a form must send."""
 
     def number(self, key: str, default: int, most: int = 1_000_000_000) -> int:
         """Return a number of the query within 0 and `most`; the default where it is none."""
@@ -64,7 +64,7 @@ class View(Struct, frozen=True, kw_only=True):
     title: str
     body: Sequence[Node]
     crumbs: list[tuple[str, str]] = field(default_factory=list)
-    """Where the page stands: names with their addresses, from the outside in."""
+    """The pages above this one, as names with addresses, outermost first."""
     scripts: tuple[str, ...] = ()
     """Files under `static/` the page needs besides those of every page."""
     status: int = 200

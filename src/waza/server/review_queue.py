@@ -1,6 +1,6 @@
-"""What the review page works with: outputs that people are asked about, and a way to grade a run again.
+"""The interface of the review page: outputs for people to review, and a way to grade a run again.
 
-Where these come from is the business of whoever starts the server: the dashboard itself knows no suites.
+Whoever starts the server implements it: the dashboard itself knows no suites.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from waza.runs.verdicts import Answer, HumanVerdict, standing_in
 
 
 class ReviewGrade(Protocol):
-    """What a grader said about an output."""
+    """A grader's verdict on an output."""
 
     @property
     def said(self) -> Answer | None:
@@ -33,39 +33,39 @@ class ReviewItem(Protocol):
 
     @property
     def grader(self) -> str:
-        """Whose question it is."""
+        """The grader that asks."""
 
     @property
     def asked(self) -> str:
-        """What the person is asked."""
+        """The question for the person."""
 
     @property
     def question(self) -> str:
-        """The name of what is asked."""
+        """The hash of the question."""
 
     @property
     def evidence(self) -> str:
-        """The name of what is looked at."""
+        """The hash of the evidence."""
 
     @property
     def judged(self) -> ReviewGrade:
-        """What the grader said, not to be shown before the person has answered."""
+        """The grader's verdict, not shown before the person has answered."""
 
     def verdict(self, answer: Answer, reason: str = "", reviewer: str = "") -> HumanVerdict:
         """Return a person's answer as it is recorded."""
 
 
 class Pile(NamedTuple):
-    """What there is to look at in one run."""
+    """The outputs of one run to review."""
 
     items: Sequence[ReviewItem]
     file: Path
     """Where verdicts are written."""
 
     def given(self, item: ReviewItem, reviewer: str) -> HumanVerdict | None:
-        """Return what a person said about an output; None where nothing yet."""
-        said = standing_in(self.file).get((item.grader, item.evidence), [])
-        return next((one for one in said if one.reviewer == reviewer and one.question == item.question), None)
+        """Return a person's verdict on an output; None where there is none yet."""
+        verdicts = standing_in(self.file).get((item.grader, item.evidence), [])
+        return next((one for one in verdicts if one.reviewer == reviewer and one.question == item.question), None)
 
 
 class ReviewQueue(Protocol):

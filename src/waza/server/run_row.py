@@ -1,4 +1,4 @@
-"""A run as a list shows it: from its journal's last record where it has ended, and why not where it cannot be read."""
+"""`RunRow`: a run as lists show it, from its journal's last record if it has ended; with the reason if unreadable."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class RunRow(Struct, frozen=True, kw_only=True):
     is_live: bool = False
     is_complete: bool = False
     done: int | None = None
-    """Trials that have a result, where the run goes on."""
+    """Trials that have a result, while the run is running."""
     planned: int | None = None
     tags: list[str] = field(default_factory=list)
     problem: str = ""
     integrity: str = ""
-    """What readers cannot rely on, as `Run.integrity` says it."""
+    """What readers cannot rely on: `Run.integrity`."""
     summary: Summary | None = None
 
     @property
@@ -60,13 +60,13 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
     @property
     def journal_size(self) -> int:
-        """How long the journal was when the run was looked at."""
+        """The size of the journal when the run was read."""
         size = self.stamp.partition(".")[0]
         return int(size) if size.isdigit() else 0
 
 
 _NOT_TEXT = "\0"
-"""No path holds this character: what follows it is a path in hex that is not UTF-8."""
+"""No path contains this character; after it comes, in hex, a path that is not UTF-8."""
 
 
 def folder_text(folder: Path) -> str:
@@ -103,7 +103,7 @@ def listed_run(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
         return _read(known, fill)
     except StoreError as error:
         return replace(known, problem=well_formed(str(error)))
-    except Exception as error:  # noqa: BLE001  what one run's files hold must not hide all the others
+    except Exception as error:  # noqa: BLE001  one broken run must not hide all the others
         return replace(known, problem=well_formed(f"{known.path}: cannot be read: {type(error).__name__}: {error}"))
 
 
@@ -122,7 +122,7 @@ def _read(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
     run = read_run_json(folder)
     ended = read_end(folder / JOURNAL)
     end, integrity = ended or (None, "")
-    # A writer holds the lock before it changes the file, so asking after a change disturbs nobody.
+    # A writer takes the lock before it changes the file, so probing the lock after a change disturbs no writer.
     is_live = not (end and end.complete) and bool(size_of(folder / JOURNAL)) and is_going_on(folder)
     done = None
     if end is None or is_live or not end.summary.is_current:
@@ -151,7 +151,7 @@ def _read(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
 
 
 def _planned(run: Run) -> int | None:
-    """Return how many trials there are to be; None where that is decided on the way."""
+    """Return how many trials are planned; None where that is decided during the run."""
     tasks = len(run.spec.get("tasks") or []) + len((run.spec.get("triggers") or {}).get("tasks") or [])
     trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
     return None if "auto_trials" in run.spec else tasks * trials
@@ -159,9 +159,9 @@ def _planned(run: Run) -> int | None:
 
 def _started(known: RunRow, run: Run | None = None) -> float:
     """Return when a run began; by its folder's age where it does not say, 0 where that is gone too."""
-    nobody = Run(id="", name="", started_at="", engine="")
+    unknown = Run(id="", name="", started_at="", engine="")
     try:
-        return started(StoredRun(folder=str(known.path), run=run or nobody)).timestamp()
+        return started(StoredRun(folder=str(known.path), run=run or unknown)).timestamp()
     except (OSError, OverflowError, ValueError):
         return 0.0
 
@@ -175,17 +175,17 @@ def folders_in(parent: Path) -> list[Path]:
 
 
 def stamp_of(folder: Path) -> str:
-    """Return what changes with a run's files: the journal's size stands first."""
+    """Return a text that changes with a run's files; the journal's size is first."""
     return " ".join(file_stamp(folder / name) for name in (JOURNAL, RUN, TAGS))
 
 
 def file_stamp(path: Path) -> str:
     """Return a file's size and time; a dash where it is not there."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return "-"
-    return f"{found.st_size}.{found.st_mtime_ns}"
+    return f"{status.st_size}.{status.st_mtime_ns}"
 
 
 def size_of(path: Path) -> int:
@@ -197,7 +197,7 @@ def size_of(path: Path) -> int:
 
 
 def inode_of(path: Path) -> int:
-    """Return which file stands at a path; 0 where there is none."""
+    """Return the inode of a path; 0 where there is none."""
     try:
         return path.lstat().st_ino
     except OSError:

@@ -143,7 +143,7 @@ def dashboard(
             limit_concurrency=200,
             timeout_graceful_shutdown=1,
         )
-        threading.Thread(target=found.look, daemon=True, name="waza-index").start()
+        threading.Thread(target=found.refresh, daemon=True, name="waza-index").start()
         server = uvicorn.Server(config)
         store.review_queue = review_queue
         store.is_closing = lambda: server.should_exit
@@ -154,7 +154,7 @@ def dashboard(
 
 
 def index_file(start: Path) -> Path:
-    """Return where the index of a folder is kept: among the person's caches, never beside the runs."""
+    """Return where the index of a folder is kept: among the person's caches, never next to the runs."""
     name = hashlib.sha256(os.fsencode(start.resolve())).hexdigest()[:16]
     return cache_folder() / f"index-{name}.sqlite"
 
@@ -172,8 +172,8 @@ def _bound(port: int | None) -> socket.socket:
             return listener
         except OSError as error:
             listener.close()
-            told = error.strerror or str(error)
-    raise UsageError(f"port {port} on {HOST} cannot be used: {told}; leave --port out and a free one is taken")
+            reason = error.strerror or str(error)
+    raise UsageError(f"port {port} on {HOST} cannot be used: {reason}; leave --port out and a free one is taken")
 
 
 def has_terminal() -> bool:

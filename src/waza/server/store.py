@@ -1,4 +1,4 @@
-"""What pages read: runs from the index, one run with its numbers, lines over time. Nothing is written."""
+"""`RunReader`: what pages read about stored runs, from lists to a whole run. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from waza.server.index import Index, RunRow, TrialMarks
 from waza.server.review_queue import ReviewQueue
 from waza.untrusted.text import well_formed
 
-_KEPT = 4
-_KEPT_RESULTS = 60_000
-"""Of so many runs and results the numbers are held, about 1 kB a result; the run that was opened last always is."""
+_CACHED = 4
+_CACHED_RESULTS = 60_000
+"""Opened runs and results that are cached, about 1 kB a result; the run opened last always is."""
 PAGE = 100
 """Runs on one page."""
 _LIVE_FIRST = "is_live DESC"
@@ -30,11 +30,11 @@ SORTS = {
     "started": "place", "suite": "suite COLLATE NOCASE", "model": "model COLLATE NOCASE", "passed": "rate",
     "score": "score", "cost": "cost", "tokens": "tokens", "time": "duration_ms",
 }  # fmt: skip
-"""What a list of runs can be sorted by, and the column of the index that holds it."""
+"""What a list of runs can be sorted by, and the index column for it."""
 
 
 class RunFilter(NamedTuple):
-    """Which runs to list; what is empty does not narrow it down."""
+    """Which runs to list; empty fields match every run."""
 
     words: str = ""
     suite: str = ""
@@ -82,11 +82,11 @@ class RunReader:
         self.review_queue: ReviewQueue | None = None
         """Where outputs to review come from, where people may."""
         self._opened: OrderedDict[str, OpenRun] = OrderedDict()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def runs(self, wanted: RunFilter) -> tuple[list[RunRow], int]:
-        """Return the runs that fit, a page of them, those that go on first; and how many fit."""
-        self.index.look()
+        """Return a page of the runs that match, running ones first; and how many match."""
+        self.index.refresh()
         where, values = _conditions(wanted)
         (total,) = self.index.table(f"SELECT count(*) FROM runs WHERE {where}", values)[0]
         column = SORTS.get(wanted.sort, "place")
@@ -102,7 +102,7 @@ class RunReader:
 
     def suites(self, most: int = 12, points: int = 30) -> list[SuiteLine]:
         """Return the suites with the newest runs, each with its last pass rates."""
-        self.index.look()
+        self.index.refresh()
         newest = "SELECT suite, count(*), max(place) FROM runs WHERE suite <> '' GROUP BY suite ORDER BY 3 DESC LIMIT ?"
         lines = []
         for suite, count, _ in self.index.table(newest, (most,)):
@@ -112,26 +112,26 @@ class RunReader:
         return lines
 
     def live(self) -> list[RunRow]:
-        """Return the runs that go on at this moment."""
-        self.index.look()
+        """Return the runs that are running now."""
+        self.index.refresh()
         return self.index.select("is_live = 1", (), "ORDER BY place DESC")
 
     def find(self, key: str) -> RunRow | None:
         """Return a run as it is listed; None where no run has that name, not even one made at this moment."""
-        self.index.look()
-        found = self.index.find(key)
-        if found is None:
-            self.index.look(now=True)
-            found = self.index.find(key)
-        return found
+        self.index.refresh()
+        row = self.index.find(key)
+        if row is None:
+            self.index.refresh(now=True)
+            row = self.index.find(key)
+        return row
 
     def open(self, listed: RunRow) -> OpenRun:
         """Return a run with its numbers. Raises StoreError when it cannot be read."""
-        with self._turn:
-            kept = self._opened.get(listed.key)
-            if kept is not None and kept.listed.stamp == listed.stamp:
+        with self._lock:
+            cached = self._opened.get(listed.key)
+            if cached is not None and cached.listed.stamp == listed.stamp:
                 self._opened.move_to_end(listed.key)
-                return kept
+                return cached
         if listed.problem:
             raise StoreError(listed.problem)
         run = read_run_json(listed.path)
@@ -139,13 +139,13 @@ class RunReader:
         tasks = summarize_tasks(run)
         summary = summarize(run, tasks=tasks)
         opened = OpenRun(listed, run, tasks, summary, self.index.damaged(listed.key), _prompts(run))
-        with self._turn:
+        with self._lock:
             self._opened[listed.key] = opened
-            while len(self._opened) > 1 and (len(self._opened) > _KEPT or self._held() > _KEPT_RESULTS):
+            while len(self._opened) > 1 and (len(self._opened) > _CACHED or self._cached_results() > _CACHED_RESULTS):
                 self._opened.popitem(last=False)
         return opened
 
-    def _held(self) -> int:
+    def _cached_results(self) -> int:
         return sum(len(opened.run.results) for opened in self._opened.values())
 
     def marks(self, listed: RunRow, tasks: Sequence[str]) -> list[TrialMarks]:
@@ -154,7 +154,7 @@ class RunReader:
 
     def trends(self, suite: str = "", model: str | None = None) -> list[Trend]:
         """Return complete runs by suite and model over time."""
-        self.index.look()
+        self.index.refresh()
         where, values = ("suite = ?", [suite]) if suite else ("suite <> ''", [])
         if model is not None:
             where, values = f"{where} AND model = ?", [*values, model]
@@ -164,8 +164,8 @@ class RunReader:
 def _prompts(run: Run) -> Sequence[TaskSummary]:
     if not run.triggers:
         return []
-    asked = {**run.spec, "tasks": run.spec["triggers"].get("tasks") or []}
-    return summarize_tasks(replace(run, results=run.triggers, triggers=[], spec=asked))
+    prompt_spec = {**run.spec, "tasks": run.spec["triggers"].get("tasks") or []}
+    return summarize_tasks(replace(run, results=run.triggers, triggers=[], spec=prompt_spec))
 
 
 def rate_of(summary: Summary) -> float | None:

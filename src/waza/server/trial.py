@@ -1,4 +1,4 @@
-"""One trial on a page: what did not hold, what was asked and answered, each grade, what the agent did, its files."""
+"""One trial on a page: failed checks, prompt and answer, timeline, grades, transcript, files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from waza.untrusted.text import plural, score
 MOST_TEXT = 16_000
 MOST_FAULTS = 12
 MOST_PROMPTS = 50
-ROOM_TO_TALK, ROOM_TO_GRADE, ROOM_TO_ACT = 150_000, 250_000, 300_000
-"""Bytes for what was said, for the grades and for the trajectory: none of them takes the room of another."""
+TALK_BYTES, GRADES_BYTES, TRAJECTORY_BYTES = 150_000, 250_000, 300_000
+"""Separate byte budgets, so that none of the three crowds out another."""
 MOST_FILES = 20
 MOST_MOCKED = 100
 
@@ -35,12 +35,12 @@ def trial_address(key: str, task: str, trial: int) -> str:
     return href("runs", key, "task", id=task, trial=trial) + "&"
 
 
-def trial_body(ask: PageRequest, opened: OpenRun, result: Result) -> Iterator[Node]:
+def trial_body(request: PageRequest, opened: OpenRun, result: Result) -> Iterator[Node]:
     """Yield a trial's part of the page."""
     address = trial_address(opened.listed.key, result.task_id, result.trial)
-    talk = TextBudget(ROOM_TO_TALK)
+    talk = TextBudget(TALK_BYTES)
     steps = steps_of(result.trace)
-    skip = _skip(ask, steps)
+    skip = _skip(request, steps)
     yield el("h2", f"Trial {result.trial} ", badge(result.status), id="trial")
     yield soft(*_facts(result), *_sections(result))
     if result.reason:
@@ -51,8 +51,8 @@ def trial_body(ask: PageRequest, opened: OpenRun, result: Result) -> Iterator[No
     yield _talk(result.trace, talk)
     yield from _timeline(result, steps, skip, address)
     yield el("h2", "Grades", id="grades")
-    yield grades(result, address, TextBudget(ROOM_TO_GRADE))
-    yield from _transcript(ask, opened, result, steps, skip, address)
+    yield grades(result, address, TextBudget(GRADES_BYTES))
+    yield from _transcript(request, opened, result, steps, skip, address)
     yield _files(opened, result)
     yield from _more(result.trace, talk)
 
@@ -82,14 +82,14 @@ def _sections(result: Result) -> Iterator[Node]:
 
 
 def _first_faults(result: Result, budget: TextBudget) -> Node:
-    found = faults(result)
-    if not found:
+    failed = faults(result)
+    if not failed:
         return None
     numbers = numbers_of(result)
-    items = [_fault(fault, numbers.get(fault.grader), budget) for fault in found[:MOST_FAULTS]]
-    more = len(found) - MOST_FAULTS
+    items = [_fault(fault, numbers.get(fault.grader), budget) for fault in failed[:MOST_FAULTS]]
+    more = len(failed) - MOST_FAULTS
     rest = soft(f"… and {plural(more, 'more check')} below") if more > 0 else None
-    return [el("h3", "What did not hold"), el("ul", *items, class_="faults"), rest]
+    return [el("h3", "Failed checks"), el("ul", *items, class_="faults"), rest]
 
 
 def _fault(fault: Fault, number: int | None, budget: TextBudget) -> Element:
@@ -100,12 +100,12 @@ def _fault(fault: Fault, number: int | None, budget: TextBudget) -> Element:
 
 
 def _talk(trace: Trace, budget: TextBudget) -> Node:
-    """Return each prompt and its answer, beside each other where there is room."""
+    """Return each prompt and its answer, side by side on a wide screen."""
     turns = trace.turns or [trace]
     shown: list[Node] = []
     for number, turn in enumerate(turns[:MOST_PROMPTS], 1):
         place = f" · prompt {number} of {len(turns)}" if len(turns) > 1 else ""
-        # What went wrong in the end, a checkpoint that stopped the conversation among it, stands with the whole.
+        # The error of the last turn, such as a checkpoint that stopped the conversation, is on the whole trace.
         error = trace.error if number == len(turns) else turn.error
         shown.append(_asked_and_answered(turn, place, error, budget))
     if len(turns) > MOST_PROMPTS:
@@ -114,20 +114,20 @@ def _talk(trace: Trace, budget: TextBudget) -> Node:
 
 
 def _asked_and_answered(turn: Trace, place: str, error: str | None, budget: TextBudget) -> Element:
-    asked = [el("h3", f"Asked{place}"), budget.text(turn.input, MOST_TEXT) if turn.input else soft("nothing")]
-    answered: list[Node] = [
+    prompt = [el("h3", f"Asked{place}"), budget.text(turn.input, MOST_TEXT) if turn.input else soft("nothing")]
+    answer: list[Node] = [
         el("h3", f"Answered{place}"),
         budget.text(turn.output, MOST_TEXT) if turn.output else soft("nothing"),
     ]
     if error:
-        answered += [el("h3", "Error"), budget.text(error, MOST_TEXT)]
-    return el("div", el("div", *asked), el("div", *answered), class_="talk")
+        answer += [el("h3", "Error"), budget.text(error, MOST_TEXT)]
+    return el("div", el("div", *prompt), el("div", *answer), class_="talk")
 
 
-def _skip(ask: PageRequest, steps: Sequence[TraceStep]) -> int:
-    """Return where the page of steps begins that was asked for, by its place or by a call on it."""
-    wanted = ask.number("call", 0)
-    skip = page_of(steps, wanted) if wanted else ask.number("skip", 0)
+def _skip(request: PageRequest, steps: Sequence[TraceStep]) -> int:
+    """Return where the requested page of steps begins, by its offset or by a call on it."""
+    wanted = request.number("call", 0)
+    skip = page_of(steps, wanted) if wanted else request.number("skip", 0)
     return min(skip - skip % STEPS, max(0, (len(steps) - 1) // STEPS * STEPS))
 
 
@@ -145,21 +145,21 @@ def _timeline(result: Result, steps: Sequence[TraceStep], skip: int, address: st
 
 
 def _transcript(
-    ask: PageRequest, opened: OpenRun, result: Result, steps: Sequence[TraceStep], skip: int, address: str
+    request: PageRequest, opened: OpenRun, result: Result, steps: Sequence[TraceStep], skip: int, address: str
 ) -> Iterator[Node]:
     yield el("h2", "Transcript", id="transcript")
     yield _keys()
     pages = pager(address, len(steps), skip, STEPS, "steps")
     whole = call_address(opened.listed.key, result.task_id, result.trial)
     yield pages
-    yield transcript(steps, skip, TextBudget(ROOM_TO_ACT), whole, ask.number("call", 0))
+    yield transcript(steps, skip, TextBudget(TRAJECTORY_BYTES), whole, request.number("call", 0))
     yield pages
 
 
 def _keys() -> Element:
     every = [el("button", f"{word} all", type="button", id=f"{word}-all") for word in ("open", "close")]
-    told = el("span", " keys: j k step by step, n next that failed, o open or close all", class_="soft")
-    return el("p", every[0], " ", every[1], told, class_="only-screen")
+    keys = el("span", " keys: j k step by step, n next that failed, o open or close all", class_="soft")
+    return el("p", every[0], " ", every[1], keys, class_="only-screen")
 
 
 def _files(opened: OpenRun, result: Result) -> Node:
@@ -198,7 +198,7 @@ def _files_link(opened: OpenRun, result: Result) -> Element:
 
 
 def _more(trace: Trace, budget: TextBudget) -> Iterator[Node]:
-    """Yield what a trace tells besides: calls of mocks, skills, the rest of its record."""
+    """Yield the rest of a trace: mock calls, skills, and its other fields."""
     calls = mock_calls(trace)
     if calls:
         lines = "\n".join(encode(call).decode() for call in calls[:MOST_MOCKED])
@@ -214,5 +214,5 @@ def _more(trace: Trace, budget: TextBudget) -> Iterator[Node]:
         "session": trace.session_id,
     }
     facts |= {"outcome": {key: value for key, value in trace.outcome.items() if key != "mocks"}, **trace.extra}
-    told = {key: value for key, value in facts.items() if value not in (None, "", {})}
-    yield fold("the rest of the record", budget.text(encode(told).decode(), 8_000))
+    shown = {key: value for key, value in facts.items() if value not in (None, "", {})}
+    yield fold("the rest of the record", budget.text(encode(shown).decode(), 8_000))

@@ -134,9 +134,9 @@ def task_address(key: str, task: str, trial: int | None = None) -> str:
 
 def progress(done: int | None, planned: int | None) -> Element:
     """Return how far a run has come, as a bar and in words."""
-    told = f"{done or 0} of {planned}" if planned else f"{done or 0} done"
+    amount = f"{done or 0} of {planned}" if planned else f"{done or 0} done"
     bar = el("progress", value=done or 0, max=planned or 1, aria_label="trials done") if planned else None
-    return el("span", bar, el("span", told, class_="told"), class_="progress")
+    return el("span", bar, el("span", amount, class_="amount"), class_="progress")
 
 
 def sparkline(rates: Sequence[float | None], label: str) -> Element:

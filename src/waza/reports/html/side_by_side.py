@@ -51,7 +51,7 @@ def _block(
         yield AlignedRow(one, other, bool(is_equal and one and other and one[1].args == other[1].args))
 
 
-def beside(
+def trajectories(
     before: Sequence[ToolEvent], after: Sequence[ToolEvent], labels: tuple[str, str], skip: int, address: str
 ) -> Node:
     """Return both trajectories as a table, what was alike at the start folded."""

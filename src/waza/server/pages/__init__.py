@@ -1,1 +1,1 @@
-"""The pages of the dashboard, one file each; `registry.py` says what such a file holds."""
+"""The pages of the dashboard, one file each; `registry.py` describes the interface of such a file."""

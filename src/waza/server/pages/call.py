@@ -1,4 +1,4 @@
-"""One tool call alone, with as much of its arguments and result as a page can hold."""
+"""The page of one tool call, with as much of its arguments and result as fits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from waza.reports.html.components import badge, soft
 from waza.reports.html.markup import Node, TextBudget, el, href, short
 from waza.server.pages.run import the_run
 from waza.server.pages.task import the_result
-from waza.server.registry import NotThere, PageRequest, View
+from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import RunReader
 from waza.server.trial import trial_address
 from waza.untrusted.text import seconds
@@ -16,13 +16,13 @@ PATH = "/runs/{run}/call"
 MOST = 100_000
 
 
-def page(ask: PageRequest, store: RunReader) -> View:
+def page(request: PageRequest, store: RunReader) -> View:
     """Return a call's page."""
-    opened = the_run(ask, store)
-    task, trial, number = ask.query.get("id"), ask.number("trial", 1), ask.number("n", 1)
+    opened = the_run(request, store)
+    task, trial, number = request.query.get("id"), request.number("trial", 1), request.number("n", 1)
     events = the_result(opened, task, trial).trace.tool_events or []
     if not 1 <= number <= len(events):
-        raise NotThere(f"The trial has no call {number}.")
+        raise NotFound(f"The trial has no call {number}.")
     event, key, budget = events[number - 1], opened.listed.key, TextBudget()
     address = href("runs", key, "call", id=task, trial=trial)
     body: list[Node] = [

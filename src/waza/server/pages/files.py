@@ -1,6 +1,7 @@
-"""The files a trial left: what was added, changed and removed against the fixture; one of them line by line.
+"""The page of the files a trial left: added, changed and removed against the fixture; one of them line by line.
 
-Nothing of an agent's is ever sent as a file: contents are text on the page, or said to be none.
+What an agent wrote is never sent as a file: contents are text on the page. They come from the run's own store, by
+their hash. A fixture is read where the eval file says, no link followed, and counts only if it has not changed since.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
 from waza.runs.folder import ARTIFACTS
 from waza.server.pages.run import the_run
 from waza.server.pages.task import chosen_trial, the_result, the_task
-from waza.server.registry import NotThere, PageRequest, View
+from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import OpenRun, RunReader
 from waza.untrusted.text import plural
 
@@ -38,31 +39,31 @@ _ORDER = ("changed", "added", "removed", "", "unchanged")
 _KINDS = {"link": "link", "outside": "hard link, not read", "other": "no regular file", "folder": "folder"}
 
 
-def page(ask: PageRequest, store: RunReader) -> View:
+def page(request: PageRequest, store: RunReader) -> View:
     """Return the files of a trial, or one of them."""
-    opened = the_run(ask, store)
-    task, outcomes = the_task(ask, opened)
+    opened = the_run(request, store)
+    task, outcomes = the_task(request, opened)
     if not outcomes:
-        raise NotThere("No trial of this task has a result yet.")
-    result = the_result(opened, task.id, chosen_trial(ask, outcomes).trial)
+        raise NotFound("No trial of this task has a result yet.")
+    result = the_result(opened, task.id, chosen_trial(request, outcomes).trial)
     key, trial = opened.listed.key, result.trial
     back = href("runs", key, "task", id=task.id, trial=trial)
     crumbs = [("Runs", href()), (opened.listed.suite or key, href("runs", key)), (f"{task.id}, trial {trial}", back)]
     if not result.snapshot:
-        return View(title="Files", body=[el("h1", "Files"), soft("The workspace was not kept.")], crumbs=crumbs)
+        return View(title="Files", body=[el("h1", "Files"), soft("The workspace was not stored.")], crumbs=crumbs)
     artifacts = opened.listed.path / ARTIFACTS
     try:
-        items = _items(artifacts, result, ask.query.get("turn"))
+        items = _items(artifacts, result, request.query.get("turn"))
     except OSError as error:
-        told = soft(f"The stored workspace cannot be read: {short(error.strerror or str(error), 300)}")
-        return View(title="Files", body=[el("h1", "Files"), told], crumbs=crumbs)
+        reason = soft(f"The stored workspace cannot be read: {short(error.strerror or str(error), 300)}")
+        return View(title="Files", body=[el("h1", "Files"), reason], crumbs=crumbs)
     given = given_files(opened, task.id)
-    address = href("runs", key, "files", id=task.id, trial=trial, turn=ask.query.get("turn"))
-    path = ask.query.get("path")
+    address = href("runs", key, "files", id=task.id, trial=trial, turn=request.query.get("turn"))
+    path = request.query.get("path")
     if path:
         body = [*_one(artifacts, items, given, path)]
         return View(title=path, body=body, crumbs=[*crumbs, ("Files", address)])
-    return View(title="Files", body=_list(ask, items, given, address, result), crumbs=crumbs)
+    return View(title="Files", body=_list(request, items, given, address, result), crumbs=crumbs)
 
 
 def _items(artifacts: Path, result: Result, turn: str) -> dict[str, SnapshotItem]:
@@ -71,21 +72,21 @@ def _items(artifacts: Path, result: Result, turn: str) -> dict[str, SnapshotItem
 
 
 def _list(
-    ask: PageRequest, items: dict[str, SnapshotItem], given: FixtureFiles, address: str, result: Result
+    request: PageRequest, items: dict[str, SnapshotItem], given: FixtureFiles, address: str, result: Result
 ) -> list[Node]:
     known = {
         path: _state(items.get(path), given, path) for path in {*items, *given.files} if not _is_folder(items.get(path))
     }
     order = {state: place for place, state in enumerate(_ORDER)}
     paths = sorted(known, key=lambda path: (order[known[path]], path))
-    skip = ask.number("skip", 0)
+    skip = request.number("skip", 0)
     counts = {
         state: sum(one == state for one in known.values()) for state in ("changed", "added", "removed", "unchanged")
     }
-    told = ", ".join(f"{many} {state}" for state, many in counts.items() if many) or "none"
+    summary = ", ".join(f"{many} {state}" for state, many in counts.items() if many) or "none"
     rows = [_row(path, items.get(path), known[path], address) for path in paths[skip : skip + FILES]]
     head = [head_cell("against the fixture"), head_cell("file"), head_cell("bytes", is_number=True), head_cell("note")]
-    body: list[Node] = [el("h1", "Files"), soft(f"{plural(len(paths), 'file')}: {told}")]
+    body: list[Node] = [el("h1", "Files"), soft(f"{plural(len(paths), 'file')}: {summary}")]
     if result.turn_snapshots:
         links = [
             el("a", f"after prompt {one}", href=f"{address}&turn={one}")
@@ -102,7 +103,7 @@ def _is_folder(item: SnapshotItem | None) -> bool:
 
 
 def _state(item: SnapshotItem | None, given: FixtureFiles, path: str) -> str:
-    """Return how a file stands against the one of the fixture; nothing where that cannot be told."""
+    """Return how a file differs from the fixture's; empty where that cannot be determined."""
     if item is None:
         return "removed"
     if path not in given.files:
@@ -130,7 +131,7 @@ def _row(path: str, item: SnapshotItem | None, state: str, address: str) -> Elem
 def _one(artifacts: Path, items: dict[str, SnapshotItem], given: FixtureFiles, path: str) -> Iterator[Node]:
     item = items.get(path)
     if item is None and path not in given.files:
-        raise NotThere("The workspace had no such file.")
+        raise NotFound("The workspace had no such file.")
     state = _state(item, given, path)
     yield el("h1", short(path, 300), " ", el("span", _MARKS[state], class_="badge") if state else None)
     if given.note:
@@ -152,7 +153,7 @@ def _one(artifacts: Path, items: dict[str, SnapshotItem], given: FixtureFiles, p
 
 
 def _contents(before: bytes | None, after: bytes | None) -> Iterator[Node]:
-    """Yield what a file holds, or how it changed."""
+    """Yield the content of a file, or how it changed."""
     texts = [None if one is None else as_text(one) for one in (before, after)]
     sizes = [len(one) for one in (before, after) if one is not None]
     if any(one is not None and text is None for one, text in zip((before, after), texts, strict=True)):
@@ -190,17 +191,11 @@ def _diff(old: str, new: str) -> Element:
     return el("div", el("h2", "Against the fixture"), el("div", *parts, class_="diff"), more)
 
 
-# Files that an agent left, against those it was given: what was added, changed, removed; line by line where asked.
-#
-# Contents come from the run's own store, by their hash; a fixture is read where the eval file says, no link followed,
-# and
-# counts only as long as it is still what the run was made from.
-
 MOST_BYTES = 400_000
-"""How large a file is shown and compared line by line."""
+"""Size up to which a file is shown and compared line by line."""
 MOST_LINES = 4_000
 MOST_GIVEN = 2_000
-"""Files of a fixture that are looked at."""
+"""Files of a fixture that are compared."""
 AROUND = 3
 Read = Callable[[], bytes]
 
@@ -229,19 +224,19 @@ def given_files(opened: OpenRun, task: str) -> FixtureFiles:
     try:
         listed = convert(stored.get("files") or [], list[InputFile])
     except ValueError:
-        return FixtureFiles({}, "What the workspace held at first cannot be read from the run.")
-    found = {file.path: _content(file.content) for file in listed if file.content is not None}
+        return FixtureFiles({}, "The initial workspace cannot be read from the run.")
+    contents = {file.path: _content(file.content) for file in listed if file.content is not None}
     if all(file.content is not None for file in listed):
-        return FixtureFiles(found)
+        return FixtureFiles(contents)
     try:
-        return FixtureFiles(found | _from_suite(opened, task, stored.get("files")))
+        return FixtureFiles(contents | _from_suite(opened, task, stored.get("files")))
     except (WazaError, OSError, ValueError) as error:
-        told = str(error).splitlines()[0] if str(error) else "it cannot be read"
-        return FixtureFiles(found, f"The fixture is not stored with the run, and is not there as it was: {told}")
+        reason = str(error).splitlines()[0] if str(error) else "it cannot be read"
+        return FixtureFiles(contents, f"The fixture is not stored with the run, and has changed since: {reason}")
 
 
 def _from_suite(opened: OpenRun, task: str, stored: object) -> dict[str, Read]:
-    """Return the fixture of a task from its suite; raise an error where it is not what it was."""
+    """Return the fixture of a task from its suite; raise an error where it changed since the run."""
     from waza.suites.load import load_spec  # only this page needs the suite, so the server starts without it
 
     folder = opened.listed.path
@@ -280,7 +275,7 @@ def _from(folder: Workspace, path: str) -> Read:
 
 
 def digest(content: bytes) -> str:
-    """Return the name under which a content lies in a store."""
+    """Return the name of a content in the store."""
     return hashlib.sha256(content).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""A run while it goes on: how far it has come, and each result at the moment the journal has it."""
+"""The live page of a run: its progress, and each result as soon as the journal has it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from waza.reports.html.components import WORDS, mark, progress, soft, task_addre
 from waza.reports.html.markup import Element, Node, el, href, short
 from waza.runs.outcomes import TrialOutcome, outcomes_of
 from waza.server.index import RunRow
-from waza.server.registry import NotThere, PageRequest, View
+from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import RunReader
 from waza.untrusted.text import score, seconds
 
 PATH = "/runs/{run}/live"
 SHOWN = 50
-"""Results that stand on the page at first, the newest on top."""
+"""Results on the page when it is opened, the newest first."""
 
 
-def page(ask: PageRequest, store: RunReader) -> View:
-    """Return the live view of a run; of one that ended, how it went."""
-    listed = store.find(ask.parts["run"])
+def page(request: PageRequest, store: RunReader) -> View:
+    """Return the live view of a run, or its results when it has ended."""
+    listed = store.find(request.parts["run"])
     if listed is None:
-        raise NotThere("No run has this name.")
+        raise NotFound("No run has this name.")
     if listed.problem:
         raise StoreError(listed.problem)
-    # The journal was at least that long when it was read: what came since is told again rather than not at all.
-    told_to = listed.journal_size
+    # The journal was at least that long when it was read: later results are rather sent twice than not at all.
+    read_to = listed.journal_size
     opened = store.open(listed)
     outcomes = sorted(outcomes_of(opened.run.results), key=lambda one: (one.start_ms or 0.0) + one.duration_ms)
     statuses = [one.status for one in outcomes]
@@ -47,7 +47,7 @@ def page(ask: PageRequest, store: RunReader) -> View:
             data_most="500",
         ),
     ]
-    frame = el("div", *body, id="watch", data_events=href("runs", listed.key, "events", from_=told_to),
+    frame = el("div", *body, id="watch", data_events=href("runs", listed.key, "events", from_=read_to),
                data_task=href("runs", listed.key, "task"))  # fmt: skip
     crumbs = [("Runs", href()), (listed.suite or listed.key, href("runs", listed.key))]
     return View(title="Live", body=[frame], crumbs=crumbs, scripts=("live.js",))
@@ -55,7 +55,7 @@ def page(ask: PageRequest, store: RunReader) -> View:
 
 def _item(listed: RunRow, one: TrialOutcome) -> Element:
     link = el("a", short(one.task_id, 100), href=task_address(listed.key, one.task_id, one.trial))
-    told = f" trial {one.trial} · score {score(one.score.weighted)} · {seconds(one.duration_ms)}"
+    facts = f" trial {one.trial} · score {score(one.score.weighted)} · {seconds(one.duration_ms)}"
     why = f" · {short(one.reason, 200)}" if one.reason else ""
-    about = el("span", told + why, class_="soft")
+    about = el("span", facts + why, class_="soft")
     return el("li", mark(one.status), " ", link, about, data_task=one.task_id, data_trial=one.trial)

@@ -1,6 +1,6 @@
-"""Review: people say pass or fail about outputs, with the keyboard. The only page that writes, with `--review` alone.
+"""The review page: people record pass or fail for outputs. The only page that writes, and only with `--review`.
 
-What a grader, or another person, said is not shown before one has answered, so that it sways nobody.
+The verdict of a grader or of another person is not shown before one has answered, so that it does not influence anyone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from waza.runs.grader_facts import has_fact, stored_grader_facts
 from waza.runs.verdicts import Answer, HumanVerdict, record_verdict
 from waza.server.index import RunRow
 from waza.server.pages.task import the_result
-from waza.server.registry import NotThere, PageRequest, Query, View
+from waza.server.registry import NotFound, PageRequest, Query, View
 from waza.server.review_queue import Pile, ReviewItem, ReviewQueue
 from waza.server.store import RunFilter, RunReader
 from waza.untrusted.text import plural
@@ -34,29 +34,29 @@ MOST_NAME = 80
 _MARKS = {"pass": "passed", "fail": "failed"}
 
 
-def page(ask: PageRequest, store: RunReader) -> View:
-    """Return the outputs of a run to review, one at a time; without a run, which there are."""
-    key = ask.query.get("run")
+def page(request: PageRequest, store: RunReader) -> View:
+    """Return the outputs of a run to review, one at a time; without a run, the runs to choose from."""
+    key = request.query.get("run")
     if not key:
         return View(title="Review", body=[el("h1", "Review"), *runs_to_review(store)])
-    listed, pile = _pile(store, key, _graders(ask.query))
+    listed, pile = _pile(store, key, _graders(request.query))
     crumbs = [("Runs", href()), (listed.suite or key, href("runs", key)), ("Review", href("review"))]
-    by = ask.query.get("by")[:MOST_NAME]
+    by = request.query.get("by")[:MOST_NAME]
     if not pile.items:
         return View(title=key, body=[el("h1", "Review"), _nothing(key)], crumbs=crumbs)
-    body = [*_one(ask, store, listed, pile, by)]
+    body = [*_one(request, store, listed, pile, by)]
     return View(title=pile.items[0].grader, body=body, crumbs=crumbs, scripts=("review.js",))
 
 
-def accept(ask: PageRequest, store: RunReader, form: Query) -> str:
-    """Write down a verdict, or grade the run again, and return where to go on."""
+def accept(request: PageRequest, store: RunReader, form: Query) -> str:
+    """Record a verdict, or grade the run again, and return the next address."""
     key, graders, by = form.get("run"), _graders(form), form.get("by").strip()[:MOST_NAME]
     listed, pile = _pile(store, key, graders)
     if form.get("do") == "settle":
         return _address(key, graders, by, done=_settled(store, listed))
     item = _named(pile, form)
     if form.get("answer") not in _MARKS:
-        raise NotThere("A verdict is pass or fail; go back and choose one.")
+        raise NotFound("A verdict is pass or fail; go back and choose one.")
     answer = cast("Answer", form.get("answer"))
     record_verdict(pile.file, item.verdict(answer, form.get("reason").strip()[:MOST_REASON], by))
     left = [place for place, one in enumerate(pile.items) if pile.given(one, by) is None]
@@ -76,35 +76,35 @@ def _address(key: str, graders: Sequence[str], by: str, **more: int | str) -> st
 
 def _review_queue(store: RunReader) -> ReviewQueue:
     if store.review_queue is None:
-        raise NotThere("This server was started without anything to review.")
+        raise NotFound("This server was started without anything to review.")
     return store.review_queue
 
 
 def _pile(store: RunReader, key: str, graders: Sequence[str]) -> tuple[RunRow, Pile]:
-    """Return a run and what there is to look at in it. Raises NotThere with the reason."""
+    """Return a run and its outputs to review. Raises NotFound with the reason."""
     listed = store.find(key)
     if listed is None or listed.problem:
-        raise NotThere("No run has this name." if listed is None else listed.problem)
+        raise NotFound("No run has this name." if listed is None else listed.problem)
     try:
         return listed, _review_queue(store).pile(listed.path, graders)
     except (WazaError, OSError) as error:
-        raise NotThere(f"This run cannot be reviewed: {error}") from None
+        raise NotFound(f"This run cannot be reviewed: {error}") from None
 
 
 def _named(pile: Pile, form: Query) -> ReviewItem:
     wanted = (form.get("name"), form.get("evidence"), form.get("question"))
-    found = next((one for one in pile.items if (one.grader, one.evidence, one.question) == wanted), None)
-    if found is None:
-        raise NotThere("What was asked has changed since the page was opened; nothing was written. Open it again.")
-    return found
+    item = next((one for one in pile.items if (one.grader, one.evidence, one.question) == wanted), None)
+    if item is None:
+        raise NotFound("The question has changed since the page was opened; nothing was recorded. Open it again.")
+    return item
 
 
 def _settled(store: RunReader, listed: RunRow) -> int:
-    """Grade the run again and return how many results changed. Raises NotThere with the reason."""
+    """Grade the run again and return how many results changed. Raises NotFound with the reason."""
     try:
         return _review_queue(store).settle(listed.path)
     except (WazaError, OSError) as error:
-        raise NotThere(f"The verdicts are recorded, the run is as it was: {error}") from None
+        raise NotFound(f"The verdicts are recorded, but the run could not be graded again: {error}") from None
 
 
 def _nothing(key: str) -> Element:
@@ -114,20 +114,20 @@ def _nothing(key: str) -> Element:
     )
 
 
-def _one(ask: PageRequest, store: RunReader, listed: RunRow, pile: Pile, by: str) -> Iterator[Node]:
+def _one(request: PageRequest, store: RunReader, listed: RunRow, pile: Pile, by: str) -> Iterator[Node]:
     """Yield one output with the form below it."""
-    graders = _graders(ask.query)
+    graders = _graders(request.query)
     open_places = [place for place, one in enumerate(pile.items) if pile.given(one, by) is None]
-    at = ask.number("at", 0) or (open_places[0] if open_places else 0) + 1
+    at = request.number("at", 0) or (open_places[0] if open_places else 0) + 1
     at = max(1, min(at, len(pile.items)))
     item = pile.items[at - 1]
     given = pile.given(item, by)
     result = the_result(store.open(listed), item.task, item.trial)
     yield el("h1", short(item.grader, 100), el("span", f" {at} of {len(pile.items)}", class_="soft"))
     yield progress(len(pile.items) - len(open_places), len(pile.items))
-    if ask.query.get("done"):
-        told = f"The run is graded again: {plural(ask.number('done', 0), 'result')} changed."
-        yield el("p", told, class_="passed", role="status")
+    if request.query.get("done"):
+        message = f"The run is graded again: {plural(request.number('done', 0), 'result')} changed."
+        yield el("p", message, class_="passed", role="status")
     yield _around(listed.key, graders, by, at, len(pile.items))
     lines = [
         el("p", f"• {line[2:]}" if line.startswith("- ") else line) for line in short(item.asked, 6_000).split("\n")
@@ -135,10 +135,10 @@ def _one(ask: PageRequest, store: RunReader, listed: RunRow, pile: Pile, by: str
     yield el("div", el("b", "The question"), *lines, class_="question")
     yield from _evidence(listed, item, result)
     yield _given(item, given) if given else None
-    if not ask.is_export:
+    if not request.is_export:
         yield el("p", id="trouble", class_="failed", role="alert")
-        yield _form(ask, item, listed.key, graders, by, given)
-        yield _settle_form(ask, listed.key, graders, by)
+        yield _form(request, item, listed.key, graders, by, given)
+        yield _settle_form(request, listed.key, graders, by)
 
 
 def _around(key: str, graders: Sequence[str], by: str, at: int, total: int) -> Element:
@@ -148,16 +148,16 @@ def _around(key: str, graders: Sequence[str], by: str, at: int, total: int) -> E
     after = (
         el("a", "next →", href=_address(key, graders, by, at=at + 1), id="after", rel="next") if at < total else None
     )
-    told = el("span", "keys: j k next, before · p pass, f fail, then a reason · Enter records", class_="soft")
-    return el("nav", before, after, told, class_="around", aria_label="outputs")
+    keys = el("span", "keys: j k next, before · p pass, f fail, then a reason · Enter records", class_="soft")
+    return el("nav", before, after, keys, class_="around", aria_label="outputs")
 
 
 def _evidence(listed: RunRow, item: ReviewItem, result: Result) -> Iterator[Node]:
-    """Yield what a person needs for a verdict: what was asked and answered, what was done, what was left."""
+    """Yield what a person needs for a verdict: prompt, answer, tool calls, files."""
     budget, trace = TextBudget(), result.trace
-    asked = el("div", el("h2", "Asked"), budget.text(trace.input, MOST_TEXT))
-    answered = el("div", el("h2", "Answered"), budget.text(trace.output or "(nothing)", MOST_TEXT))
-    yield el("div", asked, answered, class_="talk")
+    prompt = el("div", el("h2", "Asked"), budget.text(trace.input, MOST_TEXT))
+    answer = el("div", el("h2", "Answered"), budget.text(trace.output or "(nothing)", MOST_TEXT))
+    yield el("div", prompt, answer, class_="talk")
     if trace.tool_events is None:
         yield soft("Tool calls were not recorded.")
     elif trace.tool_events:
@@ -172,17 +172,21 @@ def _evidence(listed: RunRow, item: ReviewItem, result: Result) -> Iterator[Node
 
 
 def _given(item: ReviewItem, given: HumanVerdict) -> Element:
-    said = item.judged.said
-    parts: list[Node] = ["You said ", mark(_MARKS[given.verdict]), el("b", f" {given.verdict}")]
+    grader_verdict = item.judged.said
+    parts: list[Node] = ["Your verdict: ", mark(_MARKS[given.verdict]), el("b", f" {given.verdict}")]
     parts += [f": {short(given.reason, 400)}"] if given.reason else []
-    parts += [". The grader said ", mark(_MARKS[said]), el("b", f" {said}")] if said else []
-    return el("p", *parts, ". A later verdict replaces it.", class_="told-before")
+    parts += (
+        [". The grader grader_verdict ", mark(_MARKS[grader_verdict]), el("b", f" {grader_verdict}")]
+        if grader_verdict
+        else []
+    )
+    return el("p", *parts, ". A later verdict replaces it.", class_="given")
 
 
 def _form(
-    ask: PageRequest, item: ReviewItem, key: str, graders: Sequence[str], by: str, given: HumanVerdict | None
+    request: PageRequest, item: ReviewItem, key: str, graders: Sequence[str], by: str, given: HumanVerdict | None
 ) -> Element:
-    hidden = _hidden(ask, key, graders, name=item.grader, evidence=item.evidence, question=item.question)
+    hidden = _hidden(request, key, graders, name=item.grader, evidence=item.evidence, question=item.question)
     answers = [
         el("label", el("input", type="radio", name="answer", value=word, required=True, id=f"answer-{word}",
                        checked=given is not None and given.verdict == word), f" {sign} {word}", class_="answer")
@@ -202,24 +206,22 @@ def _form(
         el("button", "record"),
         method="post",
         action="/review",
-        class_="desk",
-        id="desk",
+        class_="verdict-form",
+        id="verdict-form",
     )
 
 
-def _settle_form(ask: PageRequest, key: str, graders: Sequence[str], by: str) -> Element:
-    hidden = _hidden(ask, key, graders, do="settle", by=by)
+def _settle_form(request: PageRequest, key: str, graders: Sequence[str], by: str) -> Element:
+    hidden = _hidden(request, key, graders, do="settle", by=by)
     return el(
-        "form", *hidden, el("button", "grade the run again by what people said so far"), method="post", action="/review"
+        "form", *hidden, el("button", "grade the run again with the verdicts so far"), method="post", action="/review"
     )
 
 
-def _hidden(ask: PageRequest, key: str, graders: Sequence[str], **more: str) -> list[Element]:
-    pairs = [("form_key", ask.form_key), ("run", key), *(("grader", name) for name in graders), *more.items()]
+def _hidden(request: PageRequest, key: str, graders: Sequence[str], **more: str) -> list[Element]:
+    pairs = [("form_key", request.form_key), ("run", key), *(("grader", name) for name in graders), *more.items()]
     return [el("input", type="hidden", name=name, value=value) for name, value in pairs]
 
-
-# Which runs have something to review: those whose suites ask people, or a judge.
 
 MOST_RUNS = 40
 
@@ -235,9 +237,7 @@ def runs_to_review(store: RunReader) -> Iterator[Node]:
     if not rows:
         yield soft("No run here has a `human` grader or a judge.")
         return
-    yield soft(
-        "People decide where a suite has a `human` grader; for a judge their verdicts say how far it can be believed."
-    )
+    yield soft("People decide where a suite has a `human` grader; for a judge their verdicts show how reliable it is.")
     heads = [head_cell("run"), head_cell("started"), head_cell("people decide"), head_cell("check a judge")]
     yield grid("runs to review", heads, rows, class_="rows")
 
@@ -250,7 +250,7 @@ def _run_row(run: RunRow, people: list[str], judges: list[str]) -> Element:
 
 
 def _asking(run: RunRow) -> tuple[list[str], list[str]]:
-    """Return the names of a run's `human` graders, and of those that asked a judge."""
+    """Return the names of a run's `human` graders, and of its judge graders."""
     try:
         spec = read_run_json(Path(run.folder)).spec
     except StoreError:

@@ -1,4 +1,4 @@
-"""One run: what failed first, tasks × graders, the numbers with their uncertainty, how tools were used."""
+"""The page of one run: failed checks first, tasks × graders, numbers with their uncertainty, use of tools, judges."""
 
 from __future__ import annotations
 
@@ -46,35 +46,35 @@ from waza.runs.repeats import statistics_of
 from waza.runs.tasks import TaskSummary
 from waza.runs.tool_metrics import tool_metrics
 from waza.server.index import GradeMark, TrialMarks
-from waza.server.registry import NotThere, PageRequest, View
+from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import OpenRun, RunReader
 from waza.stats.scores import Interval, wilson
 from waza.untrusted.text import fold_case, percent, plural, score, seconds
 
 PATH = "/runs/{run}"
 MOST_FAILED = 8
-"""Tasks that did not pass and are told with their reason at the top."""
+"""Tasks that did not pass and are listed with their reason at the top."""
 MOST_SECTION = 400_000
-"""How long a part that other reports share may be."""
+"""Characters of the section on trigger tests."""
 
 
-def page(ask: PageRequest, store: RunReader) -> View:
+def page(request: PageRequest, store: RunReader) -> View:
     """Return a run's page."""
-    opened = the_run(ask, store)
+    opened = the_run(request, store)
     listed = opened.listed
     run, has_tasks = opened.run, bool(opened.tasks)
     body = [*_top(opened), _tiles(opened), _metrics(opened), _failed(opened)]
-    body += [matrix(ask, store, opened)] if has_tasks else []
+    body += [matrix(request, store, opened)] if has_tasks else []
     body += [_triggers(opened), _impact(opened), judge_section(run), tool_section(run)]
     body += [rates(opened.tasks), durations(run)]
     return View(title=listed.suite or listed.key, body=body, scripts=CHARTS, crumbs=[("Runs", href())])
 
 
-def the_run(ask: PageRequest, store: RunReader) -> OpenRun:
-    """Return the run an address names. Raises NotThere, or StoreError when it cannot be read."""
-    listed = store.find(ask.parts["run"])
+def the_run(request: PageRequest, store: RunReader) -> OpenRun:
+    """Return the run an address names. Raises NotFound, or StoreError when it cannot be read."""
+    listed = store.find(request.parts["run"])
     if listed is None:
-        raise NotThere("No run has this name. It may have been removed, or stand in a folder that is not shown here.")
+        raise NotFound("No run has this name. It may have been removed, or be in a folder that is not shown here.")
     return store.open(listed)
 
 
@@ -91,7 +91,7 @@ def _top(opened: OpenRun) -> Iterator[Node]:
         links = [el("a", "watch it live", href=href("runs", listed.key, "live")), " · ", *links]
     yield el("p", *links)
     if listed.is_live:
-        yield soft("The run goes on; these are its numbers so far.")
+        yield soft("The run is not finished; these are its numbers so far.")
     elif not listed.is_complete:
         yield el("p", "The run is not complete: some trials are missing.", class_="error")
     if opened.damaged:
@@ -103,35 +103,35 @@ def _top(opened: OpenRun) -> Iterator[Node]:
 
 
 def _tiles(opened: OpenRun) -> Element:
-    found, usage = opened.summary, opened.summary.usage
+    summary, usage = opened.summary, opened.summary.usage
     stats = statistics_of(opened.run, opened.tasks)
     trials = len(opened.run.results) + len(opened.run.triggers)
-    passed: Node = [f"{percent(found.success_rate)} · 95 % interval ", interval(found.success_rate_ci)]
-    tiles = [tile("passed", f"{found.succeeded} of {found.total_tests}", passed)] if opened.tasks else []
-    counts = ((found.failed, "failed"), (found.errors, "undecided"), (found.skipped, "not graded"))
-    tiles += [tile(noun, str(many), f"of {plural(found.total_tests, 'task')}") for many, noun in counts if many]
+    passed: Node = [f"{percent(summary.success_rate)} · 95 % interval ", interval(summary.success_rate_ci)]
+    tiles = [tile("passed", f"{summary.succeeded} of {summary.total_tests}", passed)] if opened.tasks else []
+    counts = ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded"))
+    tiles += [tile(noun, str(many), f"of {plural(summary.total_tests, 'task')}") for many, noun in counts if many]
     ci = stats.whole.score_ci
-    told: list[Node] = (
+    score_note: list[Node] = (
         ["95 % interval ", whole(f"{score(ci.lower)}–{score(ci.upper)}")]
         if ci and ci.tells
-        else [f"plain mean {score(found.aggregate_score)}"]
+        else [f"plain mean {score(summary.aggregate_score)}"]
     )
-    if found.undecided:
-        told.append(f" · between {score(found.score_low)} and {score(found.score_high)} with the undecided")
-    tiles += [tile("score, weighted", score(found.weighted_score), told)] if opened.tasks else []
+    if summary.undecided:
+        score_note.append(f" · between {score(summary.score_low)} and {score(summary.score_high)} with the undecided")
+    tiles += [tile("score, weighted", score(summary.weighted_score), score_note)] if opened.tasks else []
     if len(stats.pass_hat_k) > 1:
         k = len(stats.pass_hat_k)
         flaky = plural(stats.flaky_tasks, "flaky task")
         tiles.append(tile(f"all of {k} trials pass", score(stats.pass_hat_k[-1]), f"pass^{k} · {flaky}"))
-    tiles.append(tile("time", times_of(found), plural(trials, "trial")))
-    if found.agent_tokens is not None or found.judge_tokens:
+    tiles.append(tile("time", times_of(summary), plural(trials, "trial")))
+    if summary.agent_tokens is not None or summary.judge_tokens:
         parts = f"{count(usage.input_tokens)} in · {count(usage.output_tokens)} out" if usage else ""
-        parts += f" · {count(found.judge_tokens)} of judging" if found.judge_tokens else ""
-        tiles.append(tile("tokens", count((found.agent_tokens or 0) + found.judge_tokens), parts))
-    if found.cost_usd is not None:
-        each = f"{money(found.cost_usd / max(1, trials))} a trial"
-        made_of = costs_of_run(found)[1].strip("()")
-        tiles.append(tile("cost", money(found.cost_usd), f"{each} · {made_of}" if made_of else each))
+        parts += f" · {count(summary.judge_tokens)} of judging" if summary.judge_tokens else ""
+        tiles.append(tile("tokens", count((summary.agent_tokens or 0) + summary.judge_tokens), parts))
+    if summary.cost_usd is not None:
+        each = f"{money(summary.cost_usd / max(1, trials))} a trial"
+        cost_parts = costs_of_run(summary)[1].strip("()")
+        tiles.append(tile("cost", money(summary.cost_usd), f"{each} · {cost_parts}" if cost_parts else each))
     return el("div", *tiles, class_="tiles")
 
 
@@ -142,15 +142,15 @@ def _triggers(opened: OpenRun) -> Node:
     blocks = trigger_document(opened.run, opened.summary.triggers, detail="whole")
     section = render(list(document_nodes(blocks, level=2)))
     if len(section) > MOST_SECTION:
-        told = "The answers would make this page too large: "
-        return [el("h2", "Trigger tests"), soft(told, el("code", "waza show --reporter html"), " writes them all.")]
+        reason = "The answers would make this page too large: "
+        return [el("h2", "Trigger tests"), soft(reason, el("code", "waza show --reporter html"), " writes them all.")]
     return Html(section)
 
 
 def _impact(opened: OpenRun) -> Node:
     """Return what the skill does to the suite, where the run has a control arm."""
-    found = stored_impact(opened.run)
-    return list(document_nodes(impact_document(found), level=2)) if found else None
+    impact = stored_impact(opened.run)
+    return list(document_nodes(impact_document(impact), level=2)) if impact else None
 
 
 def _metrics(opened: OpenRun) -> Node:
@@ -175,7 +175,7 @@ def _failed(opened: OpenRun) -> Node:
     items = [_fault(opened, task, results) for task, results in wrong[:MOST_FAILED]]
     more = len(wrong) - MOST_FAILED
     rest = soft(f"… and {plural(more, 'more task')} below") if more > 0 else None
-    return [el("h2", "What did not hold"), el("ul", *items, class_="faults rows"), rest]
+    return [el("h2", "Failed checks"), el("ul", *items, class_="faults rows"), rest]
 
 
 def _parts(opened: OpenRun) -> Iterator[tuple[Sequence[Result], Sequence[TaskSummary]]]:
@@ -199,7 +199,7 @@ TASKS = 200
 """Tasks on one page."""
 MOST_GRADERS = 26
 FEW_GRADERS = 6
-"""So many names fit beside each other; more are written upwards."""
+"""Names that fit next to each other; more are written vertically."""
 _ORDER = {"failed": 0, "error": 1, "passed": 2, "skipped": 3}
 _SORTS = {
     "status": lambda task: _ORDER[task.status],
@@ -212,10 +212,10 @@ _SORTS = {
 _FILTERS = ("task", "status", "tag")
 
 
-def matrix(ask: PageRequest, store: RunReader, opened: OpenRun) -> Node:
-    """Return the tasks that fit, a page of them, with the verdict of each grader."""
-    chosen = _chosen(ask, opened.tasks)
-    skip = ask.number("skip", 0)
+def matrix(request: PageRequest, store: RunReader, opened: OpenRun) -> Node:
+    """Return a page of the tasks that match the filters, with the status of each grader."""
+    chosen = _chosen(request, opened.tasks)
+    skip = request.number("skip", 0)
     shown = chosen[skip : skip + TASKS]
     marks: dict[str, list[TrialMarks]] = {}
     for trial in store.marks(opened.listed, [task.id for task in shown]):
@@ -223,17 +223,17 @@ def matrix(ask: PageRequest, store: RunReader, opened: OpenRun) -> Node:
     graders = _graders(marks)
     names = list(graders)[:MOST_GRADERS]
     columns = _columns(opened.tasks)
-    kept = {name: ask.query.get(name) for name in _FILTERS}
-    sort = _sort(ask)
+    filters = {name: request.query.get(name) for name in _FILTERS}
+    sort = _sort(request)
     rows = [_row(opened.listed.key, task, marks.get(task.id, []), names, columns) for task in shown]
-    head = _head(opened.listed.key, graders, columns, kept, sort)
-    look = "verdicts rows many" if len(names) > FEW_GRADERS else "verdicts rows"
-    body: list[Node] = [el("h2", "Tasks × graders", id="tasks"), _legend(), _form(ask, opened.tasks)]
-    body += [grid("tasks and graders", head, rows, class_=look)]
-    body += [soft("No task fits.") if not shown else None]
+    head = _head(opened.listed.key, graders, columns, filters, sort)
+    classes = "verdicts rows many" if len(names) > FEW_GRADERS else "verdicts rows"
+    body: list[Node] = [el("h2", "Tasks × graders", id="tasks"), _legend(), _form(request, opened.tasks)]
+    body += [grid("tasks and graders", head, rows, class_=classes)]
+    body += [soft("No task matches.") if not shown else None]
     if len(graders) > MOST_GRADERS:
         body.append(soft(f"{plural(len(graders) - MOST_GRADERS, 'more grader')} on the tasks' own pages"))
-    address = href("runs", opened.listed.key, **kept, sort=sort)
+    address = href("runs", opened.listed.key, **filters, sort=sort)
     return [*body, pager(f"{address}{'&' if '?' in address else '?'}", len(chosen), skip, TASKS, "tasks")]
 
 
@@ -250,13 +250,13 @@ def _columns(tasks: Sequence[TaskSummary]) -> list[str]:
     return [name for name, is_known in known.items() if is_known]
 
 
-def _sort(ask: PageRequest) -> str:
-    asked = ask.query.get("sort")
-    return asked if asked in _SORTS else "status"
+def _sort(request: PageRequest) -> str:
+    wanted = request.query.get("sort")
+    return wanted if wanted in _SORTS else "status"
 
 
-def _chosen(ask: PageRequest, tasks: Sequence[TaskSummary]) -> Sequence[TaskSummary]:
-    word, status, tag = (ask.query.get(name) for name in _FILTERS)
+def _chosen(request: PageRequest, tasks: Sequence[TaskSummary]) -> Sequence[TaskSummary]:
+    word, status, tag = (request.query.get(name) for name in _FILTERS)
     fitting = [
         task
         for task in tasks
@@ -264,17 +264,17 @@ def _chosen(ask: PageRequest, tasks: Sequence[TaskSummary]) -> Sequence[TaskSumm
         and (not status or task.status == status or (status == "flaky" and task.is_flaky))
         and (not tag or tag in task.tags)
     ]
-    return sorted(fitting, key=_SORTS[_sort(ask)])
+    return sorted(fitting, key=_SORTS[_sort(request)])
 
 
 def _graders(marks: dict[str, list[TrialMarks]]) -> dict[str, float]:
     """Return the graders' names with their weights, in the order in which they first appear."""
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for trials in marks.values():
         for trial in trials:
             for one in trial.marks:
-                found.setdefault(one.name, one.weight)
-    return found
+                weights.setdefault(one.name, one.weight)
+    return weights
 
 
 def _legend() -> Element:
@@ -284,34 +284,38 @@ def _legend() -> Element:
     return soft(*parts, "1/2: of two trials one passed · ×2: a grader's weight")
 
 
-def _form(ask: PageRequest, tasks: Sequence[TaskSummary]) -> Element:
+def _form(request: PageRequest, tasks: Sequence[TaskSummary]) -> Element:
     tags = sorted({tag for task in tasks for tag in task.tags})[:200]
     states = [*(status for status in _ORDER if any(task.status == status for task in tasks))]
     states += ["flaky"] if any(task.is_flaky for task in tasks) else []
-    search = el("input", type="search", name="task", value=ask.query.get("task"), placeholder="task",
+    search = el("input", type="search", name="task", value=request.query.get("task"), placeholder="task",
                 aria_label="search tasks", id="search")  # fmt: skip
     status = [el("option", "any status", value="")]
-    status += [el("option", WORDS.get(one, one), value=one, selected=one == ask.query.get("status")) for one in states]
+    status += [
+        el("option", WORDS.get(one, one), value=one, selected=one == request.query.get("status")) for one in states
+    ]
     tag = [el("option", "any tag", value="")]
-    tag += [el("option", short(one, 60), value=one, selected=one == ask.query.get("tag")) for one in tags]
+    tag += [el("option", short(one, 60), value=one, selected=one == request.query.get("tag")) for one in tags]
     lists = [el("select", *status, name="status", aria_label="status")]
     lists += [el("select", *tag, name="tag", aria_label="tag")] if tags else []
-    address = ask.address.split("?")[0]
+    address = request.address.split("?")[0]
     return el("form", search, *lists, el("button", "filter"), method="get", action=address, class_="filters")
 
 
-def _head(key: str, graders: dict[str, float], columns: Sequence[str], kept: dict[str, str], sort: str) -> list[Node]:
+def _head(
+    key: str, graders: dict[str, float], columns: Sequence[str], filters: dict[str, str], sort: str
+) -> list[Node]:
     def sorting(name: str, *, is_number: bool = True) -> Element:
         if name not in _SORTS:
             return head_cell(name, is_number=is_number)
-        link = el("a", name, " ↓" if sort == name else "", href=href("runs", key, **kept, sort=name) + "#tasks")
-        told = "descending" if sort == name else None
-        return el("th", link, scope="col", class_="number" if is_number else None, aria_sort=told)
+        link = el("a", name, " ↓" if sort == name else "", href=href("runs", key, **filters, sort=name) + "#tasks")
+        direction = "descending" if sort == name else None
+        return el("th", link, scope="col", class_="number" if is_number else None, aria_sort=direction)
 
     head: list[Node] = [sorting("status", is_number=False), sorting("task", is_number=False)]
     for name, weight in list(graders.items())[:MOST_GRADERS]:
-        told = f"{short(name, 28)} ×{weight:g}" if weight != 1.0 else short(name, 32)
-        head.append(el("th", el("span", told, title=short(name, 200)), scope="col", class_="grader"))
+        label = f"{short(name, 28)} ×{weight:g}" if weight != 1.0 else short(name, 32)
+        head.append(el("th", el("span", label, title=short(name, 200)), scope="col", class_="grader"))
     return [*head, *(sorting(name) for name in columns)]
 
 
@@ -321,11 +325,11 @@ def _row(
     name = el("a", short(task.id, 80), href=task_address(key, task.id))
     about = [el("span", "flaky", class_="tag") if task.is_flaky else None,
              el("span", short(" ".join(task.tags), 60), class_="soft")]  # fmt: skip
-    found: dict[str, list[GradeMark]] = {}
+    by_grader: dict[str, list[GradeMark]] = {}
     for trial in trials:
         for one in trial.marks:
-            found.setdefault(one.name, []).append(one)
-    cells = [_cell(name, found.get(name, [])) for name in graders]
+            by_grader.setdefault(one.name, []).append(one)
+    cells = [_cell(name, by_grader.get(name, [])) for name in graders]
     numbers = [number(_number(task, column)) for column in columns]
     return el("tr", el("td", mark(task.status)), el("th", name, " ", *about, scope="row"), *cells, *numbers,
               data_status=task.status)  # fmt: skip
@@ -358,11 +362,11 @@ def _cell(name: str, marks: list[GradeMark]) -> Element:
     statuses = [one.status for one in marks]
     status = "failed" if "failed" in statuses else "error" if "error" in statuses else "passed"
     passed = statuses.count("passed")
-    told = f"{short(name, 60)}: {WORDS[status]}, score {score(sum(one.score for one in marks) / len(marks))}"
+    label = f"{short(name, 60)}: {WORDS[status]}, score {score(sum(one.score for one in marks) / len(marks))}"
     if len(marks) > 1:
-        told += f", {passed} of {len(marks)} trials passed"
+        label += f", {passed} of {len(marks)} trials passed"
     many = f" {passed}/{len(marks)}" if len(marks) > 1 and passed < len(marks) else ""
-    return el("td", el("span", MARKS[status], many, role="img", aria_label=told), class_=f"cell {status}", title=told)
+    return el("td", el("span", MARKS[status], many, role="img", aria_label=label), class_=f"cell {status}", title=label)
 
 
 # How a run's agent used its tools: what fitted, what succeeded, how many calls a trial took.
@@ -370,16 +374,16 @@ def _cell(name: str, marks: list[GradeMark]) -> Element:
 
 def tool_section(run: Run) -> Node:
     """Return the tool metrics and the distribution of calls; nothing where no call was recorded."""
-    found = tool_metrics(run)
-    if found is None:
+    metrics = tool_metrics(run)
+    if metrics is None:
         return None
-    calls = found["call_count"]
-    if not calls["max"] and found["selection_accuracy"] is None:
+    calls = metrics["call_count"]
+    if not calls["max"] and metrics["selection_accuracy"] is None:
         return [el("h2", "Tools"), soft("No trial called a tool.")]
     tiles = [
-        tile("right tool first", percent(found["selection_accuracy"]), "of tasks that expect a tool"),
-        tile("right arguments", percent(found["input_correctness"]), "of calls whose arguments are stated"),
-        tile("calls that worked", percent(found["success_rate"])),
+        tile("right tool first", percent(metrics["selection_accuracy"]), "of tasks that expect a tool"),
+        tile("right arguments", percent(metrics["input_correctness"]), "of calls whose arguments are stated"),
+        tile("calls that worked", percent(metrics["success_rate"])),
         tile(
             "calls a trial",
             f"{calls['median']:g}",
@@ -397,17 +401,17 @@ def tool_section(run: Run) -> Node:
     ]
 
 
-# Who gave a run's verdicts, and how far they can be believed: judge cards, calibrations, juries, canaries.
+# How reliable the judges of a run are: judge cards, calibrations, juries, canaries.
 
 
 def judge_section(run: Run) -> Node:
-    """Return what is known about the judges of a run; nothing where nobody judged, or nothing was measured."""
+    """Return how reliable the judges of a run are; nothing where no judge was asked or none was measured."""
     lines = list(judging_lines(run))
     plots = list(_plots(run)) if run.spec.get("judged") else []
     if not lines and not plots:
         return None
-    told = el("ul", *(el("li", short(line, 600)) for line in lines)) if lines else None
-    return [el("h2", "Judges"), told, *plots]
+    notes = el("ul", *(el("li", short(line, 600)) for line in lines)) if lines else None
+    return [el("h2", "Judges"), notes, *plots]
 
 
 def _plots(run: Run) -> Iterator[Node]:
@@ -416,26 +420,26 @@ def _plots(run: Run) -> Iterator[Node]:
     names = {str(entry.get("name")) for each in (run.spec.get("graders") or {}).values() for entry in each}
     try:
         known = [one for one in read_calibrations(root) if one.n and one.grader in names]
-        asked = asked_in(run, known)
-        yield from (_calibration(one) for one in known if one.asked in asked)
+        rubrics = asked_in(run, known)
+        yield from (_calibration(one) for one in known if one.asked in rubrics)
         for card in read_cards(root):
-            if card.rubric_hash in asked:
+            if card.rubric_hash in rubrics:
                 yield _card(card)
     except (StoreError, OSError) as error:
         yield el("p", short(str(error), 600), class_="error")
 
 
-def _calibration(found: Calibration) -> Node:
-    counts = found.counts
-    who = f"{found.model or 'its judge'}{f' at {found.address}' if found.address else ''}"
-    title = f"Calibration: {short(found.grader)} by {short(who)} against people"
+def _calibration(calibration: Calibration) -> Node:
+    counts = calibration.counts
+    who = f"{calibration.model or 'its judge'}{f' at {calibration.address}' if calibration.address else ''}"
+    title = f"Calibration: {short(calibration.grader)} by {short(who)} against people"
     passes, fails = counts.true_pass + counts.false_fail, counts.true_fail + counts.false_pass
     bars = [
         _bar("agrees with people", counts.agreed, counts.n, wilson(counts.agreed, counts.n)),
         _bar("passes what people pass", counts.true_pass, passes, wilson(counts.true_pass, passes)),
         _bar("fails what people fail", counts.true_fail, fails, wilson(counts.true_fail, fails)),
     ]
-    same = soft(f"The same answer every time would agree on {percent(found.constant_accuracy)}.")
+    same = soft(f"The same answer every time would agree on {percent(calibration.constant_accuracy)}.")
     return [bar_plot(title, bars), same]
 
 

@@ -37,38 +37,38 @@ _COLUMNS = ("suite", "model", "started", "passed", "score", "cost", "tokens", "t
 _NUMBERS = ("passed", "score", "cost", "tokens", "time")
 
 
-def page(ask: PageRequest, store: RunReader) -> View:
+def page(request: PageRequest, store: RunReader) -> View:
     """Return the list of runs."""
-    wanted = _wanted(ask)
+    wanted = _wanted(request)
     runs, total = store.runs(wanted)
     live = [run for run in runs if run.is_live]
-    kept = {name: ask.query.get(name) for name in _FILTERS}
-    body: list[Node] = [el("h1", "Runs"), _suites(store.suites(), wanted), _form(ask, store)]
+    filters = {name: request.query.get(name) for name in _FILTERS}
+    body: list[Node] = [el("h1", "Runs"), _suites(store.suites(), wanted), _form(request, store)]
     if live:
         body += [el("h2", "Going on"), el("ul", *map(_live, live), class_="cards live", id="live")]
     sort, way = wanted.sort, "up" if wanted.is_ascending else "down"
-    address = href(**kept, sort=sort, way=way)
-    told = f"{total:,} {'run' if total == 1 else 'runs'}"
-    body += [el("h2", told, id="count", aria_live="polite")]
-    body += [_table(runs, ask, wanted, kept) if runs else _nothing(any(kept.values()))]
+    address = href(**filters, sort=sort, way=way)
+    counted = f"{total:,} {'run' if total == 1 else 'runs'}"
+    body += [el("h2", counted, id="count", aria_live="polite")]
+    body += [_table(runs, request, wanted, filters) if runs else _nothing(any(filters.values()))]
     body += [pager(f"{address}&", total, wanted.skip, PAGE, "runs")]
     return View(title="Runs", body=body, scripts=("live.js",))
 
 
-def _wanted(ask: PageRequest) -> RunFilter:
-    since, until = (_day(ask.query.get(name)) for name in ("since", "until"))
-    sort = ask.query.get("sort")
+def _wanted(request: PageRequest) -> RunFilter:
+    since, until = (_day(request.query.get(name)) for name in ("since", "until"))
+    sort = request.query.get("sort")
     return RunFilter(
-        words=ask.query.get("q")[:200],
-        suite=ask.query.get("suite"),
-        model=ask.query.get("model"),
-        tag=ask.query.get("tag"),
-        verdict=ask.query.get("verdict"),
+        words=request.query.get("q")[:200],
+        suite=request.query.get("suite"),
+        model=request.query.get("model"),
+        tag=request.query.get("tag"),
+        verdict=request.query.get("verdict"),
         since=since.timestamp() if since else None,
         until=(until + timedelta(days=1)).timestamp() if until else None,
         sort=sort if sort in SORTS else "started",
-        is_ascending=ask.query.get("way") == "up",
-        skip=ask.number("skip", 0),
+        is_ascending=request.query.get("way") == "up",
+        skip=request.number("skip", 0),
     )
 
 
@@ -90,22 +90,22 @@ def _suite(line: SuiteLine, is_chosen: bool) -> Element:
     rate = line.rates[-1] if line.rates else None
     name = el("a", short(line.suite, 60), href=href(suite="" if is_chosen else line.suite),
               aria_current="true" if is_chosen else None)  # fmt: skip
-    told = el("span", f"{percent(rate)} · {plural(line.runs, 'run')} · ", class_="soft")
+    facts = el("span", f"{percent(rate)} · {plural(line.runs, 'run')} · ", class_="soft")
     trend = el("a", "trend", href=href("trends", suite=line.suite), class_="soft")
     head = el("div", mark(line.newest.verdict), " ", el("b", name))
-    return el("li", head, sparkline(line.rates, line.suite), el("div", told, trend), class_="card")
+    return el("li", head, sparkline(line.rates, line.suite), el("div", facts, trend), class_="card")
 
 
-def _form(ask: PageRequest, store: RunReader) -> Element:
-    asked = ask.query.get
-    search = el("input", type="search", name="q", value=asked("q"), placeholder="suite, model, tag, id",
+def _form(request: PageRequest, store: RunReader) -> Element:
+    value_of = request.query.get
+    search = el("input", type="search", name="q", value=value_of("q"), placeholder="suite, model, tag, id",
                 aria_label="search runs", id="search")  # fmt: skip
-    lists = [_choice(name, store.names(column), asked(name))
+    lists = [_choice(name, store.names(column), value_of(name))
              for name, column in (("suite", "suite"), ("model", "model"), ("tag", "tags"))]  # fmt: skip
-    verdicts = _choice("verdict", list(WORDS), asked("verdict"), WORDS)
-    days = [el("label", f"{name} ", el("input", type="date", name=name, value=asked(name)))
+    verdicts = _choice("verdict", list(WORDS), value_of("verdict"), WORDS)
+    days = [el("label", f"{name} ", el("input", type="date", name=name, value=value_of(name)))
             for name in ("since", "until")]  # fmt: skip
-    clear = el("a", "clear", href="/") if any(asked(name) for name in _FILTERS) else None
+    clear = el("a", "clear", href="/") if any(value_of(name) for name in _FILTERS) else None
     return el("form", search, *lists, verdicts, *days, el("button", "filter"), clear,
               method="get", action="/", class_="filters", role="search")  # fmt: skip
 
@@ -123,14 +123,14 @@ def _choice(name: str, values: list[str], chosen: str, words: dict[str, str] | N
 
 def _live(run: RunRow) -> Element:
     name = el("a", short(run.suite or run.key, 60), href=href("runs", run.key, "live"))
-    told = " · ".join(part for part in (run.model or run.engine, run.key) if part)
+    facts = " · ".join(part for part in (run.model or run.engine, run.key) if part)
     return el("li", el("div", mark("running"), " ", el("b", name)), progress(run.done, run.planned),
-              el("div", short(told, 100), class_="soft"), class_="card", data_run=run.key)  # fmt: skip
+              el("div", short(facts, 100), class_="soft"), class_="card", data_run=run.key)  # fmt: skip
 
 
-def _table(runs: list[RunRow], ask: PageRequest, wanted: RunFilter, kept: dict[str, str]) -> Element:
+def _table(runs: list[RunRow], request: PageRequest, wanted: RunFilter, filters: dict[str, str]) -> Element:
     head: list[Node] = [head_cell("verdict")]
-    head += [_sorting(name, wanted, kept) for name in _COLUMNS]
+    head += [_sorting(name, wanted, filters) for name in _COLUMNS]
     table = grid("runs", [*head, head_cell("tags"), _compare_button()], map(_row, runs), class_="runs rows")
     return el("form", table, method="get", action="/compare", id="chosen")
 
@@ -144,13 +144,13 @@ def _choose(run: RunRow) -> Element:
     return el("td", box if not run.problem else None, class_="choose")
 
 
-def _sorting(name: str, wanted: RunFilter, kept: dict[str, str]) -> Element:
+def _sorting(name: str, wanted: RunFilter, filters: dict[str, str]) -> Element:
     is_here = wanted.sort == name
     way = "down" if is_here and wanted.is_ascending else "up" if is_here else "down"
     arrow = (" ↑" if wanted.is_ascending else " ↓") if is_here else ""
-    told = ("ascending" if wanted.is_ascending else "descending") if is_here else None
-    link = el("a", name, arrow, href=href(**kept, sort=name, way=way))
-    return el("th", link, scope="col", class_="number" if name in _NUMBERS else None, aria_sort=told)
+    direction = ("ascending" if wanted.is_ascending else "descending") if is_here else None
+    link = el("a", name, arrow, href=href(**filters, sort=name, way=way))
+    return el("th", link, scope="col", class_="number" if name in _NUMBERS else None, aria_sort=direction)
 
 
 def _row(run: RunRow) -> Element:
@@ -159,8 +159,8 @@ def _row(run: RunRow) -> Element:
     started = el("td", when(run.started), el("br"), el("span", run.key, class_="soft id"))
     first = [el("td", badge(run.verdict)), el("td", el("b", name))]
     if run.problem:
-        told = el("td", short(run.problem, 300), colspan=str(len(_NUMBERS)), class_="unreadable")
-        return el("tr", *first, el("td"), started, told, el("td", *tags), _choose(run), data_status=run.verdict)
+        problem = el("td", short(run.problem, 300), colspan=str(len(_NUMBERS)), class_="unreadable")
+        return el("tr", *first, el("td"), started, problem, el("td", *tags), _choose(run), data_status=run.verdict)
     made_by = el("td", short(run.model or f"({run.engine})", 60))
     cells = [*first, made_by, started, *_numbers(run), el("td", *tags), _choose(run)]
     return el("tr", *cells, data_status=run.verdict)
@@ -171,12 +171,12 @@ def _numbers(run: RunRow) -> Iterator[Element]:
     assert found is not None
     share: Node = [f"{percent(found.success_rate)} (", interval(found.success_rate_ci), ")"]
     share = share if found.total_tests > 1 else ""
-    told = "" if run.is_complete or run.is_live else "not complete"
-    told = ", ".join(word for word in (told, word_of(run.integrity)) if word)
+    reservation = "" if run.is_complete or run.is_live else "not complete"
+    reservation = ", ".join(word for word in (reservation, word_of(run.integrity)) if word)
     passed = f"{found.succeeded} of {found.total_tests}"
     if not found.total_tests and found.triggers is not None:
         passed, share = f"{plural(found.triggers.prompts, 'prompt')}", f"{percent(rate_of(found))} right"
-    yield number(passed, el("br"), el("span", told or share, class_="soft"))
+    yield number(passed, el("br"), el("span", reservation or share, class_="soft"))
     yield number(score(found.weighted_score))
     yield number(money(found.cost_usd))
     yield number(count(found.agent_tokens))

@@ -1,4 +1,4 @@
-"""One task with every one of its trials, and one of them in full: the first that did not pass, or the one asked for."""
+"""The page of one task: all its trials, and one in full: the requested one, or the first that did not pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waza.runs.outcomes import TrialOutcome, outcomes_of
 from waza.runs.tasks import TaskSummary
 from waza.server.index import TrialMarks
 from waza.server.pages.run import the_run
-from waza.server.registry import NotThere, PageRequest, View
+from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import OpenRun, RunReader
 from waza.server.trial import trial_body
 from waza.untrusted.text import percent, plural, score, seconds
@@ -23,55 +23,55 @@ MOST_GRADERS = 12
 SCRIPTS = ("trial.js",)
 
 
-def page(ask: PageRequest, store: RunReader) -> View:
+def page(request: PageRequest, store: RunReader) -> View:
     """Return a task's page."""
-    opened = the_run(ask, store)
-    task, outcomes = the_task(ask, opened)
+    opened = the_run(request, store)
+    task, outcomes = the_task(request, opened)
     listed = opened.listed
     crumbs = [("Runs", href()), (listed.suite or listed.key, href("runs", listed.key))]
     body: list[Node] = [*_top(task, listed.key)]
     if not outcomes:
         body.append(soft("No trial of this task has a result yet."))
         return View(title=task.id, body=body, crumbs=crumbs)
-    chosen = chosen_trial(ask, outcomes)
+    chosen = chosen_trial(request, outcomes)
     body.append(_trials(store, opened, task, outcomes, chosen))
     result = the_result(opened, task.id, chosen.trial)
     asks_people = _asks_people(result, stored_grader_facts(opened.run.spec))
-    body.append(_around(listed.key, outcomes, chosen, result.task_id, can_review=ask.can_review and asks_people))
-    body += trial_body(ask, opened, result)
+    body.append(_around(listed.key, outcomes, chosen, result.task_id, can_review=request.can_review and asks_people))
+    body += trial_body(request, opened, result)
     return View(title=task.id, body=body, crumbs=crumbs, scripts=SCRIPTS)
 
 
-def the_task(ask: PageRequest, opened: OpenRun) -> tuple[TaskSummary, list[TrialOutcome]]:
-    """Return the task an address names with the outcomes of its trials in order. Raises NotThere."""
-    wanted = ask.query.get("id")
+def the_task(request: PageRequest, opened: OpenRun) -> tuple[TaskSummary, list[TrialOutcome]]:
+    """Return the task an address names with the outcomes of its trials in order. Raises NotFound."""
+    wanted = request.query.get("id")
     task = next((task for task in (*opened.tasks, *opened.prompts) if task.id == wanted), None)
     if task is None:
-        raise NotThere("The run has no such task.")
+        raise NotFound("The run has no such task.")
     every = (*outcomes_of(opened.run.results), *outcomes_of(opened.run.triggers))
-    found = [one for one in every if one.task_id == wanted]
-    return task, sorted(found, key=lambda one: one.trial)
+    trials = [one for one in every if one.task_id == wanted]
+    return task, sorted(trials, key=lambda one: one.trial)
 
 
-def chosen_trial(ask: PageRequest, outcomes: list[TrialOutcome]) -> TrialOutcome:
-    """Return the trial asked for, or the first that failed, was undecided, or is there at all. Raises NotThere."""
-    wanted = ask.number("trial", 0)
+def chosen_trial(request: PageRequest, outcomes: list[TrialOutcome]) -> TrialOutcome:
+    """Return the requested trial, or the first that failed, was undecided, or exists at all. Raises NotFound."""
+    wanted = request.number("trial", 0)
     if wanted:
-        found = next((one for one in outcomes if one.trial == wanted), None)
-        if found is None:
-            raise NotThere(f"The task has no trial {wanted}.")
-        return found
+        outcome = next((one for one in outcomes if one.trial == wanted), None)
+        if outcome is None:
+            raise NotFound(f"The task has no trial {wanted}.")
+        return outcome
     order = {"failed": 0, "error": 1}
     return min(outcomes, key=lambda one: (order.get(one.status, 2), one.trial))
 
 
 def the_result(opened: OpenRun, task: str, trial: int) -> Result:
-    """Return one trial, read from the journal. Raises NotThere."""
+    """Return one trial, read from the journal. Raises NotFound."""
     for results in (opened.run.results, opened.run.triggers):
         for place, one in enumerate(outcomes_of(results)):
             if one.task_id == task and one.trial == trial:
                 return results[place]
-    raise NotThere(f"The task has no trial {trial}.")
+    raise NotFound(f"The task has no trial {trial}.")
 
 
 def _top(task: TaskSummary, key: str) -> list[Node]:
@@ -105,8 +105,8 @@ def _trials(
     ]
     head += [head_cell(word, is_number=True) for word in ("score", "time", "calls", "tokens", "cost")]
     rows = [_row(opened.listed.key, one, marks.get(one.trial), graders[:MOST_GRADERS], one is chosen) for one in shown]
-    told = soft(f"trials {shown[0].trial}–{shown[-1].trial} of {len(outcomes)}") if len(shown) < len(outcomes) else None
-    return [grid("trials", head, rows, class_="matrix trials"), told]
+    note = f"trials {shown[0].trial}–{shown[-1].trial} of {len(outcomes)}" if len(shown) < len(outcomes) else ""
+    return [grid("trials", head, rows, class_="matrix trials"), soft(note) if note else None]
 
 
 def _row(key: str, one: TrialOutcome, marks: TrialMarks | None, graders: list[str], is_here: bool) -> Element:

@@ -20,9 +20,9 @@ MOST_POINTS = 200
 ONE_RUN = "A single run shows no trend yet: one more run of this suite and model is needed."
 
 
-def page(ask: PageRequest, store: RunReader) -> View:
-    """Return the trends of every suite and model, or of those asked for."""
-    suite, model = ask.query.get("suite"), ask.query.get("model")
+def page(request: PageRequest, store: RunReader) -> View:
+    """Return the trends of every suite and model, or of the requested ones."""
+    suite, model = request.query.get("suite"), request.query.get("model")
     lines = store.trends(suite, model or None)
     lines.sort(key=lambda line: line.points[-1].started_at, reverse=True)
     body: list[Node] = [el("h1", "Trends"), _form(store, suite, model)]
@@ -53,8 +53,8 @@ def _line(line: Trend) -> Element:
     if len(line.points) == 1:
         about.append(soft(ONE_RUN))
     if len({point.tasks for point in points}) > 1:
-        told = f"The number of tasks changed on the way: {points[0].tasks} at first, {last.tasks} now."
-        about.append(el("p", told, class_="error"))
+        note = f"The number of tasks changed on the way: {points[0].tasks} at first, {last.tasks} now."
+        about.append(el("p", note, class_="error"))
     charts = [
         _chart(
             "Pass rate with its 95 % interval", "percent", points, [point.pass_rate for point in points], is_band=True
@@ -81,12 +81,12 @@ def _table(label: str, unit: str, points: list[Point], values: list[float | None
     rows = []
     for point, value in zip(points[::-1], values[::-1], strict=True):
         span = [number(interval(point.pass_rate_ci))] if is_band else []
-        rows.append(el("tr", el("td", run_link(point.run, point.started_at)), number(_told(unit, value)), *span))
+        rows.append(el("tr", el("td", run_link(point.run, point.started_at)), number(_value_text(unit, value)), *span))
     head: list[Node] = [head_cell("run"), head_cell(label, is_number=True)]
     return grid(label, head + ([head_cell("interval", is_number=True)] if is_band else []), rows)
 
 
-def _told(unit: str, value: float | None) -> str:
+def _value_text(unit: str, value: float | None) -> str:
     if unit == "seconds":
         return seconds(None if value is None else value * 1000)
     return money(value) if unit == "dollars" else percent(value) if unit == "percent" else score(value)

@@ -9,7 +9,7 @@
     if (!progress) return;
     const bar = one("progress", progress);
     if (bar) { bar.max = planned || 1; bar.value = done; }
-    one(".told", progress).textContent = planned ? `${done} of ${planned}` : `${done} done`;
+    one(".amount", progress).textContent = planned ? `${done} of ${planned}` : `${done} done`;
   }
 
   function seconds(ms) {

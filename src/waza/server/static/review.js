@@ -33,7 +33,7 @@
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
     event.preventDefault();
-    if (event.target.id === "desk") keep(one("#by").value.trim());
+    if (event.target.id === "verdict-form") keep(one("#by").value.trim());
     send(event.target);
   });
 
