@@ -104,7 +104,7 @@ def test_undecided_is_exit_code_3_never_a_failure(waza):
     done = waza("run", "--interpret")
     assert done.returncode == 3
     assert "tool calls were not recorded" in done.stdout
-    assert "nobody can tell" in done.stdout
+    assert "could not be decided" in done.stdout
 
 
 def test_a_wrong_spec_is_exit_code_2_with_every_mistake_and_nothing_runs(waza, tmp_path):

@@ -157,7 +157,7 @@ def test_reports_compare_with_a_run_or_with_a_results_file(suite, tmp_path, monk
         if named != "latest":
             assert "| ❌ | `bad` | `passed` | `failed` |" in text, named
         else:
-            assert "No task came out differently." in text
+            assert "No task changed its status." in text
 
 
 def test_github_hears_of_the_line_in_the_suite_and_the_summary(waza, suite, tmp_path):

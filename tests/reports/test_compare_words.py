@@ -77,7 +77,10 @@ def test_a_line_below_a_list_is_no_part_of_it():
     [
         ([Tally(1, 1, 0, 1)] * 8, "Worse: pass rate -100.0 points over 8 tasks, p = 0.0078."),
         ([Tally(0, 1, 1, 1)] * 8, "Better: pass rate +100.0 points over 8 tasks, p = 0.0078."),
-        ([Tally(5, 5, 5, 5)] * 200, "No difference shown: pass rate +0.0 points over 200 tasks, p = 1.0000. So many"),
+        (
+            [Tally(5, 5, 5, 5)] * 200,
+            "No difference shown: pass rate +0.0 points over 200 tasks, p = 1.0000. These tasks",
+        ),
         (
             [Tally(1, 1, 1, 1)] * 3,
             "Too little evidence: pass rate +0.0 points over 3 tasks, p = 1.0000. 3 tasks can",

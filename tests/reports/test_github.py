@@ -85,7 +85,7 @@ def test_a_comment_of_a_huge_run_fits_and_says_that_something_is_missing():
     made = comment(a_run(results), EarlierRun("old", dict.fromkeys(names, "passed")))
     assert 30_000 < len(made) < 65_536
     assert len(made.encode()) < 262_144
-    assert "… more tasks did not hold than fit here." in made
+    assert "… more tasks failed than fit here." in made
     assert "### Tasks" in made
     assert made.rstrip().endswith("`waza show` and the other reports have all of it.")
     assert refused(made) == []

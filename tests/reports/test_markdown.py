@@ -97,7 +97,7 @@ def test_against_another_run_it_says_whether_that_is_more_than_chance():
         return a_run([a_result(f"t{number}", status=status) for number in range(20)])
 
     assert "**Worse: pass rate -100.0 points over 20 tasks" in report(run("failed"), before_of(run("passed")))
-    assert "No task came out differently." in report(run("failed"), before_of(run("failed")))
+    assert "No task changed its status." in report(run("failed"), before_of(run("failed")))
 
 
 def test_many_trials_and_checks_are_counted_not_listed():

@@ -24,7 +24,7 @@ def runs(folder):
     run = hostile_run(*STRINGS)
     store_run(parent, run, run.results, run_id="hostile")
     a_history(parent, "shop", "gpt-5", runs=5, trials=2)
-    a_history(parent, "shop", "haiku", runs=2, seed=3)
+    a_history(parent, "kiosk", "haiku", runs=2, seed=3)
     (parent / "broken").mkdir()
     return parent
 

@@ -58,14 +58,16 @@ class TestTwoRuns:
 
     def test_the_verdict_and_the_flips_stand_before_the_numbers(self, page):
         text = text_of(page)
-        order = [text.index(words) for words in ("Too little evidence", "Flips: 1 broke", "Differences", "Tasks: 3")]
+        order = [
+            text.index(words) for words in ("Too little evidence", "Flips: 1 regressed", "Differences", "Tasks: 3")
+        ]
         assert order == sorted(order)
-        assert "✗ broke refund" in text
-        assert "they part at call 2: read with other arguments" in text
+        assert "✗ regressed refund" in text
+        assert "first difference at call 2: read with other arguments" in text
 
     def test_every_task_has_its_change_the_flips_first(self, page):
         found = rows(page, "tasks")
-        assert found[0].startswith("refund ✓ ✗ broke 1 of 1 → 0 of 1 1.00 → ")
+        assert found[0].startswith("refund ✓ ✗ regressed 1 of 1 → 0 of 1 1.00 → ")
         assert {row.split()[0] for row in found} == set(TASKS)
 
     def test_differences_have_intervals_around_a_line_at_zero(self, page):
@@ -84,17 +86,17 @@ class TestSideBySide:
         page = shown(site, "/compare?run=one&run=two&task=refund")
         found = rows(page, "trajectories side by side")
         assert found[0].startswith("= 1 search")
-        assert found[1].startswith("≠ they part here 2 read") and "path : policy.md → other.md" in found[1]
+        assert found[1].startswith("≠ first difference 2 read") and "path : policy.md → other.md" in found[1]
         assert found[2].startswith("= 3 read") and found[3].startswith("= 4 bash")
         assert "5 edit" in found[4] and "5 mail" in found[4]
-        assert "grades of 2 came out otherwise" in text_of(page)
+        assert "grades of 2 differ" in text_of(page)
 
     def test_what_was_alike_for_long_is_folded(self, site, runs):
         same = tuple(("read", {"path": str(n)}, n, 1, True) for n in range(50))
         a_run(runs, "long-1", [a_result(trace=a_trace((*same, CALLS[0])))])
         a_run(runs, "long-2", [a_result(trace=a_trace((*same, CALLS[3])))])
         page = wait_for(site, "/compare?run=long-1&run=long-2&task=refund")
-        assert "47 calls alike before" in text_of(page)
+        assert "47 calls equal at the start" in text_of(page)
         assert len(rows(page, "trajectories side by side")) == 4
 
     @settings(max_examples=60, deadline=None)
@@ -120,7 +122,7 @@ def test_three_runs_have_a_column_each_and_a_verdict_for_each_pair(site):
     page = shown(site, "/compare?run=one&run=two&run=three")
     text = text_of(page)
     assert "A → B" in text and "A → C" in text
-    assert rows(page, "the runs")[2].startswith("C shop")
+    assert rows(page, "the runs")[2].startswith("C kiosk")
     assert "greet ✗ ✗" in next(row for row in rows(page, "tasks") if row.startswith("greet"))
 
 

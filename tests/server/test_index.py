@@ -288,7 +288,7 @@ class TestChoosing:
             ({"suite": "shop", "model": "gpt-5"}, 4),
             ({"suite": "sho"}, 0),
             ({"words": "SHOP son"}, 3),
-            ({"words": "shop"}, 2),
+            ({"words": "kiosk"}, 2),
             ({"words": "%"}, 2),
             ({"words": "' OR 1=1 --"}, 0),
             ({"suite": "' OR 1=1 --"}, 0),

@@ -109,7 +109,7 @@ def test_a_corrupt_run_is_listed_with_its_reason_and_has_a_page(site):
 
 def test_what_failed_stands_first_and_the_matrix_says_it_without_colour(site, folder):
     page = text_of(site.get("/runs/hostile-all")[2])
-    assert page.index("What did not hold") < page.index("Tasks × graders")
+    assert page.index("Failed checks") < page.index("Tasks × graders")
     for mark in ("✗", "?", "undecided", "(as task_completion)"):
         assert mark in page
 

@@ -116,9 +116,9 @@ def test_nothing_a_grader_or_another_person_said_is_shown_before_one_has_answere
 
 def test_a_judge_is_reviewed_without_showing_what_it_said_first(site, again, run):
     path = f"/review?run={run}&grader=greets&by=ana&at=1"
-    assert "The grader said" not in site.get(path)[2]
+    assert ". The grader&#x27;s: " not in site.get(path)[2]
     post(site, form_of(site, path) | {"answer": "pass"})
-    assert "The grader said" in site.get(path)[2]
+    assert ". The grader&#x27;s: " in site.get(path)[2]
     assert read_verdicts(again / "verdicts.jsonl")[0].said == "pass"
 
 

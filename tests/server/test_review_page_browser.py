@@ -167,7 +167,7 @@ def test_people_review_with_the_keyboard_alone(page, site, suite, reviewed):
     assert sorted(result.status for result in open_run(folder).results) == ["failed", "passed", "passed"]
     press(page, "k")
     until(page, "location.search.includes('at=2') && document.readyState === 'complete'")
-    assert "You said" in page.value("document.querySelector('main').innerText")
+    assert "Your verdict:" in page.value("document.querySelector('main').innerText")
     press(page, "j")
     until(page, "location.search.includes('at=3') && document.readyState === 'complete'")
     open_(page, site.url(reviewed))

@@ -82,7 +82,7 @@ class TestTheTask:
 
     def test_prompt_output_and_numbers_are_there(self, site):
         text = text_of(shown(site, "/runs/shop/task?id=refund&trial=2"))
-        for words in ("Asked Refund it.", "Answered It is refunded.", "5 tool calls · 3 turns · 990 tokens", "$0.01"):
+        for words in ("Prompt Refund it.", "Answer It is refunded.", "5 tool calls · 3 turns · 990 tokens", "$0.01"):
             assert words in text, words
 
     @pytest.mark.parametrize("path", [
@@ -162,7 +162,7 @@ class TestTheTimeline:
         a_run(runs, "untimed", [a_result(trace=trace)])
         page = wait_for(site, "/runs/untimed/task?id=refund")
         assert [bar[:2] for bar in self.bars(page).values()] == [[20.0 * place, 20.0] for place in range(5)]
-        assert "When calls began was not recorded" in text_of(page)
+        assert "Start times were not recorded" in text_of(page)
 
     def test_a_call_without_a_time_of_its_own_is_hollow_and_that_is_said(self, site, runs):
         trace = a_trace()
@@ -171,7 +171,7 @@ class TestTheTimeline:
         page = wait_for(site, "/runs/some/task?id=refund")
         assert len(elements(page, "rect", "hollow")) == 1
         assert self.bars(page)[4][:2] == [30.0, 10.0], "after the call before"
-        assert "When 1 call of 5 began was not recorded" in text_of(page)
+        assert "The start times of 1 call of 5 were not recorded" in text_of(page)
 
     @pytest.mark.parametrize("end_ms", [0.0004, 0.17, 9, 950, 23_300, 8_760_000, 9e10])
     def test_the_axis_has_a_few_marks_whatever_its_length(self, site, runs, end_ms):
@@ -234,10 +234,10 @@ class TestTheTranscript:
         a_run(runs, "talk", [a_result(trace=whole)])
         page = text_of(wait_for(site, "/runs/talk/task?id=refund"))
         heads = [
-            "Asked · prompt 1 of 2",
-            "Answered · prompt 1 of 2",
-            "Asked · prompt 2 of 2",
-            "Answered · prompt 2 of 2",
+            "Prompt 1 of 2",
+            "Answer 1 of 2",
+            "Prompt 2 of 2",
+            "Answer 2 of 2",
         ]
         parts = [heads[0], "Refund it.", heads[1], "It is refunded.", heads[2], "And <b>now</b>?", heads[3], "Mailed."]
         places = [page.index(part) for part in [*parts, "stopped after turn 2"]]

@@ -136,7 +136,7 @@ def _write(run: Run, wanted: WantedReport, before: EarlierRun | None, suffix: st
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, wanted.report.render(run, before), mode=0o644 if wanted.path else 0o600)
-        for line in wanted.report.beside(run, before):
+        for line in wanted.report.publish(run, before):
             click.echo(line, err=True)
     except BrokenPipeError:
         raise

@@ -1,4 +1,4 @@
-"""What every report is: a class that turns a run into one file. Where the file goes is the command line's business."""
+"""The base class of reports: a report turns a run into one file; the command line decides where the file goes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ REPORTS = Folder("reports", "Report")
 
 
 class Report:
-    """Turn a run into a file; `--reporter NAME[:PATH]` asks for it."""
+    """Turn a run into a file; `--reporter NAME[:PATH]` selects it."""
 
     file: ClassVar[str] = "report.txt"
-    """Its name in the run folder, where no path is asked for."""
+    """Its name in the run folder, unless another path is given."""
 
     def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
         """Yield the file piece by piece; `before` is the run to compare with, where there is one."""
         raise NotImplementedError
 
-    def beside(self, run: Run, before: EarlierRun | None = None) -> Iterator[str]:
-        """Do what is to be done beside the file; yield lines for standard error. Most reports do nothing."""
+    def publish(self, run: Run, before: EarlierRun | None = None) -> Iterator[str]:
+        """Do what is needed besides the file; yield lines for standard error. Most reports do nothing."""
         yield from ()

@@ -1,4 +1,4 @@
-"""What a comparison of two runs says, in words and numbers; the form is `_document.py`'s business."""
+"""The document on a comparison of two runs: verdict, flips, numbers; `document.py` renders it."""
 
 from __future__ import annotations
 
@@ -18,27 +18,32 @@ TONES: dict[Word, Tone] = {
     "no difference shown": "",
     "too little evidence": "open",
 }
-FLIPS = {"broke": ("✗ broke", "bad"), "mended": ("✓ mended", "good"), "undecided": ("? undecided", "open")}
+FLIPS = {"broke": ("✗ regressed", "bad"), "mended": ("✓ fixed", "good"), "undecided": ("? undecided", "open")}
+"""By kind of change: its mark and word, and its tone."""
 MOST_FLIPS = 20
 MOST_CHECKS = 5
 MOST_MOVED = 20
 NOTHING: Words = ("–",)
 
 
-def document(found: Comparison, *, whole: bool = False) -> Iterator[Block]:
+def document(comparison: Comparison, *, whole: bool = False) -> Iterator[Block]:
     """Yield a comparison: the verdict, the flips, then the numbers; `whole` leaves no task out."""
-    yield Heading((ForeignText(found.before.name), " · ", *_run(found.before), " → ", *_run(found.after)))
-    yield TextLine((sentence(found.verdict, found.on),), TONES[found.verdict.word])
-    yield from reservations(found)
-    if found.attribution is not None:
-        yield from _attributed(found.attribution)
-    yield from _flips(found, whole)
+    yield Heading(
+        (ForeignText(comparison.before.name), " · ", *_run(comparison.before), " → ", *_run(comparison.after))
+    )
+    yield TextLine((sentence(comparison.verdict, comparison.on),), TONES[comparison.verdict.word])
+    yield from reservations(comparison)
+    if comparison.attribution is not None:
+        yield from _attributed(comparison.attribution)
+    yield from _flips(comparison, whole)
     yield Heading(("Side by side",))
-    yield sides(found)
-    if found.graders:
+    yield sides(comparison)
+    if comparison.graders:
         yield Heading(("Graders",))
-        yield Grid(("grader", "before", "after", "change", "95 % interval", "p"), [_grader(g) for g in found.graders])
-    yield from _moved([task for task in found.tasks if task.kind == "moved"], whole)
+        yield Grid(
+            ("grader", "before", "after", "change", "95 % interval", "p"), [_grader(g) for g in comparison.graders]
+        )
+    yield from _moved([task for task in comparison.tasks if task.kind == "moved"], whole)
 
 
 def sentence(verdict: DifferenceVerdict, on: str = "pass") -> str:
@@ -46,19 +51,19 @@ def sentence(verdict: DifferenceVerdict, on: str = "pass") -> str:
     if verdict.difference is None:
         return "Too little evidence: no task was decided in both runs."
     what = "pass rate" if on == "pass" else "score"
-    told = f"{what} {signed(verdict.difference)} over {plural(verdict.tasks, 'task')}{_within(verdict.interval)}"
-    told += f", p = {p_value(verdict.p_value)}"
+    facts = f"{what} {signed(verdict.difference)} over {plural(verdict.tasks, 'task')}{_within(verdict.interval)}"
+    facts += f", p = {p_value(verdict.p_value)}"
     if verdict.word in ("better", "worse"):
-        return f"{verdict.word.capitalize()}: {told}."
+        return f"{verdict.word.capitalize()}: {facts}."
     if verdict.word == "no difference shown":
-        return f"No difference shown: {told}. {_visible_from(verdict)}."
-    return f"Too little evidence: {told}. {_visible_from(verdict)}; {_needed(verdict)}."
+        return f"No difference shown: {facts}. {_visible_from(verdict)}."
+    return f"Too little evidence: {facts}. {_visible_from(verdict)}; {_needed(verdict)}."
 
 
 def _visible_from(verdict: DifferenceVerdict) -> str:
     if verdict.smallest is None or verdict.smallest > 1:
         return f"{plural(verdict.tasks, 'task')} can show no difference at all"
-    return f"So many tasks and trials would show a difference of {points(verdict.smallest)}"
+    return f"These tasks and trials would show a difference of {points(verdict.smallest)}"
 
 
 def _needed(verdict: DifferenceVerdict) -> str:
@@ -93,22 +98,20 @@ def _run(side: Side) -> Words:
     return (ForeignText(side.id), *((" (", ForeignText(side.model), ")") if side.model else ()))
 
 
-def reservations(found: Comparison) -> Iterator[TextLine]:
-    """Yield what a reader of the verdict should know besides."""
-    if not found.holds:
-        lost = found.before.undecided + found.after.undecided
-        yield TextLine(
-            (f"Undecided: {plural(lost, 'trial')}; had they come out one way or the other, this might change.",), "open"
-        )
-    for ids, told in (
-        (found.asked_otherwise, "asked otherwise in the two runs, not compared"),
-        (found.added, "new, not compared"),
-        (found.removed, "no longer there, not compared"),
+def reservations(comparison: Comparison) -> Iterator[TextLine]:
+    """Yield the reservations about the verdict: undecided trials, tasks not compared, warnings."""
+    if not comparison.holds:
+        lost = comparison.before.undecided + comparison.after.undecided
+        yield TextLine((f"Undecided: {plural(lost, 'trial')}; with their results, the verdict might change.",), "open")
+    for ids, label in (
+        (comparison.asked_otherwise, "different prompts in the two runs, not compared"),
+        (comparison.added, "new, not compared"),
+        (comparison.removed, "removed, not compared"),
     ):
         if ids:
             more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
-            yield TextLine((f"{told}: ", *_listed(ids[:10]), more), "open")
-    for warning in found.warnings:
+            yield TextLine((f"{label}: ", *_listed(ids[:10]), more), "open")
+    for warning in comparison.warnings:
         yield TextLine((ForeignText(warning),), "open")
 
 
@@ -119,36 +122,45 @@ def _listed(words: list[str]) -> Words:
     return tuple(pieces)
 
 
-def _attributed(found: Attribution) -> Iterator[TextLine]:
+def _attributed(attribution: Attribution) -> Iterator[TextLine]:
     yield TextLine(
-        (f"The graders of {plural(len(found.tasks), 'task')} changed between the runs; ", _graded(found)), "open"
+        (f"The graders of {plural(len(attribution.tasks), 'task')} changed between the runs; ", _graded(attribution)),
+        "open",
     )
-    if not any((found.pass_agent, found.score_agent)) and any((found.pass_graders, found.score_graders)):
-        yield TextLine(("All of the change is the graders': on the same traces they say something else.",), "open")
-    yield TextLine((_split("pass rate", found.pass_total, found.pass_agent, found.pass_graders),), "", 1)
-    if found.score_total is not None:
-        yield TextLine((_split("score", found.score_total, found.score_agent or 0, found.score_graders or 0),), "", 1)
+    if not any((attribution.pass_agent, attribution.score_agent)) and any(
+        (attribution.pass_graders, attribution.score_graders)
+    ):
+        yield TextLine(("The whole change comes from the graders: they grade the same traces differently.",), "open")
+    yield TextLine(
+        (_split("pass rate", attribution.pass_total, attribution.pass_agent, attribution.pass_graders),), "", 1
+    )
+    if attribution.score_total is not None:
+        yield TextLine(
+            (_split("score", attribution.score_total, attribution.score_agent or 0, attribution.score_graders or 0),),
+            "",
+            1,
+        )
 
 
-def _graded(found: Attribution) -> str:
+def _graded(attribution: Attribution) -> str:
     earlier = "the earlier traces were graded by the later graders"
     later = "the later traces were graded by the earlier graders"
-    return f"{earlier if found.graded == 'before' else later}, and the verdict is by these alone."
+    return f"{earlier if attribution.graded == 'before' else later}, and the verdict uses only these."
 
 
 def _split(what: str, total: float, agent: float, graders: float) -> str:
     return f"{what}: {signed(total)} in all; the agent's part {signed(agent)}, the graders' part {signed(graders)}"
 
 
-def _flips(found: Comparison, whole: bool) -> Iterator[Block]:
-    flips = [task for task in found.tasks if task.kind in FLIPS]
+def _flips(comparison: Comparison, whole: bool) -> Iterator[Block]:
+    flips = [task for task in comparison.tasks if task.kind in FLIPS]
     counts = {kind: sum(task.kind == kind for task in flips) for kind in FLIPS}
     yield Heading(("Flips",))
     if not flips:
-        yield TextLine(("no task came out otherwise",), "soft")
+        yield TextLine(("no task changed its status",), "soft")
         return
-    told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    yield TextLine((f"{told} (McNemar's exact test: p = {p_value(found.mcnemar_p)})",))
+    counted = ", ".join(f"{count} {flip_word(kind)}" for kind, count in counts.items() if count)
+    yield TextLine((f"{counted} (McNemar's exact test: p = {p_value(comparison.mcnemar_p)})",))
     for task in flips if whole else flips[:MOST_FLIPS]:
         word, tone = FLIPS[task.kind]
         yield TextLine((f"{word}  ", ForeignText(task.id), _trials(task)), tone)  # type: ignore[arg-type]
@@ -156,6 +168,11 @@ def _flips(found: Comparison, whole: bool) -> Iterator[Block]:
             yield from flip_lines(task.details)
     if len(flips) > MOST_FLIPS and not whole:
         yield TextLine((f"… {len(flips) - MOST_FLIPS} more: add -v",), "soft")
+
+
+def flip_word(kind: str) -> str:
+    """Return the word for a kind of flip."""
+    return FLIPS[kind][0].partition(" ")[2]
 
 
 def _trials(task: TaskChange) -> str:
@@ -168,7 +185,7 @@ def _trials(task: TaskChange) -> str:
 
 
 def flip_lines(details: Details) -> Iterator[TextLine]:
-    """Yield what differs between two trials of a task that flipped: checks, and where the trajectories part."""
+    """Yield what differs between two trials of a task that flipped: checks, and the first different tool call."""
     for check in details.checks[:MOST_CHECKS]:
         yield TextLine(_check(check), "", 1)
         for label, value in (("expected", check.expected), ("found", check.actual)):
@@ -177,29 +194,33 @@ def flip_lines(details: Details) -> Iterator[TextLine]:
     if len(details.checks) > MOST_CHECKS:
         yield TextLine((f"… {plural(len(details.checks) - MOST_CHECKS, 'check')} more changed",), "soft", 1)
     if details.divergence is not None:
-        yield TextLine(_parted(details.divergence), "", 1)
+        yield TextLine(_divergence(details.divergence), "", 1)
         for argument in details.divergence.arguments:
             yield TextLine(_argument(argument), "soft", 2)
     else:
-        yield TextLine(("where the trajectories part is not known: tool calls were not recorded",), "soft", 1)
+        yield TextLine(("the first different call is unknown: tool calls were not recorded",), "soft", 1)
 
 
 def _check(check: CheckChange) -> Words:
-    words = {True: "held", False: "did not hold", None: "undecided"}
+    words = {True: "passed", False: "failed", None: "undecided"}
     claim = ForeignText(clipped(check.why or check.claim, 200))
     return (ForeignText(check.grader), ": ", claim, f" ({words[check.before]} → {words[check.after]})")
 
 
-def _parted(parted: Divergence) -> Words:
-    if parted.kind == "same":
-        return (f"both made the same {plural(parted.call, 'tool call')}" if parted.call else "neither called a tool",)
-    where = f"they part at call {parted.call}: "
-    if parted.kind == "arguments":
-        return (where, ForeignText(parted.before), " with other arguments")
-    if parted.kind in ("left out", "added"):
-        some = _listed(parted.skipped[:5]) + ((" …",) if len(parted.skipped) > 5 else ())
-        return (where, *some, f" {'is' if len(parted.skipped) == 1 else 'are'} {parted.kind}")
-    return (where, _tool(parted.before), " before, ", _tool(parted.after), " after")
+def _divergence(divergence: Divergence) -> Words:
+    if divergence.kind == "same":
+        return (
+            f"both made the same {plural(divergence.call, 'tool call')}"
+            if divergence.call
+            else "neither called a tool",
+        )
+    where = f"first difference at call {divergence.call}: "
+    if divergence.kind == "arguments":
+        return (where, ForeignText(divergence.before), " with other arguments")
+    if divergence.kind in ("left out", "added"):
+        some = _listed(divergence.skipped[:5]) + ((" …",) if len(divergence.skipped) > 5 else ())
+        return (where, *some, f" {'is' if len(divergence.skipped) == 1 else 'are'} {divergence.kind}")
+    return (where, _tool(divergence.before), " before, ", _tool(divergence.after), " after")
 
 
 def _tool(name: str) -> str | ForeignText:
@@ -216,9 +237,9 @@ def _value(value: Any) -> str:
     return clipped(shown, 200) or "(nothing)"
 
 
-def sides(found: Comparison) -> Grid:
-    """Return both runs in numbers, beside each other."""
-    one, other = found.before, found.after
+def sides(comparison: Comparison) -> Grid:
+    """Return both runs in numbers, side by side."""
+    one, other = comparison.before, comparison.after
     rows: list[tuple[str, str, str]] = [
         ("tasks passed", f"{one.passed} of {one.total}", f"{other.passed} of {other.total}"),
         ("pass rate of trials", percent(one.pass_rate), percent(other.pass_rate)),
@@ -249,8 +270,8 @@ def _calls(tools: dict[str, Any], key: str) -> float | None:
     return counts.get(key) if isinstance(counts, dict) else None
 
 
-def _mean(found: Bootstrap | None) -> float | None:
-    return found.mean if found else None
+def _mean(estimate: Bootstrap | None) -> float | None:
+    return estimate.mean if estimate else None
 
 
 def _count(number: float | None) -> str:
@@ -263,8 +284,8 @@ def _money(cost: float | None) -> str:
 
 def _grader(change: Any) -> tuple[Words, ...]:
     interval = change.interval
-    told = f"{interval.lower:+.2f} to {interval.upper:+.2f}" if interval and interval.tells else "–"
-    numbers = (score(change.before), score(change.after), f"{change.difference:+.2f}", told, p_value(change.p_value))
+    span = f"{interval.lower:+.2f} to {interval.upper:+.2f}" if interval and interval.tells else "–"
+    numbers = (score(change.before), score(change.after), f"{change.difference:+.2f}", span, p_value(change.p_value))
     return ((ForeignText(change.name),), *((number,) for number in numbers))
 
 
@@ -282,5 +303,5 @@ def _moved(tasks: list[TaskChange], whole: bool) -> Iterator[Block]:
 
 def _moved_row(task: TaskChange) -> tuple[Words, ...]:
     trials = f"{task.passed_before} of {task.decided_before} → {task.passed_after} of {task.decided_after}"
-    told = "–" if task.p_value is None else p_value(task.p_value)
-    return (ForeignText(task.id),), (trials,), (score(task.score_before),), (score(task.score_after),), (told,)
+    p = "–" if task.p_value is None else p_value(task.p_value)
+    return (ForeignText(task.id),), (trials,), (score(task.score_before),), (score(task.score_after),), (p,)

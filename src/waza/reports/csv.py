@@ -1,6 +1,6 @@
 """CSV for spreadsheets and data frames: a row for each trial. No cell is a formula, whatever an agent wrote.
 
-Rows of trigger tests come last and have no score: `kind` tells them apart.
+Rows of trigger tests come last and have no score: `kind` distinguishes them.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class CsvReport(Report):
         """Yield the file, a row at a time."""
         yield _line(COLUMNS)
         for task, results in by_task(run, summarize_tasks(run)):
-            seen: set[int] = set()
+            known: set[int] = set()
             for result in results:
-                seen.add(result.trial)
+                known.add(result.trial)
                 yield _row(_about(run, task) | _trial(result))
-            for trial in missing_trials(task, seen):
+            for trial in missing_trials(task, known):
                 yield _row(_about(run, task) | {"trial": trial, "status": "error", "reason": "not run"})
         yield from _triggers(run)
 
 
 def _triggers(run: Run) -> Iterator[bytes]:
-    """Yield a row for each trial of each prompt of the trigger tests, as they were asked; those that were not last."""
+    """Yield a row for each trial of each prompt of the trigger tests; those that were not run last."""
     prompts = prompts_of(run)
-    asked = (result for result in run.triggers if result.task_id in prompts)
-    for answer, result in zip(answers_of(run), asked, strict=True):
+    results = (result for result in run.triggers if result.task_id in prompts)
+    for answer, result in zip(answers_of(run), results, strict=True):
         cells = {column: cell for column, cell in _trial(result).items() if column not in _NOT_OF_TRIGGERS}
         yield _row(_of_run(run) | cells | _answer(answer))
     for answer in unanswered(run):

@@ -1,4 +1,4 @@
-"""What did not hold in a trial, as plain text that every report can show; and its trials in the tasks' order."""
+"""The failed and undecided checks of a trial, as plain text for every report; and the places of a task's trials."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from waza.untrusted.text import clipped
 T = TypeVar("T")
 ANY = ("passed", "failed", "error", "skipped")
 LONGEST = 2_000
-"""How much of one text about a check is shown."""
+"""Characters of one text about a check that are shown."""
 
 
 class Fault(NamedTuple):
-    """One check that did not hold, or of which nobody can tell."""
+    """A check that failed, or that is undecided."""
 
     grader: str
     is_failure: bool
-    """False: nobody can tell."""
+    """False: undecided."""
     words: str
     expected: str | None = None
     found: str | None = None
 
 
 def faults(result: Result) -> list[Fault]:
-    """Return what did not hold, grader by grader, what failed first; agents' text in it is not made safe yet."""
-    found = [fault for name, grade in zip(shown_names(result), result.grades, strict=True)
+    """Return the failed checks, then the undecided ones; text of agents in them is not escaped yet."""
+    every = [fault for name, grade in zip(shown_names(result), result.grades, strict=True)
              for fault in _faults(name, grade.status, grade.feedback, grade.checks)]  # fmt: skip
-    return sorted(found, key=lambda fault: not fault.is_failure)
+    return sorted(every, key=lambda fault: not fault.is_failure)
 
 
 def _faults(name: str, status: str, feedback: str, checks: list[Check]) -> Iterator[Fault]:
@@ -57,7 +57,7 @@ def shown_value(value: JSON, most: int = LONGEST) -> str | None:
 
 
 def ending(result: Result) -> list[str]:
-    """Return what else to say about the end of a trial that did not pass: attempts, and the end of standard error."""
+    """Return how a trial that did not pass ended: its attempts, and the last lines of standard error."""
     lines = [f"{result.attempts} attempts"] if result.attempts > 1 else []
     trace = result.trace
     if trace.crash is not None:
@@ -70,21 +70,21 @@ def ending(result: Result) -> list[str]:
 def headline(result: Result) -> str:
     """Return in one line why a trial did not pass."""
     first = next(iter(faults(result)), None)
-    told = f"{first.grader}: {first.words}" if first else ""
-    return " · ".join(part for part in (result.reason, told) if part) or result.status
+    failure = f"{first.grader}: {first.words}" if first else ""
+    return " · ".join(part for part in (result.reason, failure) if part) or result.status
 
 
 def places_of(run: Run, statuses: Container[str] = ANY) -> dict[str, list[int]]:
-    """Return by task id where its trials stand in the run's results, in their order; only those of some statuses."""
-    found: dict[str, list[int]] = {}
+    """Return by task id the places of its trials in the run's results, by trial; only those of some statuses."""
+    places_by_task: dict[str, list[int]] = {}
     trials = array("q")
     for place, outcome in enumerate(outcomes_of(run.results)):
         trials.append(outcome.trial)
         if outcome.status in statuses:
-            found.setdefault(outcome.task_id, []).append(place)
-    for places in found.values():
+            places_by_task.setdefault(outcome.task_id, []).append(place)
+    for places in places_by_task.values():
         places.sort(key=trials.__getitem__)
-    return found
+    return places_by_task
 
 
 def trials_of(task: TaskSummary) -> int:
@@ -92,6 +92,6 @@ def trials_of(task: TaskSummary) -> int:
     return task.passed + task.failed + task.errors + task.skipped
 
 
-def missing_trials(task: TaskSummary, seen: set[int]) -> Iterator[int]:
+def missing_trials(task: TaskSummary, known: set[int]) -> Iterator[int]:
     """Yield the numbers of the trials that were not run."""
-    return islice((number for number in count(1) if number not in seen), task.not_run)
+    return islice((number for number in count(1) if number not in known), task.not_run)

@@ -1,4 +1,4 @@
-"""What GitHub shows: the job's summary, annotations on the suite's lines, and the body of a pull request's comment."""
+"""The `github` report: the body of a pull request's comment, the job's summary, annotations on the suite's lines."""
 
 from __future__ import annotations
 
@@ -18,40 +18,38 @@ from waza.runs.summary import summarize, trigger_verdict
 from waza.runs.tasks import TaskSummary, summarize_tasks
 from waza.untrusted.text import clipped, visible
 
-COMMENT_ROOM = 60_000
+COMMENT_CHARACTERS = 60_000
 """Characters; GitHub takes 65,536 in a comment."""
-SUMMARY_ROOM = 250_000
+SUMMARY_CHARACTERS = 250_000
 """Characters; GitHub takes 1 MiB of summary in a step, and a character is up to four bytes."""
 MOST_ANNOTATIONS = 10
-"""GitHub shows so many errors, and so many warnings, of one step."""
+"""GitHub shows at most this many errors, and this many warnings, of one step."""
 
 
 class GithubReport(Report):
-    """For GitHub: the body of a pull request's comment; the job's summary and annotations are written beside it."""
+    """For GitHub: the body of a pull request's comment; the job's summary and annotations are written too."""
 
     file = "comment.md"
 
     def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
-        """Yield the body of a comment: what changed first, then what did not hold, as much as fits."""
-        yield _body(run, before, COMMENT_ROOM).encode()
+        """Yield the body of a comment: changes first, then failed checks, as much as fits."""
+        yield _body(run, before, COMMENT_CHARACTERS).encode()
 
-    def beside(self, run: Run, before: EarlierRun | None = None) -> Iterator[str]:
+    def publish(self, run: Run, before: EarlierRun | None = None) -> Iterator[str]:
         """Add to the job's summary where there is one, and yield the annotations."""
         if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
             with Path(summary).open("a", encoding="utf-8") as file:
-                file.write(_body(run, before, SUMMARY_ROOM - min(SUMMARY_ROOM - 2_000, file.tell())))
+                file.write(_body(run, before, SUMMARY_CHARACTERS - min(SUMMARY_CHARACTERS - 2_000, file.tell())))
         yield from notices(run)
 
 
-def _body(run: Run, before: EarlierRun | None, trial_folder: int) -> str:
+def _body(run: Run, before: EarlierRun | None, most: int) -> str:
     tasks = summarize_tasks(run)
     marker = f"<!-- waza {_word(run.name)} {_word(run.model)} -->\n"
     changed = chain(impact(run), change(before, tasks) if before else ())
-    wrong = within(failures(run, tasks), trial_folder * 6 // 10, "\n… more tasks did not hold than fit here.\n\n")
+    wrong = within(failures(run, tasks), most * 6 // 10, "\n… more tasks failed than fit here.\n\n")
     pieces = chain([marker], head(run, summarize(run, tasks=tasks)), changed, [wrong], task_rows(tasks))
-    return within(
-        pieces, trial_folder, "\n… the rest did not fit here; `waza show` and the other reports have all of it.\n"
-    )
+    return within(pieces, most, "\n… the rest did not fit here; `waza show` and the other reports have all of it.\n")
 
 
 def _word(text: str) -> str:

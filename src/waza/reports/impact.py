@@ -1,4 +1,4 @@
-"""What a skill does to a suite, in words and numbers; the form is `_document.py`'s business."""
+"""The document on the impact of a skill on a suite: verdict, activation and benefit, numbers, tasks."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ MOST_TASKS = 30
 """How many tasks are listed, those first that the skill helps least."""
 
 
-def impact_document(found: Impact, *, whole: bool = False) -> Iterator[Block]:
+def impact_document(impact: Impact, *, whole: bool = False) -> Iterator[Block]:
     """Yield what the skill does: verdict, activation and benefit, numbers, tasks; `whole` lists all of them."""
-    yield Heading(("With and without ", ForeignText(found.skill)))
-    yield TextLine((impact_sentence(found),), TONES[found.word])
-    yield from _reservations(found)
-    rows = [row for row in (_activation(found), _benefit(found), _lift(found)) if row]
+    yield Heading(("With and without ", ForeignText(impact.skill)))
+    yield TextLine((impact_sentence(impact),), TONES[impact.word])
+    yield from _reservations(impact)
+    rows = [row for row in (_activation(impact), _benefit(impact), _lift(impact)) if row]
     if rows:
         yield Grid(("the skill's", "value", "95 % interval", "is"), rows, texts=(0, 3))
-    if found.silent is not None:
-        told = f"Trials that did not use it differ from the control arm by {signed(found.silent.difference)}"
-        yield TextLine((f"{told}{_between(found.silent)}; about 0 is as it should be.",), "soft")
-    yield Grid(("a trial", "with", "without", "difference", "95 % interval"), list(_numbers(found)))
-    for rate in found.pairwise:
+    if impact.silent is not None:
+        silent = f"Trials that did not use it differ from the control arm by {signed(impact.silent.difference)}"
+        yield TextLine((f"{silent}{_between(impact.silent)}; about 0 is as it should be.",), "soft")
+    yield Grid(("a trial", "with", "without", "difference", "95 % interval"), list(_numbers(impact)))
+    for rate in impact.pairwise:
         yield TextLine(_compared(rate))
-    yield from _tasks(found, whole)
+    yield from _tasks(impact, whole)
 
 
-def impact_sentence(found: Impact) -> str:
+def impact_sentence(impact: Impact) -> str:
     """Return the verdict in one or two sentences."""
-    if found.lift is None:
+    if impact.lift is None:
         return "Too little evidence: no task was decided in both arms."
-    scope = "these tasks" if found.these_tasks else "tasks like these"
-    told = f"pass rate {signed(found.lift.value)} with the skill over {plural(found.verdict.tasks, 'task')}"
-    told += f" (95 % interval {_span(found.lift)}, for {scope}), p = {p_value(found.verdict.p_value)}"
-    said = f"{found.word.capitalize()}: {told}."
-    if found.word == "too little evidence" and found.verdict.tasks_needed:
-        said += f" To show a difference of {found.verdict.margin * 100:.0f} points it takes about "
-        said += f"{plural(found.verdict.tasks_needed, 'task')} like these."
-    return said
+    scope = "these tasks" if impact.these_tasks else "tasks like these"
+    facts = f"pass rate {signed(impact.lift.value)} with the skill over {plural(impact.verdict.tasks, 'task')}"
+    facts += f" (95 % interval {_span(impact.lift)}, for {scope}), p = {p_value(impact.verdict.p_value)}"
+    sentence = f"{impact.word.capitalize()}: {facts}."
+    if impact.word == "too little evidence" and impact.verdict.tasks_needed:
+        sentence += f" To show a difference of {impact.verdict.margin * 100:.0f} points it takes about "
+        sentence += f"{plural(impact.verdict.tasks_needed, 'task')} like these."
+    return sentence
 
 
-def _reservations(found: Impact) -> Iterator[TextLine]:
-    if found.unclean:
-        told = f"The control arm is not clean: {plural(found.unclean, 'trial')} had the skill, or nobody can tell."
-        yield TextLine((told,), "bad")
-    if undecided := found.undecided_with + found.undecided_without - found.unclean:
-        change = "" if found.holds else "; had they come out one way or the other, the verdict might change"
+def _reservations(impact: Impact) -> Iterator[TextLine]:
+    if impact.unclean:
+        message = f"The control arm is not clean: {plural(impact.unclean, 'trial')} had the skill, or may have had it."
+        yield TextLine((message,), "bad")
+    if undecided := impact.undecided_with + impact.undecided_without - impact.unclean:
+        change = "" if impact.holds else "; with their results, the verdict might change"
         yield TextLine((f"Undecided: {plural(undecided, 'trial')}{change}.",), "open")
-    for note in found.notes:
+    for note in impact.notes:
         yield TextLine((note[0].upper() + note[1:] + ".",), "open")
-    if found.not_compared:
+    if impact.not_compared:
         listed: list[str | ForeignText] = []
-        for task in found.not_compared[:10]:
+        for task in impact.not_compared[:10]:
             listed += [", ", ForeignText(task)] if listed else [ForeignText(task)]
         yield TextLine(("Not compared, they have no grader that both arms could pass: ", *listed), "open")
 
@@ -71,37 +71,37 @@ def _reservations(found: Impact) -> Iterator[TextLine]:
 Row = tuple[Words, ...]
 
 
-def _activation(found: Impact) -> Row | None:
-    if found.activation is None:
+def _activation(impact: Impact) -> Row | None:
+    if impact.activation is None:
         return None
-    span = f"{percent(found.activation.lower)[:-2]}–{percent(found.activation.upper)}"
-    return ("activation",), (percent(found.activation.value),), (span,), ("the share of trials with it that use it",)
+    span = f"{percent(impact.activation.lower)[:-2]}–{percent(impact.activation.upper)}"
+    return ("activation",), (percent(impact.activation.value),), (span,), ("the share of trials with it that use it",)
 
 
-def _benefit(found: Impact) -> Row | None:
-    if found.benefit is None:
+def _benefit(impact: Impact) -> Row | None:
+    if impact.benefit is None:
         return None
-    return ("benefit",), (signed(found.benefit.value),), (_span(found.benefit),), ("how many more of those pass",)
+    return ("benefit",), (signed(impact.benefit.value),), (_span(impact.benefit),), ("how many more of those pass",)
 
 
-def _lift(found: Impact) -> Row | None:
-    if found.activation is None or found.lift is None:
+def _lift(impact: Impact) -> Row | None:
+    if impact.activation is None or impact.lift is None:
         return None
-    return ("lift",), (signed(found.lift.value),), (_span(found.lift),), ("activation × benefit",)
+    return ("lift",), (signed(impact.lift.value),), (_span(impact.lift),), ("activation × benefit",)
 
 
-def _numbers(found: Impact) -> Iterator[Row]:
-    tasks = [task for task in found.tasks if task.difference is not None]
-    if tasks and found.lift is not None:
+def _numbers(impact: Impact) -> Iterator[Row]:
+    tasks = [task for task in impact.tasks if task.difference is not None]
+    if tasks and impact.lift is not None:
         ones = sum(task.passed_with / task.trials_with for task in tasks) / len(tasks)
         others = sum(task.passed_without / task.trials_without for task in tasks) / len(tasks)
-        rates = (percent(ones), percent(others), signed(found.lift.value), _span(found.lift))
+        rates = (percent(ones), percent(others), signed(impact.lift.value), _span(impact.lift))
         yield ("passes",), *((word,) for word in rates)
     for name, change, shown in (
-        ("score", found.score, score),
-        ("tokens", found.tokens, lambda value: f"{value:,.0f}"),
-        ("time", found.duration_ms, seconds),
-        ("cost", found.cost_usd, lambda value: f"${value:.4f}"),
+        ("score", impact.score, score),
+        ("tokens", impact.tokens, lambda value: f"{value:,.0f}"),
+        ("time", impact.duration_ms, seconds),
+        ("cost", impact.cost_usd, lambda value: f"${value:.4f}"),
     ):
         yield _number(name, change, shown)
 
@@ -117,21 +117,21 @@ def _number(name: str, change: Change | None, shown: Callable[[Any], str]) -> Ro
 
 
 def _plus(value: float, shown: Callable[[Any], str]) -> str:
-    told = shown(abs(value))
-    return ("-" if value < 0 and told != shown(0.0) else "+") + told
+    amount = shown(abs(value))
+    return ("-" if value < 0 and amount != shown(0.0) else "+") + amount
 
 
 def _compared(rate: WinRate) -> Words:
-    told = f": the skill's output won {rate.wins}, tied {rate.ties}, lost {rate.losses}"
-    told += f", undecided {rate.undecided}" if rate.undecided else ""
+    result = f": the skill's output won {rate.wins}, tied {rate.ties}, lost {rate.losses}"
+    result += f", undecided {rate.undecided}" if rate.undecided else ""
     if rate.win_rate_ci is not None:
         span = f"{rate.win_rate_ci.lower * 100:.0f}–{percent(rate.win_rate_ci.upper)}"
-        told += f"; win rate {percent(rate.win_rate)} (95 % interval {span})"
-    return ForeignText(rate.grader), told
+        result += f"; win rate {percent(rate.win_rate)} (95 % interval {span})"
+    return ForeignText(rate.grader), result
 
 
-def _tasks(found: Impact, whole: bool) -> Iterator[Block]:
-    ordered = sorted(found.tasks, key=lambda task: task.difference.value if task.difference else 2.0)
+def _tasks(impact: Impact, whole: bool) -> Iterator[Block]:
+    ordered = sorted(impact.tasks, key=lambda task: task.difference.value if task.difference else 2.0)
     listed = ordered if whole else ordered[:MOST_TASKS]
     columns = ("task", "with", "without", "difference", "95 % interval", "used", "score", "tokens", "time", "cost")
     yield Grid(columns, [_task(task) for task in listed])

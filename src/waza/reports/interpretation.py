@@ -1,4 +1,4 @@
-"""Two or three sentences on what a run's numbers mean."""
+"""A run in a few sentences and lines of numbers, and where its tasks are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from waza.untrusted.text import percent, plural, score, seconds
 
 
 def interpret(run: Run) -> str:
-    """Return what a person should take from the run, and what to look at next."""
+    """Return what the numbers mean, and which task to look at first."""
     return " ".join(_sentences(summarize(run), summarize_tasks(run), run))
 
 
@@ -46,21 +46,18 @@ def _sentences(summary: Summary, tasks: Sequence[TaskSummary], run: Run) -> Iter
 
 def _verdict(summary: Summary) -> str:
     if summary.succeeded == summary.total_tests:
-        return "Every claim held in every task."
+        return "Every check passed in every task."
     parts = []
     if summary.failed:
-        parts.append(f"in {plural(summary.failed, 'task')} the agent did not do what was claimed")
+        parts.append(f"in {plural(summary.failed, 'task')} the agent failed a check")
     if summary.errors:
         parts.append(
-            f"for {plural(summary.errors, 'task')} nobody can tell, because evidence or the agent itself was missing"
+            f"{plural(summary.errors, 'task')} could not be decided, because evidence or the agent itself was missing"
         )
     if summary.skipped:
         parts.append(f"{plural(summary.skipped, 'task')} was not graded")
     rest = " and ".join(parts)
     return f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed: {rest}."
-
-
-# A run in two lines of numbers, each with its uncertainty, and where its tasks stand in the project.
 
 
 def rate_line(summary: Summary) -> str:
@@ -101,27 +98,27 @@ def costs_of_run(summary: Summary) -> tuple[str, str]:
     """Return what a run was billed, and how that is made up; empty where no cost was reported."""
     if summary.cost_usd is None:
         return "", ""
-    costs, told = summary.costs, []
+    costs, parts = summary.costs, []
     if costs is not None and costs.judge.cost_usd:
-        told += [f"agent ${costs.agent.cost_usd:.4f}"] if summary.agents_before is None else []
-        told.append(f"judge ${costs.judge.cost_usd:.4f}")
+        parts += [f"agent ${costs.agent.cost_usd:.4f}"] if summary.agents_before is None else []
+        parts.append(f"judge ${costs.judge.cost_usd:.4f}")
     if costs is not None and costs.without_cost:
-        told.append(f"{plural(costs.without_cost, 'cost')} not known")
+        parts.append(f"{plural(costs.without_cost, 'cost')} not known")
     if summary.agents_before is not None and summary.agents_before.cost_usd:
-        told.append(f"its agents ${summary.agents_before.cost_usd:.4f} before it was graded")
-    return f"${summary.cost_usd:.4f}", f"({', '.join(told)})" if told else ""
+        parts.append(f"its agents ${summary.agents_before.cost_usd:.4f} before it was graded")
+    return f"${summary.cost_usd:.4f}", f"({', '.join(parts)})" if parts else ""
 
 
 def repeats_line(run: Run) -> str:
-    """Return the score's interval and what repeated trials say; nothing where there is nothing to tell."""
-    found = statistics_of(run)
+    """Return the score's interval and what repeated trials say; empty where there is nothing to report."""
+    statistics = statistics_of(run)
     parts: list[str] = []
-    if (interval := found.whole.score_ci) and interval.tells:
+    if (interval := statistics.whole.score_ci) and interval.tells:
         parts.append(f"score's 95 % interval {score(interval.lower)}–{score(interval.upper)}")
-    if len(found.pass_hat_k) > 1:
-        k = len(found.pass_hat_k)
-        parts.append(f"pass@{k} {score(found.pass_at_k[-1])}, pass^{k} {score(found.pass_hat_k[-1])}")
-        parts += [f"{plural(found.flaky_tasks, 'flaky task')}"] if found.flaky_tasks else []
+    if len(statistics.pass_hat_k) > 1:
+        k = len(statistics.pass_hat_k)
+        parts.append(f"pass@{k} {score(statistics.pass_at_k[-1])}, pass^{k} {score(statistics.pass_hat_k[-1])}")
+        parts += [f"{plural(statistics.flaky_tasks, 'flaky task')}"] if statistics.flaky_tasks else []
     return " · ".join(parts)
 
 
@@ -132,7 +129,7 @@ class TaskLocation(NamedTuple):
     line: int
 
     def relative_to(self, folder: Path) -> str:
-        """Return the file as seen from a folder, with forward slashes; whole where it stands elsewhere."""
+        """Return the file as seen from a folder, with forward slashes; absolute where it is outside."""
         inside = self.file.is_relative_to(folder.resolve())
         return (self.file.relative_to(folder.resolve()) if inside else self.file).as_posix()
 
@@ -143,6 +140,6 @@ def spot_of(run: Run, task_id: str) -> TaskLocation | None:
     suite, file, line = run.spec.get("file"), place.get("file"), place.get("line")
     if not run.folder or not isinstance(suite, str) or not isinstance(file, str) or not isinstance(line, int):
         return None
-    # What a stored run says is only written down, never looked up on this machine's disk.
+    # A stored run is not trusted: the path is only printed, never opened on this machine.
     where = os.path.normpath(Path(run.folder).resolve().parent / suite / ".." / file)
     return TaskLocation(Path(where), line)

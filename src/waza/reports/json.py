@@ -11,7 +11,7 @@ from waza.runs.results_json import results_json
 
 
 class JsonReport(Report):
-    """Everything, as `results.json`: the original's fields, with every grade, check and tool call beside them."""
+    """Everything, as `results.json`: the original's fields, with every grade, check and tool call added."""
 
     file = "results.json"
 

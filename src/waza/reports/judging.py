@@ -1,4 +1,4 @@
-"""What is known about the verdicts of a run's judges, a line each: canaries, cards, calibrations, split juries."""
+"""How reliable the judges of a run are, in lines of text: rubrics, canaries, cards, calibrations, juries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_TASKS = 3
 
 
 def judging_lines(run: Run) -> Iterator[str]:
-    """Yield what a reader of this run's verdicts should know about who gave them, and by what."""
+    """Yield what to know about the judges of a run: rubrics, cache, canaries, cards, calibrations, juries."""
     yield from _rubrics(run)
     yield from _cache_lines(run)
     if line := canary_line(canaries_of(run)):
@@ -33,11 +33,11 @@ def judging_lines(run: Run) -> Iterator[str]:
 
 
 def _cache_lines(run: Run) -> Iterator[str]:
-    found = cache_use(run)
-    if found.cached:
-        yield f"{plural(found.cached, 'verdict')} of {found.verdicts} from cache; --no-judge-cache asks again"
-    if found.refused:
-        entries = "1 entry" if found.refused == 1 else f"{found.refused} entries"
+    use = cache_use(run)
+    if use.cached:
+        yield f"{plural(use.cached, 'verdict')} of {use.verdicts} from cache; --no-judge-cache asks again"
+    if use.refused:
+        entries = "1 entry" if use.refused == 1 else f"{use.refused} entries"
         yield f"{entries} of the judge cache not signed with your key and ignored: the judge was asked"
 
 
@@ -64,7 +64,7 @@ def rubric_of(grade: Grade) -> tuple[str, str] | None:
 
 
 def _juries(run: Run) -> Iterator[str]:
-    """Yield how often the jury of each grader was not of one mind."""
+    """Yield how often the jury of each grader was split."""
     if not any(_has_jury(entry) for entries in (run.spec.get("graders") or {}).values() for entry in entries):
         return
     given: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def _juries(run: Run) -> Iterator[str]:
         tasks = list(dict.fromkeys(split.get(name, ())))
         more = f" and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
         where = f" ({', '.join(tasks[:MOST_TASKS])}{more})" if tasks else ""
-        yield f"jury {name}: {len(split.get(name, ()))} of {count} verdicts not of one mind{where}"
+        yield f"jury {name}: {len(split.get(name, ()))} of {count} verdicts split{where}"
 
 
 def _has_jury(entry: object) -> bool:
@@ -88,24 +88,22 @@ def _has_jury(entry: object) -> bool:
 
 
 def split_jury(grade: Grade) -> str:
-    """Return who said what in a jury that was not of one mind; empty where it was, or there is none."""
+    """Return the votes of a split jury; empty where it was unanimous, or there is none."""
     jury = grade.details.get("jury")
     return grade.feedback if isinstance(jury, dict) and jury.get("is_unanimous") is False else ""
 
 
-# What was measured about judges, in words: a whole calibration for the screen, and one sentence for other reports.
-
 MOST_DIFFERENCES = 20
-NOT_USED = "its calibration does not say what was asked, so it counts for nothing; measure again with `waza calibrate`"
+NOT_USED = "its calibration does not record its question and is ignored; measure again with `waza calibrate`"
 REASON_WIDTH = 80
-RULE = "in the order of a hash: any beginning of the list is a fair sample, outputs picked by eye would be none"
+RULE = "in the order of a hash: any beginning of the list is a fair sample, outputs picked by hand would not be"
 
 
 def sentence(calibration: Calibration) -> str:
     """Return what is known about a judge, in one sentence."""
     if calibration.accuracy is None:
         return "no output was judged by people and by this judge"
-    kappa = "kappa says nothing here" if calibration.kappa is None else f"kappa {calibration.kappa:.2f}"
+    kappa = "kappa is undefined" if calibration.kappa is None else f"kappa {calibration.kappa:.2f}"
     same = percent(calibration.constant_accuracy)
     outputs = plural(calibration.n, "output")
     return (
@@ -126,8 +124,8 @@ def believed(run: Run) -> list[str]:
     except (StoreError, OSError):
         return []
     known = [one for one in every if one.grader in graders and one.model in _models(graders[one.grader], usual)]
-    asked = asked_in(run, known)
-    mine = [one for one in known if one.asked in asked]
+    questions = asked_in(run, known)
+    mine = [one for one in known if one.asked in questions]
     measured = {(one.grader, one.model) for one in mine}
     lost = [one for one in known if not one.asked and (one.grader, one.model) not in measured]
     return [f"{_judge(one)} {sentence(one)}" for one in mine] + [f"{_judge(one)}: {NOT_USED}" for one in lost]
@@ -150,88 +148,90 @@ def _root(run: Run) -> Path:
     return project_root((Path(run.folder).resolve().parent / str(run.spec.get("file", ""))).resolve().parent)
 
 
-def judge_lines(found: JudgeAgreement) -> Iterator[str]:
+def judge_lines(agreement: JudgeAgreement) -> Iterator[str]:
     """Yield a judge's measurement, line by line; texts of agents and people are made visible."""
-    rubric = f" · rubric {found.rubric_name} {found.rubric[:8]}" if found.rubric else ""
-    where = f" at {found.address}" if found.address else ""
-    yield visible(f"{found.grader} · judge {found.model or 'without a model name'}{where}{rubric}")
-    yield from _sample(found)
-    if found.counts.n:
+    rubric = f" · rubric {agreement.rubric_name} {agreement.rubric[:8]}" if agreement.rubric else ""
+    where = f" at {agreement.address}" if agreement.address else ""
+    yield visible(f"{agreement.grader} · judge {agreement.model or 'without a model name'}{where}{rubric}")
+    yield from _sample(agreement)
+    if agreement.counts.n:
         yield ""
-        yield from _agreement(found)
+        yield from _agreement(agreement)
         yield ""
-        yield from _table(found)
+        yield from _table(agreement)
     yield ""
-    yield from _score(found)
-    if found.differ:
+    yield from _score(agreement)
+    if agreement.differ:
         yield ""
-        yield from _differences(found)
-    if found.label_next:
+        yield from _differences(agreement)
+    if agreement.label_next:
         yield ""
-        yield from _next(found)
+        yield from _next(agreement)
 
 
-def _sample(found: JudgeAgreement) -> Iterator[str]:
-    people = ", ".join(visible(name) or "no name" for name in found.people) or "nobody"
-    yield f"{plural(found.outputs, 'output')} judged, {found.counts.n} of them by people too ({people})"
-    if found.divided:
-        yield f"{plural(found.divided, 'output')} left out: people are evenly divided"
-    if found.not_asked:
-        yield f"the jury settled {found.not_asked} more without asking it: this is no fair sample"
-    if found.tasks < found.outputs:
-        yield f"they belong to {plural(found.tasks, 'task')}; intervals count that outputs of one task are alike"
+def _sample(agreement: JudgeAgreement) -> Iterator[str]:
+    people = ", ".join(visible(name) or "no name" for name in agreement.people) or "none"
+    yield f"{plural(agreement.outputs, 'output')} judged, {agreement.counts.n} of them by people too ({people})"
+    if agreement.divided:
+        yield f"{plural(agreement.divided, 'output')} left out: people are evenly divided"
+    if agreement.not_asked:
+        yield f"the jury settled {agreement.not_asked} more without asking it: this is no fair sample"
+    if agreement.tasks < agreement.outputs:
+        yield f"they belong to {plural(agreement.tasks, 'task')}; intervals count that outputs of one task are alike"
 
 
-def _agreement(found: JudgeAgreement) -> Iterator[str]:
-    yield f"agreement       {_interval(found.agreement)}"
-    value = [] if found.kappa_value is None else [f"{found.kappa_value:.2f}"]
-    beside = f"({found.kappa.lower:.2f} to {found.kappa.upper:.2f})" if found.kappa else found.kappa_remark
-    yield "   ".join(["Cohen's kappa", *value, beside])
-    yield f"base rate       people pass {percent(found.base_rate)}"
-    constant = f'always "{found.constant_answer}" would agree on {percent(found.constant_agreement)}'
+def _agreement(measured: JudgeAgreement) -> Iterator[str]:
+    yield f"agreement       {_interval(measured.agreement)}"
+    value = [] if measured.kappa_value is None else [f"{measured.kappa_value:.2f}"]
+    interval = (
+        f"({measured.kappa.lower:.2f} to {measured.kappa.upper:.2f})" if measured.kappa else measured.kappa_remark
+    )
+    yield "   ".join(["Cohen's kappa", *value, interval])
+    yield f"base rate       people pass {percent(measured.base_rate)}"
+    constant = f'always "{measured.constant_answer}" would agree on {percent(measured.constant_agreement)}'
     yield f"best constant   {constant}"
-    yield f'"fail"          precision {percent(found.fail_precision)}, recall {percent(found.fail_recall)}'
+    yield f'"fail"          precision {percent(measured.fail_precision)}, recall {percent(measured.fail_recall)}'
 
 
-def _table(found: JudgeAgreement) -> Iterator[str]:
-    counts = found.counts
+def _table(agreement: JudgeAgreement) -> Iterator[str]:
+    counts = agreement.counts
     yield f"{'':16}{'judge: pass':>12}{'judge: fail':>13}"
     yield f"{'people: pass':16}{counts.true_pass:>12}{counts.false_fail:>13}"
     yield f"{'people: fail':16}{counts.false_pass:>12}{counts.true_fail:>13}"
 
 
-def _score(found: JudgeAgreement) -> Iterator[str]:
-    score = found.score
+def _score(agreement: JudgeAgreement) -> Iterator[str]:
+    score = agreement.score
     yield f"pass rate       by the judge, as it is              {_interval(score.raw)}"
     yield f"                corrected, prediction-powered       {_interval(score.prediction_powered)}"
     yield f"                corrected, Rogan-Gladen             {_interval(score.rogan_gladen)}"
     yield f"                by people, labelled outputs alone   {_interval(score.people)}"
 
 
-def _differences(found: JudgeAgreement) -> Iterator[str]:
-    yield f"they differ on {plural(len(found.differ), 'output')}"
-    for one in found.differ[:MOST_DIFFERENCES]:
+def _differences(agreement: JudgeAgreement) -> Iterator[str]:
+    yield f"they differ on {plural(len(agreement.differ), 'output')}"
+    for one in agreement.differ[:MOST_DIFFERENCES]:
         yield f"  {_place(one.output)}: people {one.people}, judge {one.judge}"
         for who, reason in (("people", one.people_reason), ("judge", one.judge_reason)):
             if reason:
                 yield f"      {who}: {clipped(visible(reason), REASON_WIDTH)}"
-    if (more := len(found.differ) - MOST_DIFFERENCES) > 0:
+    if (more := len(agreement.differ) - MOST_DIFFERENCES) > 0:
         yield f"  … and {more} more"
 
 
-def _next(found: JudgeAgreement) -> Iterator[str]:
-    wide = f"±{found.half_width * 100:g} points"
-    if found.counts.n < 2:
+def _next(agreement: JudgeAgreement) -> Iterator[str]:
+    wide = f"±{agreement.half_width * 100:g} points"
+    if agreement.counts.n < 2:
         yield "label next, some thirty to begin with:"
-    elif found.labels_needed is None:
+    elif agreement.labels_needed is None:
         yield f"label next; for {wide} these outputs are too few, whoever labels them:"
-    elif (more := found.labels_needed - found.counts.n) > 0:
+    elif (more := agreement.labels_needed - agreement.counts.n) > 0:
         yield f"label next; about {more} more bring the corrected pass rate to {wide}:"
     else:
         yield f"label next, though the corrected pass rate is within {wide} already:"
-    yield "  " + ", ".join(_place(output) for output in found.label_next)
+    yield "  " + ", ".join(_place(output) for output in agreement.label_next)
     yield f"  ({RULE})"
-    yield f"  waza review {found.label_next[0].run} --grader {visible(found.grader)}"
+    yield f"  waza review {agreement.label_next[0].run} --grader {visible(agreement.grader)}"
 
 
 def alpha_lines(alphas: Sequence[Alpha], who: str) -> Iterator[str]:
@@ -239,17 +239,17 @@ def alpha_lines(alphas: Sequence[Alpha], who: str) -> Iterator[str]:
     for one in alphas:
         names = ", ".join(visible(name) for name in one.raters)
         if len(one.raters) > 1:
-            told = "says nothing: all verdicts are the same" if one.alpha is None else f"{one.alpha:.2f}"
-            yield f"Krippendorff's alpha between {who}: {told} on {plural(one.outputs, 'output')} ({names})"
+            value = "undefined: all verdicts are the same" if one.alpha is None else f"{one.alpha:.2f}"
+            yield f"Krippendorff's alpha between {who}: {value} on {plural(one.outputs, 'output')} ({names})"
         if one.unnamed:
-            left = f"{plural(one.unnamed, 'verdict')} without a name beside {names}, from one person or several"
+            left = f"{plural(one.unnamed, 'verdict')} without a name next to {names}, from one person or several"
             yield f"agreement between {who} leaves out {left}; give names with --reviewer"
 
 
-def _interval(found: Interval | None) -> str:
-    if found is None:
+def _interval(interval: Interval | None) -> str:
+    if interval is None:
         return "–"
-    return f"{percent(found.mean):>5}   (95 % interval {percent(found.lower)} to {percent(found.upper)})"
+    return f"{percent(interval.mean):>5}   (95 % interval {percent(interval.lower)} to {percent(interval.upper)})"
 
 
 def _place(output: MeasuredOutput) -> str:

@@ -36,13 +36,13 @@ class JunitReport(Report):
         yield _open("testsuite", {"name": _suite_name(run)} | counts | {"timestamp": run.started_at, "id": run.id})
         yield _properties(_about(run, summary))
         for task, results in by_task(run, tasks):
-            seen: set[int] = set()
+            known: set[int] = set()
             for result in results:
-                seen.add(result.trial)
+                known.add(result.trial)
                 yield _test_case(run, task, result)
-            for trial in missing_trials(task, seen):
+            for trial in missing_trials(task, known):
                 attributes = _attributes(run, task, trial) | {"time": "0.000"}
-                yield _element("testcase", attributes, _told("error", "not run", "not_run", "").decode())
+                yield _element("testcase", attributes, _problem("error", "not run", "not_run", "").decode())
         if summary.triggers is not None:
             yield _trigger_case(run, summary)
         yield b"</testsuite>\n</testsuites>\n"
@@ -51,9 +51,11 @@ class JunitReport(Report):
 def _trigger_case(run: Run, summary: Summary) -> bytes:
     """Return all trigger tests as one test case: wrong answers are a matter of their gate."""
     status, why = trigger_verdict(summary)
-    told = b"" if status == "passed" else _told("failure" if status == "failed" else "error", why, status, why)
+    failure = b"" if status == "passed" else _problem("failure" if status == "failed" else "error", why, status, why)
     time = _time(sum(outcome.duration_ms for outcome in outcomes_of(run.triggers)))
-    return _element("testcase", {"classname": _suite_name(run), "name": "trigger tests", "time": time}, told.decode())
+    return _element(
+        "testcase", {"classname": _suite_name(run), "name": "trigger tests", "time": time}, failure.decode()
+    )
 
 
 def _counts(run: Run, tasks: Sequence[TaskSummary], summary: Summary) -> dict[str, str]:
@@ -133,10 +135,10 @@ def _verdict(result: Result) -> bytes:
     if result.status == "skipped":
         return _element("skipped", {"message": result.reason or "not graded"})
     kind = "failure" if result.status == "failed" else "error"
-    return _told(kind, headline(result), result.reason or result.status, _failure_text(result))
+    return _problem(kind, headline(result), result.reason or result.status, _failure_text(result))
 
 
-def _told(kind: str, message: str, reason: str, text: str) -> bytes:
+def _problem(kind: str, message: str, reason: str, text: str) -> bytes:
     return _element(kind, {"message": clipped(message, 300), "type": clipped(reason, 100)}, _text(text))
 
 

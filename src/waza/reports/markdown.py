@@ -1,4 +1,7 @@
-"""Markdown for a page, a wiki or a message: numbers, what did not hold, every task."""
+"""The `markdown` report, for a page, a wiki or a message: numbers, failed checks, every task.
+
+Each part is a piece by itself: a reader with a size limit takes the first ones.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from waza.untrusted.text import percent, plural, score, seconds
 
 
 class MarkdownReport(Report):
-    """Markdown: the numbers, what did not hold, every task; text of agents stands in code only."""
+    """Markdown: the numbers, failed checks, every task; text of agents is in code spans only."""
 
     file = "report.md"
 
@@ -34,8 +37,6 @@ class MarkdownReport(Report):
         parts = chain(head(run, summarize(run, tasks=tasks)), changed, failures(run, tasks), task_rows(tasks))
         yield from (part.encode() for part in parts)
 
-
-# The parts of a Markdown report, each piece whole in itself: a reader with little room takes the first ones.
 
 WORDS = {"error": "undecided", "skipped": "not graded"}
 MOST_TRIALS = 3
@@ -71,36 +72,36 @@ def head(run: Run, summary: Summary) -> Iterator[str]:
 
 
 def impact(run: Run) -> Iterator[str]:
-    """Yield what the suite's skill does, where the run has a control arm."""
-    if found := stored_impact(run):
-        yield markdown_document(impact_document(found), level=2) + "\n"
+    """Yield the impact of the suite's skill, where the run has a control arm."""
+    if stored := stored_impact(run):
+        yield markdown_document(impact_document(stored), level=2) + "\n"
 
 
 def change(before: EarlierRun, tasks: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield which tasks came out differently than in the run before."""
-    found = delta(before, tasks)
-    yield f"### Against {code(before.name)}\n\n{_change_line(found)}\n\n"
-    flips = (found.worse, found.better, found.others)
+    """Yield which tasks changed their status since the run before."""
+    changes = delta(before, tasks)
+    yield f"### Against {code(before.name)}\n\n{_change_line(changes)}\n\n"
+    flips = (changes.worse, changes.better, changes.others)
     rows = [_flip(flip) for some in flips for flip in some[:MOST_NAMED]]
     if rows:
         yield "| | task | was | is |\n|---|---|---|---|\n" + "".join(rows) + "\n"
     if more := sum(max(0, len(some) - MOST_NAMED) for some in flips):
         yield f"… and {plural(more, 'more task')}\n\n"
-    for names, words in ((found.added, "new"), (found.removed, "not in this run")):
+    for names, words in ((changes.added, "new"), (changes.removed, "not in this run")):
         if names:
             more_names = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
             yield f"{words}: {', '.join(code(name) for name in names[:MOST_NAMED])}{more_names}\n\n"
 
 
-def _change_line(found: TaskDelta) -> str:
-    if not found.common:
+def _change_line(changes: TaskDelta) -> str:
+    if not changes.common:
         return "The two runs have no task in common."
-    points = 100 * (found.passed_now - found.passed_before) / found.common
-    told = f"Of {plural(found.common, 'common task')}, {found.passed_now} pass now, {found.passed_before} did before "
-    told += f"({points:+.0f} points). "
-    if not (found.worse or found.better or found.others):
-        return told + "No task came out differently."
-    return told + f"{len(found.worse)} got worse, {len(found.better)} got better.\n\n**{sentence(found.verdict)}**"
+    points = 100 * (changes.passed_now - changes.passed_before) / changes.common
+    line = f"Of {plural(changes.common, 'common task')}, {changes.passed_now} pass now, {changes.passed_before} did "
+    line += f"before ({points:+.0f} points). "
+    if not (changes.worse or changes.better or changes.others):
+        return line + "No task changed its status."
+    return line + f"{len(changes.worse)} regressed, {len(changes.better)} fixed.\n\n**{sentence(changes.verdict)}**"
 
 
 def _flip(flip: Flip) -> str:
@@ -134,7 +135,7 @@ def failed_first(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskS
 
 def failures(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[str]:
     """Yield each task that did not pass with its failed checks, a piece a task."""
-    title = "### What did not hold\n\n"
+    title = "### Failed checks\n\n"
     for task, places in failed_first(run, tasks):
         yield title + _failure(run, task, places)
         title = ""
@@ -151,13 +152,13 @@ def _failure(run: Run, task: TaskSummary, places: list[int]) -> str:
 
 
 def _trial(result: Result, with_number: bool) -> str:
-    found = faults(result)
+    failed = faults(result)
     parts = [f"**Trial {result.trial}**\n"] if with_number else []
     parts += [code(result.reason, 400) + "\n"] if result.reason else []
     parts += [fenced("\n".join(ended), 1_000)] if (ended := ending(result)) else []
-    parts += [_fault(fault) for fault in found[:MOST_FAULTS]]
-    if len(found) > MOST_FAULTS:
-        parts.append(f"… and {plural(len(found) - MOST_FAULTS, 'more check')}\n")
+    parts += [_fault(fault) for fault in failed[:MOST_FAULTS]]
+    if len(failed) > MOST_FAULTS:
+        parts.append(f"… and {plural(len(failed) - MOST_FAULTS, 'more check')}\n")
     if result.trace.output:
         parts.append("the agent's output\n\n" + fenced(result.trace.output, 1_000))
     return "\n".join(parts)
@@ -175,13 +176,13 @@ def _fault(fault: Fault) -> str:
     return f"{text}\n| | |\n|---|---|\n{rows}"
 
 
-def within(pieces: Iterable[str], trial_folder: int, rest: str) -> str:
-    """Return the pieces that fit into so many characters, and `rest` where some do not."""
-    kept: list[str] = []
-    left = trial_folder - len(rest)
+def within(pieces: Iterable[str], most: int, rest: str) -> str:
+    """Return the pieces that fit into `most` characters, followed by `rest` if some do not."""
+    parts: list[str] = []
+    left = most - len(rest)
     for piece in pieces:
         if len(piece) > left:
-            return "".join(kept) + rest
-        kept.append(piece)
+            return "".join(parts) + rest
+        parts.append(piece)
         left -= len(piece)
-    return "".join(kept)
+    return "".join(parts)

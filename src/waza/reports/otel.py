@@ -3,7 +3,7 @@
     the run ─ a trial ─┬─ invoke_agent ─ execute_tool …     with a `gen_ai.evaluation.result` event per grade
                        └─ evaluate …                        one per grade
 
-Needs opentelemetry-sdk and its OTLP/HTTP exporter. What was said and what tools were given is sent only on demand.
+Needs opentelemetry-sdk and its OTLP/HTTP exporter. Messages and tool arguments are sent only on demand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from waza.traces import READERS
 from waza.untrusted.text import well_formed
 
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The variable by which instrumentations of GenAI are told to send what was said."""
+"""The variable that makes GenAI instrumentations send messages."""
 _TEXT_CHARS = 8_192
 _TRIAL_STATUS = {"passed": "pass", "failed": "fail"}
 _MS = 1_000_000
@@ -86,7 +86,7 @@ class Telemetry:
         self._provider.shutdown()
         self._faults.close()
         lost = self._made - self._sent.arrived
-        return f"{lost} of {self._made} spans were not sent: {self._faults.first or 'no reason told'}" if lost else ""
+        return f"{lost} of {self._made} spans were not sent: {self._faults.first or 'no reason given'}" if lost else ""
 
     def _agent(self, result: Result, trial: Span, start: int, latest: int) -> int:
         """Make the span of what the agent did, and return when it ended."""
@@ -108,7 +108,7 @@ class Telemetry:
         return end
 
     def _tool(self, event: ToolEvent, agent: Span, start: int, latest: int) -> int:
-        """Make the span of a tool call; when it began is not recorded, so calls stand one after the other."""
+        """Make the span of a tool call; start times are not recorded, so calls follow each other."""
         end = min(start + round((event.duration_ms or 0) * _MS), latest)
         about: dict[str, AttributeValue | None] = {
             "gen_ai.operation.name": "execute_tool",

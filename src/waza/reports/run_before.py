@@ -1,4 +1,4 @@
-"""The run a report compares with: which tasks came out differently, and whether that is more than chance."""
+"""The run a report compares with: which tasks changed their status, and whether that is more than chance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from waza.stats.paired import Tally
 
 
 class EarlierRun(Struct, frozen=True):
-    """An earlier run, as far as reports look at it."""
+    """What reports need of an earlier run."""
 
     name: str
     statuses: dict[str, str]
@@ -27,7 +27,7 @@ class EarlierRun(Struct, frozen=True):
 
 
 class Flip(NamedTuple):
-    """A task that came out differently."""
+    """A task whose status changed."""
 
     task: str
     was: str
@@ -72,7 +72,7 @@ class _Results(Struct):
 
 
 def before_from_file(path: Path) -> EarlierRun:
-    """Return what a `results.json` says; raise UsageError when it is none."""
+    """Return the run in a `results.json`; raise UsageError when it is none."""
     try:
         results = msgspec.json.decode(path.read_bytes(), type=_Results)
     except OSError as error:
@@ -87,7 +87,7 @@ def before_from_file(path: Path) -> EarlierRun:
 
 
 def delta(before: EarlierRun, tasks: Sequence[TaskSummary]) -> TaskDelta:
-    """Return which tasks came out differently than before."""
+    """Return which tasks changed their status since the earlier run."""
     old, now = before.statuses, {task.id: task.status for task in tasks}
     common = [task for task in now if task in old]
     flips = [Flip(task, old[task], now[task]) for task in common if old[task] != now[task]]

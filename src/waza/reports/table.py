@@ -1,4 +1,4 @@
-"""A run for the terminal: each task in a line, below it what did not hold, expected beside found."""
+"""The `table` report, for the terminal: each task in a line, below it its failed checks, expected next to found."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _NOT_PASSED = ("failed", "error", "skipped")
 FILE_COLUMNS = 120
 """How wide lines are in a file."""
 MOST_TASKS = 100
-"""In a larger suite the tasks that passed are counted, not listed, unless every check is asked for."""
+"""In a larger suite the tasks that passed are counted, not listed, unless `verbose`."""
 MOST_FAILURES = 20
 """How many tasks are shown in full before the report says how many more there are."""
 MOST_TRIALS = 10
 """How many trials of one task are shown in full."""
 _GAP = 2
 _NAME = 24, 44
-"""How wide a task's name is: at least, where other columns stand beside it, and at most."""
+"""The width of a task's name: at least, next to other columns, and at most."""
 _WIDTHS = {"score": 8, "time": 10, "trials": 17}
-"""The columns beside the name."""
+"""The columns next to the name."""
 
 
 class TableReport(Report):
-    """Text, as the terminal shows it: each task in a line, below it what did not hold."""
+    """Text, as the terminal shows it: each task in a line, below it its failed checks."""
 
     def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
         self.verbose = verbose
@@ -61,7 +61,7 @@ class TableReport(Report):
         yield captured.get().encode()
 
     def print(self, run: Run, console: Console) -> None:
-        """Print the run; nothing an agent wrote is obeyed by the terminal."""
+        """Print the run; no control character of an agent reaches the terminal."""
         summary = summarize(run)
         if not self.quiet:
             console.print(Group(*self._body(run, console)))
@@ -140,7 +140,7 @@ def heading(run: Run) -> Text:
 
 
 def task_line(task: TaskSummary, console: Console) -> RenderableType:
-    """Return a task in one line: status, name, score, time, trials; the last three as far as there is room."""
+    """Return a task in one line: status, name, score, time, trials; the last three as far as they fit."""
     trials = task.passed + task.failed + task.errors + task.skipped
     counted = f"{task.passed} of {trials}" if trials > 1 else ""
     flaky = Text("flaky", style="yellow") if task.is_flaky else Text()
@@ -161,11 +161,11 @@ def task_line(task: TaskSummary, console: Console) -> RenderableType:
     return line
 
 
-def _columns(trial_folder: int, wanted: list[str]) -> tuple[int, list[str]]:
-    """Return how wide a task's name may be, and which columns stand beside it: in a narrow terminal time goes first."""
+def _columns(width: int, wanted: list[str]) -> tuple[int, list[str]]:
+    """Return how wide a task's name may be, and which columns are next to it: a narrow terminal drops time first."""
     for dropped in ((), ("time",), ("time", "trials"), tuple(_WIDTHS)):
         shown = [name for name in wanted if name not in dropped]
-        left = trial_folder - sum(_WIDTHS[name] + _GAP for name in shown)
+        left = width - sum(_WIDTHS[name] + _GAP for name in shown)
         if left >= _NAME[0]:
             break
     return max(1, min(_NAME[1], left)), shown
@@ -189,7 +189,7 @@ def result_lines(
 
 
 def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Iterator[RenderableType]:
-    """Yield a grade and the checks that did not hold, each with what was expected and what was there."""
+    """Yield a grade and its failed checks, each with what was expected and what was found."""
     label = grade.name if grade.name == grade.type else f"{grade.name} ({grade.type})"
     head = Text.assemble(terminal_mark(grade.status, console), " ", (visible(label), "bold"), f"  {score(grade.score)}")
     checks = [check for check in grade.checks if verbose or check.ok is not True]
@@ -197,8 +197,8 @@ def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Ite
         head.append("  " + visible(clipped(grade.feedback, 400)))
     yield Padding(head, (0, 0, 0, 6))
     if verbose and (rubric := rubric_of(grade)):
-        told = f"rubric {rubric[0]}" + (f": {rubric[1]}" if rubric[1] else "")
-        yield Padding(Text(visible(clipped(told, 400)), style="dim"), (0, 0, 0, 8))
+        line = f"rubric {rubric[0]}" + (f": {rubric[1]}" if rubric[1] else "")
+        yield Padding(Text(visible(clipped(line, 400)), style="dim"), (0, 0, 0, 8))
     for check in checks:
         yield Padding(_check(check, console), (0, 0, 0, 8))
     if grade.status == "passed" and (split := split_jury(grade)):
@@ -223,7 +223,7 @@ def _check(check: Check, console: Console) -> RenderableType:
 
 
 def _alignment(alignment: dict[str, Any]) -> RenderableType:
-    """Return which call each expectation got, counted from 1, and the calls nobody expected."""
+    """Return which call each expectation got, counted from 1, and the calls that were not expected."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -289,13 +289,13 @@ def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
 
 
 def _compared(rate: WinRate) -> str:
-    """Return what a comparison with another run came to."""
-    told = f"{visible(rate.grader)}: won {rate.wins}, tied {rate.ties}, lost {rate.losses}"
-    told += f", undecided {rate.undecided}" if rate.undecided else ""
+    """Return the result of a comparison with another run."""
+    counts = f"{visible(rate.grader)}: won {rate.wins}, tied {rate.ties}, lost {rate.losses}"
+    counts += f", undecided {rate.undecided}" if rate.undecided else ""
     if rate.win_rate_ci is None:
-        return told
+        return counts
     ci = rate.win_rate_ci
-    return f"{told}; win rate {percent(rate.win_rate)} (95 % interval {ci.lower * 100:.0f}–{percent(ci.upper)})"
+    return f"{counts}; win rate {percent(rate.win_rate)} (95 % interval {ci.lower * 100:.0f}–{percent(ci.upper)})"
 
 
 def models_table(runs: list[Run]) -> Table:

@@ -88,9 +88,9 @@ async def _written(page: Page, store: RunReader, request: Request, page_request:
 
 def _page_request(request: Request, form_key: str = "") -> PageRequest:
     query = Query(request.query_params.multi_items())
-    kept = [(key, value) for key, value in query.pairs if key != "export"]
+    pairs = [(key, value) for key, value in query.pairs if key != "export"]
     path = "/" + request.scope["path"].lstrip("/")  # two slashes would name a host
-    address = quote(path.encode("utf-8", "replace")) + (f"?{urlencode(kept)}" if kept else "")
+    address = quote(path.encode("utf-8", "replace")) + (f"?{urlencode(pairs)}" if pairs else "")
     return PageRequest(request.path_params, query, address, query.get("export") == "1", bool(form_key), form_key)
 
 

@@ -154,7 +154,7 @@ def dashboard(
 
 
 def index_file(start: Path) -> Path:
-    """Return where the index of a folder is kept: among the person's caches, never next to the runs."""
+    """Return the index file of a folder: among the user's caches, never next to the runs."""
     name = hashlib.sha256(os.fsencode(start.resolve())).hexdigest()[:16]
     return cache_folder() / f"index-{name}.sqlite"
 

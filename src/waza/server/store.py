@@ -53,7 +53,7 @@ class OpenRun(NamedTuple):
 
     listed: RunRow
     run: Run
-    """Its results stay on the disk, each is read when asked for."""
+    """Its results stay on disk; each is read when it is accessed."""
     tasks: Sequence[TaskSummary]
     summary: Summary
     damaged: int

@@ -104,19 +104,19 @@ def _talk(trace: Trace, budget: TextBudget) -> Node:
     turns = trace.turns or [trace]
     shown: list[Node] = []
     for number, turn in enumerate(turns[:MOST_PROMPTS], 1):
-        place = f" · prompt {number} of {len(turns)}" if len(turns) > 1 else ""
+        place = f" {number} of {len(turns)}" if len(turns) > 1 else ""
         # The error of the last turn, such as a checkpoint that stopped the conversation, is on the whole trace.
         error = trace.error if number == len(turns) else turn.error
-        shown.append(_asked_and_answered(turn, place, error, budget))
+        shown.append(_prompt_and_answer(turn, place, error, budget))
     if len(turns) > MOST_PROMPTS:
         shown.append(soft(f"… and {plural(len(turns) - MOST_PROMPTS, 'more prompt')} in the transcript"))
     return shown
 
 
-def _asked_and_answered(turn: Trace, place: str, error: str | None, budget: TextBudget) -> Element:
-    prompt = [el("h3", f"Asked{place}"), budget.text(turn.input, MOST_TEXT) if turn.input else soft("nothing")]
+def _prompt_and_answer(turn: Trace, place: str, error: str | None, budget: TextBudget) -> Element:
+    prompt = [el("h3", f"Prompt{place}"), budget.text(turn.input, MOST_TEXT) if turn.input else soft("nothing")]
     answer: list[Node] = [
-        el("h3", f"Answered{place}"),
+        el("h3", f"Answer{place}"),
         budget.text(turn.output, MOST_TEXT) if turn.output else soft("nothing"),
     ]
     if error:
@@ -174,7 +174,7 @@ def _files(opened: OpenRun, result: Result) -> Node:
     except OSError as error:
         return [
             head,
-            soft(f"Not all files were kept: {short(error.strerror or str(error), 300)}"),
+            soft(f"Not all files were stored: {short(error.strerror or str(error), 300)}"),
             _files_link(opened, result),
         ]
     items = [

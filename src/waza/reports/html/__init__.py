@@ -11,11 +11,11 @@ from waza.reports.run_before import EarlierRun
 
 
 class HtmlReport(Report):
-    """HTML: one page without scripts that opens from disk: numbers, plots, what did not hold, every trial."""
+    """HTML: one page without scripts that opens from disk: numbers, plots, failed checks, every trial."""
 
     file = "report.html"
     most_bytes: ClassVar[int] = 20_000_000
-    """When the trials on the page take up so much, further ones are counted, not shown."""
+    """Trials beyond this size are counted, not shown."""
 
     def render(self, run: Run, before: EarlierRun | None = None) -> Iterator[bytes]:
         """Yield the page, a trial at a time."""

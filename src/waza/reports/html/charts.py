@@ -1,4 +1,9 @@
-"""Differences with their intervals, one below the other, on an axis with a line at zero."""
+"""Charts without scripts: differences with intervals, tool calls on a time axis, pass rates and durations as bars.
+
+On the time axis a row is a tool and a bar a call. A call without a start time is placed by its order and drawn hollow;
+where no call has one, the axis is the order alone. A failed call has a cross and an edge, so that no colour is needed.
+Everything drawn is in the transcript too, so the drawing itself is not read out.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +31,9 @@ class ForestRow(NamedTuple):
     label: str
     value: float | None
     span: tuple[float, float] | None
-    told: str
+    text: str
     is_clear: bool = False
-    """Whether more than chance shows it."""
+    """Whether it is statistically significant."""
 
 
 def forest(title: str, rows: Sequence[ForestRow]) -> Node:
@@ -66,17 +71,10 @@ def _forest_row(row: ForestRow, reach: float) -> Element:
         "div",
         el("span", short(row.label, 60), class_="tool"),
         picture,
-        el("span", row.told, class_="value"),
+        el("span", row.text, class_="value"),
         class_="track-row",
     )
 
-
-# Tool calls on a time axis: a row a tool, a bar a call, side by side where they went on at once.
-#
-# Where the trace tells when a call began, the axis is time. What has no time of its own is placed by its order, drawn
-# hollow and said so; where no call has one, the axis is the order alone. A failed call has a cross and an edge, so
-# that
-# no colour is needed. Everything drawn stands in the transcript too, so the drawing itself is not read out.
 
 MOST_ROWS = 12
 """Tools with a row of their own; the others share one."""
@@ -99,7 +97,7 @@ class Placed(NamedTuple):
     start: float
     end: float
     is_timed: bool
-    """Whether the trace tells when it began."""
+    """Whether its start time was recorded."""
 
 
 class Placing(NamedTuple):
@@ -111,25 +109,25 @@ class Placing(NamedTuple):
     """Whether the axis is in milliseconds; else it counts calls."""
     untimed: int
     at_once: int
-    """How many calls went on at once at most; 0 where that cannot be told."""
+    """The most calls at the same time; 0 where that is unknown."""
 
 
 def placed(events: Sequence[ToolEvent], duration_ms: float | None) -> Placing:
-    """Return calls on a time axis; on one that counts them where no call tells when it began."""
+    """Return calls on a time axis; on an axis that counts them where no start time was recorded."""
     if not any(_amount(event.start_ms) is not None for event in events):
-        calls = [Placed(n + 1, event, n, n + 1, False) for n, event in enumerate(events)]
-        return Placing(calls, float(len(calls)), False, len(calls), 0)
-    found: list[Placed] = []
+        in_order = [Placed(n + 1, event, n, n + 1, False) for n, event in enumerate(events)]
+        return Placing(in_order, float(len(in_order)), False, len(in_order), 0)
+    calls: list[Placed] = []
     before = 0.0
     for number, event in enumerate(events, 1):
         start = _amount(event.start_ms)
         begin = before if start is None else start
         end = begin + (_amount(event.duration_ms) or 0.0)
         before = end if start is None else max(before, end)
-        found.append(Placed(number, event, begin, end, start is not None))
-    last = max(call.end for call in found)
+        calls.append(Placed(number, event, begin, end, start is not None))
+    last = max(call.end for call in calls)
     end = max(last, _amount(duration_ms) or 0.0) or 1.0
-    return Placing(found, end, True, sum(not call.is_timed for call in found), _at_once(found))
+    return Placing(calls, end, True, sum(not call.is_timed for call in calls), _at_once(calls))
 
 
 def _amount(value: float | None) -> float | None:
@@ -164,34 +162,34 @@ def timeline(placing: Placing, first: int, last: int, address: str) -> Node:
 def _summary(placing: Placing) -> list[Node]:
     calls = placing.calls
     failed = sum(not call.event.success for call in calls)
-    told = [plural(len(calls), "call")]
+    facts = [plural(len(calls), "call")]
     if placing.is_time:
-        told.append(f"over {_moment(placing.end)}")
+        facts.append(f"over {_moment(placing.end)}")
     if placing.at_once > 1:
-        told.append(f"up to {placing.at_once} at once")
-    told.append(f"{failed} failed" if failed else "none failed")
+        facts.append(f"up to {placing.at_once} at once")
+    facts.append(f"{failed} failed" if failed else "none failed")
     timed = [call for call in calls if _amount(call.event.duration_ms) is not None]
     if timed:
         longest = max(timed, key=lambda call: _amount(call.event.duration_ms) or 0.0)
-        told.append(f"the longest {short(longest.event.tool_name, 40)} ({seconds(longest.event.duration_ms)})")
-    return [" · ".join(told)]
+        facts.append(f"the longest {short(longest.event.tool_name, 40)} ({seconds(longest.event.duration_ms)})")
+    return [" · ".join(facts)]
 
 
 def _legend(placing: Placing) -> Element | None:
     if not placing.is_time:
-        return soft("When calls began was not recorded: they stand by their order, each as wide as the other.")
+        return soft("Start times were not recorded: calls are in their order, each of the same width.")
     if placing.untimed:
-        told = f"{plural(placing.untimed, 'call')} of {len(placing.calls)}"
-        return soft(f"When {told} began was not recorded: drawn hollow, after the call before.")
+        calls = f"{plural(placing.untimed, 'call')} of {len(placing.calls)}"
+        return soft(f"The start times of {calls} were not recorded: drawn hollow, after the previous call.")
     return None
 
 
 def _by_tool(calls: Sequence[Placed]) -> list[tuple[str, list[Placed]]]:
-    """Return calls by tool, in the order of their first calls; tools beyond the rows there are share one."""
-    found: dict[str, list[Placed]] = {}
+    """Return calls by tool, in the order of their first calls; tools beyond the last row share one."""
+    by_tool: dict[str, list[Placed]] = {}
     for call in calls:
-        found.setdefault(call.event.tool_name, []).append(call)
-    rows = list(found.items())
+        by_tool.setdefault(call.event.tool_name, []).append(call)
+    rows = list(by_tool.items())
     if len(rows) <= MOST_ROWS:
         return rows
     rest = sorted((call for _, some in rows[MOST_ROWS - 1 :] for call in some), key=lambda call: call.number)
@@ -203,13 +201,13 @@ def _row(name: str, calls: Sequence[Placed], start: float, end: float, is_time: 
     height = LANE * (max(lanes, default=0) + 1)
     bars = [_bar(call, lane, start, end, is_time) for call, lane in zip(calls, lanes, strict=True)]
     failed = sum(not call.event.success for call in calls)
-    told = f"×{len(calls)}" + (f" · ✗ {failed}" if failed else "")
-    label = el("span", el("b", short(name, 40)), " ", el("span", told, class_="soft"), class_="tool")
+    text = f"×{len(calls)}" + (f" · ✗ {failed}" if failed else "")
+    label = el("span", el("b", short(name, 40)), " ", el("span", text, class_="soft"), class_="tool")
     return el("div", label, el("svg", *bars, height=height, width="100%"), class_="track-row")
 
 
 def _lanes(calls: Sequence[Placed]) -> list[int]:
-    """Return for each call a lane that is free while it goes on; the last lane takes what is left."""
+    """Return for each call a lane that is free during it; the last lane takes the rest."""
     ends: list[float] = []
     lanes: list[int] = []
     for call in calls:
@@ -234,7 +232,7 @@ def _bar(call: Placed, lane: int, start: float, end: float, is_time: bool) -> El
     kind += " hollow" if is_time and not call.is_timed else ""
     took = f" · {seconds(event.duration_ms)}" if event.duration_ms is not None else ""
     at = f" · at {seconds(call.start)}" if call.is_timed else ""
-    told = f"{call.number}. {short(event.tool_name, 60)}{at}{took}{'' if event.success else ' · failed'}"
+    text = f"{call.number}. {short(event.tool_name, 60)}{at}{took}{'' if event.success else ' · failed'}"
     top = LANE * lane + 2
     bar = el("rect", x=f"{left:.2f}%", y=top, width=f"{width:.2f}%", height=LANE - 4, rx=2, class_=kind)
     cross = (
@@ -242,7 +240,7 @@ def _bar(call: Placed, lane: int, start: float, end: float, is_time: bool) -> El
         if not event.success
         else None
     )
-    return el("a", el("title", told), bar, cross, href=f"#call-{call.number}", tabindex="-1")
+    return el("a", el("title", text), bar, cross, href=f"#call-{call.number}", tabindex="-1")
 
 
 def _share(moment: float, start: float, end: float) -> float:
@@ -255,9 +253,9 @@ def _axis(start: float, end: float, is_time: bool) -> Element:
     marks: list[Node] = []
     for tick in ticks:
         x = _share(tick, start, end)
-        told = _moment(tick) if is_time else f"{tick + 1:.0f}"
+        text = _moment(tick) if is_time else f"{tick + 1:.0f}"
         anchor = "start" if x < 3 else "end" if x > 94 else "middle"
-        marks.append(el("text", told, x=f"{x:.2f}%", y=12, text_anchor=anchor, class_="tick-label"))
+        marks.append(el("text", text, x=f"{x:.2f}%", y=12, text_anchor=anchor, class_="tick-label"))
         marks.append(el("line", x1=f"{x:.2f}%", x2=f"{x:.2f}%", y1=15, y2=20, class_="tick-line"))
     label = el("span", "time" if is_time else "order", class_="soft tool")
     return el("div", label, el("svg", *marks, height=20, width="100%"), class_="track-row")
@@ -276,12 +274,12 @@ def _ticks(start: float, end: float, is_time: bool) -> list[float]:
 
 
 def _moment(ms: float) -> str:
-    """Return a moment as people say it, in parts of a millisecond where that is all there is."""
+    """Return a moment as text; below a millisecond, with its fraction."""
     return "0" if not ms else seconds(ms) if ms >= 1 else f"{ms:.2g} ms"
 
 
 def _turns(calls: Sequence[Placed], start: float, end: float) -> Element:
-    """Return a row that says in which turn of the agent calls were made."""
+    """Return a row with the agent's turns in which the calls were made."""
     bands: list[Node] = []
     begins: list[tuple[int, float]] = []
     for call in calls:
@@ -300,7 +298,7 @@ def _turns(calls: Sequence[Placed], start: float, end: float) -> Element:
 
 
 def _strip(placing: Placing, start: float, end: float, address: str) -> Element:
-    """Return the whole trial as a strip of pieces, each as high as calls began in it; a click leads there."""
+    """Return the whole trial as a histogram of its calls; a click leads to a part of it."""
     bins: dict[int, list[Placed]] = {}
     for call in placing.calls:
         bins.setdefault(min(BINS - 1, int(BINS * call.start / placing.end)), []).append(call)
@@ -312,20 +310,18 @@ def _strip(placing: Placing, start: float, end: float, address: str) -> Element:
         high = 4 + 30 * len(some) / most
         failed = sum(not call.event.success for call in some)
         kind = "call bad" if failed else "call"
-        told = f"calls {some[0].number}–{some[-1].number}" + (f", {failed} failed" if failed else "")
+        text = f"calls {some[0].number}–{some[-1].number}" + (f", {failed} failed" if failed else "")
         x = 100 * place / BINS
         bar = el(
             "rect", x=f"{x:.2f}%", y=f"{38 - high:.1f}", width=f"{80 / BINS:.2f}%", height=f"{high:.1f}", class_=kind
         )
         bars.append(
-            el("a", el("title", told), bar, href=f"{address}call={some[0].number}#call-{some[0].number}", tabindex="-1")
+            el("a", el("title", text), bar, href=f"{address}call={some[0].number}#call-{some[0].number}", tabindex="-1")
         )
     label = el("span", "whole trial", class_="soft tool")
     row = el("div", label, el("svg", *bars, height=40, width="100%"), class_="track-row")
     return el("div", row, class_="timeline strip", aria_hidden="true")
 
-
-# The plots of the HTML page: pass rates with their intervals, by tag and by task, and how long trials took.
 
 MOST_BARS = 20
 MOST_TICKS = 50

@@ -81,14 +81,14 @@ def head_cell(words: str, *, is_number: bool = False) -> Element:
     return el("th", words, scope="col", class_="number" if is_number else None)
 
 
-def interval(found: Interval | None) -> Node:
-    """Return an interval of a share as people say it, in one line; nothing where there is none."""
+def interval(ci: Interval | None) -> Node:
+    """Return an interval of a share in percent, in one line; nothing where there is none."""
     # The sign stays with its number where a line ends.
-    return whole(f"{found.lower * 100:.0f}–{percent(found.upper)}") if found else None
+    return whole(f"{ci.lower * 100:.0f}–{percent(ci.upper)}") if ci else None
 
 
 def whole(words: str) -> Element:
-    """Return words that stand in one line together."""
+    """Return words that are not wrapped."""
     return el("span", words, class_="whole")
 
 
@@ -133,7 +133,7 @@ def task_address(key: str, task: str, trial: int | None = None) -> str:
 
 
 def progress(done: int | None, planned: int | None) -> Element:
-    """Return how far a run has come, as a bar and in words."""
+    """Return the progress of a run, as a bar and in words."""
     amount = f"{done or 0} of {planned}" if planned else f"{done or 0} done"
     bar = el("progress", value=done or 0, max=planned or 1, aria_label="trials done") if planned else None
     return el("span", bar, el("span", amount, class_="amount"), class_="progress")
@@ -149,9 +149,9 @@ def sparkline(rates: Sequence[float | None], label: str) -> Element:
     ends = [el("line", x1="0", x2="180", y1=str(y), y2=str(y), class_="sparkend") for y in (5, 23)]
     line = el("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in spots), class_="spark")
     dot = el("circle", cx=f"{spots[-1][0]:.1f}", cy=f"{spots[-1][1]:.1f}", r="2.5", class_="sparkdot")
-    told = f"{label}: pass rate of the last {len(points)} runs, now {percent(points[-1][1])}"
-    look = {"viewBox": "0 0 180 28", "preserveAspectRatio": "xMinYMid meet", "class_": "sparkline"}
-    return el("svg", *ends, line, dot, **look, role="img", aria_label=told)
+    description = f"{label}: pass rate of the last {len(points)} runs, now {percent(points[-1][1])}"
+    style = {"viewBox": "0 0 180 28", "preserveAspectRatio": "xMinYMid meet", "class_": "sparkline"}
+    return el("svg", *ends, line, dot, **style, role="img", aria_label=description)
 
 
 def chart(kind: str, label: str, data: JSON, table: Node) -> Element:
@@ -171,10 +171,10 @@ def pager(address: str, total: int, skip: int, size: int, noun: str) -> Element 
     """Return links to the page before and after; nothing where all fits on one."""
     if total <= size and not skip:
         return None
-    told = f"{min(skip + 1, total):,}–{min(skip + size, total):,} of {total:,} {noun}"
+    shown = f"{min(skip + 1, total):,}–{min(skip + size, total):,} of {total:,} {noun}"
     before = el("a", "← before", href=f"{address}skip={max(0, skip - size)}", rel="prev") if skip else None
     after = el("a", "next →", href=f"{address}skip={skip + size}", rel="next") if skip + size < total else None
-    return el("nav", before, el("span", told, class_="soft"), after, class_="pager", aria_label=f"pages of {noun}")
+    return el("nav", before, el("span", shown, class_="soft"), after, class_="pager", aria_label=f"pages of {noun}")
 
 
 def bar_plot(title: Node, bars: Iterable[Bar]) -> Node:

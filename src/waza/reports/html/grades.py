@@ -1,4 +1,7 @@
-"""The grades of a trial: what each claims, what was expected and found, who judged by which rubric."""
+"""The grades of a trial: checks with expected and found, judge and rubric, votes; and how calls match expectations.
+
+A stored run may come from anywhere, so an alignment is read with care: entries of another shape are left out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from waza.untrusted.text import plural, score, seconds
 MOST_GRADES = 60
 MOST_CHECKS = 60
 FEW_CHECKS = 12
-"""So many checks that held are shown without being asked for."""
+"""Up to this many passed checks are shown unfolded."""
 MOST_VALUE = 3_000
 _STATUS = {True: "passed", False: "failed", None: "error"}
 
@@ -25,7 +28,7 @@ def grades(result: Result, address: str, budget: TextBudget) -> Node:
     """Return every grade of a trial, what did not pass first and open."""
     named = sorted(zip(shown_names(result), result.grades, strict=True), key=lambda one: one[1].status == "passed")
     if not named:
-        return soft("No grader looked at this trial.")
+        return soft("This trial was not graded.")
     shown = [
         _grade(name, number, grade, result, address, budget) for number, (name, grade) in enumerate(named[:MOST_GRADES])
     ]
@@ -41,7 +44,7 @@ def _grade(name: str, number: int, grade: Grade, result: Result, address: str, b
     facts = el("span", f"{kind} · score {score(grade.score)}{weight}{by}", class_="soft")
     head: list[Node] = [mark(grade.status), " ", el("b", short(name, 100)), facts]
     inner: list[Node] = [_judged(grade)]
-    if grade.feedback and not _says_the_same(grade):
+    if grade.feedback and not _repeats_checks(grade):
         inner.append(budget.text(grade.feedback, MOST_VALUE))
     inner.append(_checks(grade.checks, budget))
     if (drawing := read_alignment(grade, result.trace)) is not None:
@@ -51,20 +54,20 @@ def _grade(name: str, number: int, grade: Grade, result: Result, address: str, b
     return el("details", el("summary", *head), *inner, open=is_open, id=anchor, class_="grade")
 
 
-def _says_the_same(grade: Grade) -> bool:
-    """Say whether the checks tell already what the feedback does."""
+def _repeats_checks(grade: Grade) -> bool:
+    """Return whether the checks already contain the feedback."""
     wrong = [check.failure or check.claim for check in grade.checks if check.ok is not True]
     return (bool(wrong) and all(words in grade.feedback for words in wrong)) or (grade.passed and bool(grade.checks))
 
 
 def numbers_of(result: Result) -> dict[str, int]:
-    """Return by a grade's name the number under which it stands on the page."""
+    """Return each grade's number on the page, by name."""
     named = sorted(zip(shown_names(result), result.grades, strict=True), key=lambda one: one[1].status == "passed")
     return {name: number for number, (name, _) in enumerate(named[:MOST_GRADES])}
 
 
 def _judged(grade: Grade) -> Node:
-    """Return by whom and by what a judged grade was given: model, rubric with its version, what it took."""
+    """Return the judge and the rubric of a judged grade: model, version, time."""
     rubric, judge = _mapping(grade.details.get("rubric")), _mapping(grade.details.get("judge"))
     if not rubric and not judge:
         return None
@@ -84,19 +87,19 @@ def _judged(grade: Grade) -> Node:
 
 
 def _checks(checks: Sequence[Check], budget: TextBudget) -> Node:
-    """Return checks, those that did not hold first and with their values; those that held are folded if many."""
+    """Return checks, failed ones first and with their values; passed ones are folded if there are many."""
     wrong = [check for check in checks if check.ok is not True]
-    held = [check for check in checks if check.ok is True]
+    passed = [check for check in checks if check.ok is True]
     parts: list[Node] = [_listed(wrong, budget)] if wrong else []
-    if held:
-        listed = _listed(held, budget)
-        is_short = not wrong and len(held) <= FEW_CHECKS
-        parts.append(listed if is_short else fold(f"{plural(len(held), 'check')} held", listed))
+    if passed:
+        listed = _listed(passed, budget)
+        is_short = not wrong and len(passed) <= FEW_CHECKS
+        parts.append(listed if is_short else fold(f"{plural(len(passed), 'check')} passed", listed))
     return parts
 
 
 def _listed(checks: Sequence[Check], budget: TextBudget) -> Element:
-    """Return as many checks as there is room for."""
+    """Return as many checks as the budget allows."""
     items: list[Node] = []
     for check in checks[:MOST_CHECKS]:
         if budget.is_full:
@@ -127,18 +130,18 @@ def _check(check: Check, budget: TextBudget) -> Element:
 
 
 def _votes(grade: Grade, budget: TextBudget) -> Node:
-    """Return what each juror said, where a jury decided."""
+    """Return the vote of each juror, where a jury decided."""
     votes = _mapping(grade.details.get("jury")).get("votes")
     if not isinstance(votes, list) or not votes:
         return None
     items = []
     for vote in [_mapping(one) for one in votes[:20]]:
         status = vote.get("status")
-        told = mark(status) if status in ("passed", "failed", "error") else None
+        vote_mark = mark(status) if status in ("passed", "failed", "error") else None
         items.append(
             el(
                 "li",
-                told,
+                vote_mark,
                 " ",
                 el("b", _word(vote.get("juror"))),
                 " ",
@@ -149,16 +152,16 @@ def _votes(grade: Grade, budget: TextBudget) -> Node:
 
 
 def _people(grade: Grade) -> Node:
-    """Return what a `human` grader asks."""
-    asked = _mapping(grade.details.get("human"))
-    if not asked:
+    """Return the question of a `human` grader."""
+    human = _mapping(grade.details.get("human"))
+    if not human:
         return None
-    listed = asked.get("criteria")
+    listed = human.get("criteria")
     criteria = [el("li", _word(one, 400)) for one in listed[:20]] if isinstance(listed, list) else []
     return el(
         "div",
         soft("people are asked"),
-        el("p", _word(asked.get("instructions"), 2_000)),
+        el("p", _word(human.get("instructions"), 2_000)),
         el("ul", *criteria) if criteria else None,
     )
 
@@ -171,9 +174,7 @@ def _word(value: JSON, most: int = 120) -> str:
     return "" if value is None else short(str(value), most)
 
 
-# Expected calls beside those that were made, with a line from each to each: drawn, and as a table in words.
-#
-# A stored run may come from anywhere, so an alignment is read with care: what has not its shape is left out.
+# An alignment: expected calls next to those that were made, with lines between them, and as a table.
 
 ROW = 30
 """The height of a row, in the drawing and in the style."""
@@ -184,7 +185,7 @@ _MARKS = {"matched": "✓", "absent": "✓", "undecided": "?"}
 
 
 class AlignedCall(NamedTuple):
-    """One expectation and what came of it."""
+    """One expectation and the calls that match it."""
 
     label: str
     status: str
@@ -207,45 +208,49 @@ class Drawing(NamedTuple):
 
 
 def read_alignment(grade: Grade, trace: Trace) -> Drawing | None:
-    """Return the alignment a grade holds; None where it has none."""
-    told = grade.details.get("alignment")
-    if not isinstance(told, dict) or not isinstance(told.get("expectations"), list):
+    """Return the alignment stored with a grade; None where it has none."""
+    alignment = grade.details.get("alignment")
+    if not isinstance(alignment, dict) or not isinstance(alignment.get("expectations"), list):
         return None
     names: Sequence[str] = [event.tool_name for event in trace.tool_events or ()]
     is_calls = True
     for key in ("actual_skills", "actual_actions"):
         if isinstance(listed := grade.details.get(key), list):
             names, is_calls = [str(name) for name in listed], key == "actual_actions"
-    entries = [_entry(entry) for entry in told["expectations"] if isinstance(entry, dict)]
-    extra = [*_places(told.get("extra")), *_places(told.get("out_of_order"))]
-    return Drawing(str(told.get("order") or "any"), entries, sorted(extra), names, is_calls)
+    entries = [_entry(entry) for entry in alignment["expectations"] if isinstance(entry, dict)]
+    extra = [*_places(alignment.get("extra")), *_places(alignment.get("out_of_order"))]
+    return Drawing(str(alignment.get("order") or "any"), entries, sorted(extra), names, is_calls)
 
 
-def _entry(told: dict[str, JSON]) -> AlignedCall:
-    nearest = told.get("nearest") if isinstance(told.get("nearest"), dict) else {}
+def _entry(entry: dict[str, JSON]) -> AlignedCall:
+    nearest = entry.get("nearest") if isinstance(entry.get("nearest"), dict) else {}
     assert isinstance(nearest, dict)
-    found = nearest.get("differences")
-    differences = [_difference(one) for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    stored = nearest.get("differences")
+    differences = [_difference(one) for one in stored if isinstance(one, dict)] if isinstance(stored, list) else []
     return AlignedCall(
-        label=_label(str(told.get("expected") or "")),
-        status=str(told.get("status") or ""),
-        calls=_places(told.get("calls")),
-        found=next(iter(_places([told.get("found")])), None),
+        label=_label(str(entry.get("expected") or "")),
+        status=str(entry.get("status") or ""),
+        calls=_places(entry.get("calls")),
+        found=next(iter(_places([entry.get("found")])), None),
         nearest=next(iter(_places([nearest.get("call")])), None),
         differences=differences,
     )
 
 
 def _label(text: str) -> str:
-    """Return an expectation as people say it: the tool's name, then the arguments that are looked at."""
-    found = _NAMED.fullmatch(text)
-    return text if found is None else f"{found[1]} ({found[2]})" if found[2] else found[1]
+    """Return an expectation as a label: the tool's name, then the arguments that are checked."""
+    match = _NAMED.fullmatch(text)
+    return text if match is None else f"{match[1]} ({match[2]})" if match[2] else match[1]
 
 
-def _difference(told: dict[str, JSON]) -> tuple[str, str, str]:
-    actual = "not given" if told.get("missing") else "cannot be told" if told.get("undecided") else None
-    shown = actual or shown_value(told.get("actual"), 400) or "nothing"
-    return str(told.get("path") or ""), str(told.get("why") or shown_value(told.get("expected"), 400) or ""), shown
+def _difference(difference: dict[str, JSON]) -> tuple[str, str, str]:
+    actual = "not given" if difference.get("missing") else "undecided" if difference.get("undecided") else None
+    shown = actual or shown_value(difference.get("actual"), 400) or "nothing"
+    return (
+        str(difference.get("path") or ""),
+        str(difference.get("why") or shown_value(difference.get("expected"), 400) or ""),
+        shown,
+    )
 
 
 def _places(value: JSON) -> list[int]:
@@ -294,13 +299,13 @@ def _linked(entry: AlignedCall) -> list[int]:
 
 
 def _lines(row: int, entry: AlignedCall, rows: dict[int, int]) -> list[Element]:
-    found = [(call, "fits") for call in entry.calls[:MOST]]
-    found += [(entry.found, "moved")] if entry.found is not None else []
-    found += [(entry.nearest, "near")] if entry.nearest is not None else []
+    ties = [(call, "fits") for call in entry.calls[:MOST]]
+    ties += [(entry.found, "moved")] if entry.found is not None else []
+    ties += [(entry.nearest, "near")] if entry.nearest is not None else []
     middle = ROW // 2
     return [
         el("line", x1="0", y1=ROW * row + middle, x2="100%", y2=ROW * rows[call] + middle, class_=f"tie {kind}")
-        for call, kind in found
+        for call, kind in ties
         if call in rows
     ]
 
@@ -308,20 +313,20 @@ def _lines(row: int, entry: AlignedCall, rows: dict[int, int]) -> list[Element]:
 def _expected(entry: AlignedCall) -> Element:
     mark = _MARKS.get(entry.status, "✗")
     kind = {"✓": "passed", "?": "error"}.get(mark, "failed")
-    told = "" if entry.status == "matched" else f" {entry.status.replace('_', ' ')}"
-    words = f"{short(entry.label, 200)}{told}"
+    note = "" if entry.status == "matched" else f" {entry.status.replace('_', ' ')}"
+    words = f"{short(entry.label, 200)}{note}"
     return el("li", el("span", mark, class_=f"mark {kind}"), " ", el("span", words, class_="word", title=words))
 
 
 def _made(call: int, drawing: Drawing, is_used: bool, address: str) -> Element:
     name = short(drawing.names[call], 80)
-    told: Node = (
+    label: Node = (
         el("a", f"{call + 1} {name}", href=f"{address}call={call + 1}#call-{call + 1}")
         if drawing.is_calls
         else f"{call + 1} {name}"
     )
     note = None if is_used else el("span", " not expected", class_="soft")
-    return el("li", el("span", told, note, class_="word", title=f"{call + 1} {name}"))
+    return el("li", el("span", label, note, class_="word", title=f"{call + 1} {name}"))
 
 
 def _nearest(entries: Sequence[AlignedCall], drawing: Drawing, address: str, budget: TextBudget) -> list[Node]:
@@ -347,17 +352,22 @@ def _nearest(entries: Sequence[AlignedCall], drawing: Drawing, address: str, bud
 
 def _table(drawing: Drawing) -> Element:
     rows = [
-        el("tr", el("td", short(entry.label, 200)), el("td", entry.status.replace("_", " ")), el("td", _told(entry)))
+        el(
+            "tr",
+            el("td", short(entry.label, 200)),
+            el("td", entry.status.replace("_", " ")),
+            el("td", _calls_text(entry)),
+        )
         for entry in drawing.entries[: 2 * MOST]
     ]
     if drawing.extra:
         listed = ", ".join(str(call + 1) for call in drawing.extra[: 2 * MOST])
         more = "…" if len(drawing.extra) > 2 * MOST else ""
-        rows.append(el("tr", el("td", "(nobody expected)"), el("td", "extra"), el("td", f"{listed}{more}")))
-    return grid("alignment", [head_cell("expected"), head_cell("came out"), head_cell("calls")], rows)
+        rows.append(el("tr", el("td", "(not expected)"), el("td", "extra"), el("td", f"{listed}{more}")))
+    return grid("alignment", [head_cell("expected"), head_cell("result"), head_cell("calls")], rows)
 
 
-def _told(entry: AlignedCall) -> str:
+def _calls_text(entry: AlignedCall) -> str:
     parts = [", ".join(str(call + 1) for call in entry.calls[:20])] if entry.calls else []
     parts += [f"{entry.found + 1}, out of order"] if entry.found is not None else []
     parts += [f"nearest is {entry.nearest + 1}"] if entry.nearest is not None else []

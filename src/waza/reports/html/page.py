@@ -193,7 +193,7 @@ def _trial(result: Result, *, is_open: bool) -> Element:
     parts: list[Node] = [_fault(fault) for fault in faults(result)]
     parts += [el("p", short(result.reason, 1_000))] if result.reason else []
     parts += [long_text("\n".join(lines), MOST_TEXT)] if (lines := ending(result)) else []
-    for label, text in (("asked", trace.input), ("answered", trace.output), ("error", trace.error)):
+    for label, text in (("prompt", trace.input), ("answer", trace.output), ("error", trace.error)):
         parts += [el("h3", label), long_text(text, MOST_TEXT)] if text else []
     parts += [_grades(result), _calls(trace.tool_events)]
     calls, events = mock_calls(trace), trace.events or []

@@ -1,4 +1,4 @@
-"""Two trajectories side by side: what both did alike is folded, the first call in which they part is marked."""
+"""Two trajectories side by side: equal calls at the start are folded, the first difference is marked."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from waza.untrusted.text import plural, seconds
 ROWS = 120
 """Rows on one page."""
 MOST_CALLS = 1_500
-"""Calls after the parting that are aligned."""
-KEPT = 3
-"""Calls before the parting that stay in sight."""
+"""Calls after the first difference that are aligned."""
+CONTEXT_CALLS = 3
+"""Equal calls before the first difference that stay unfolded."""
 
 
 class AlignedRow(NamedTuple):
-    """A call of each side that stand beside each other; None where a side has none there."""
+    """A row of the table: a call of each side, None where a side has none."""
 
     before: tuple[int, ToolEvent] | None
     after: tuple[int, ToolEvent] | None
@@ -30,7 +30,7 @@ class AlignedRow(NamedTuple):
 
 
 def rows_of(before: Sequence[ToolEvent], after: Sequence[ToolEvent]) -> tuple[list[AlignedRow], int]:
-    """Return calls beside each other, aligned by tool from the first difference on; and how many are the same."""
+    """Return rows of calls, aligned by tool from the first difference on; and how many are equal before it."""
     alike = divergence(before, after)
     same = min(alike.call - (alike.kind != "same"), len(before), len(after)) if alike else 0
     ones, others = list(enumerate(before, 1)), list(enumerate(after, 1))
@@ -54,15 +54,15 @@ def _block(
 def trajectories(
     before: Sequence[ToolEvent], after: Sequence[ToolEvent], labels: tuple[str, str], skip: int, address: str
 ) -> Node:
-    """Return both trajectories as a table, what was alike at the start folded."""
+    """Return both trajectories as a table, with equal calls at the start folded."""
     rows, same = rows_of(before, after)
     if not rows:
         return el("p", "Neither called a tool.", class_="soft")
-    folded = max(0, same - KEPT) if same < len(rows) else 0
+    folded = max(0, same - CONTEXT_CALLS) if same < len(rows) else 0
     budget, left = TextBudget(350_000), rows[folded:]
     shown = left[skip : skip + ROWS]
     first = same - folded - skip
-    heads = [el("th", "", scope="col", class_="place", aria_label="alike or not")]
+    heads = [el("th", "", scope="col", class_="place", aria_label="equal or different")]
     heads += [el("th", short(label, 60), scope="col") for label in labels]
     body = [_row(row, place == first, budget) for place, row in enumerate(shown)]
     table = el("table", el("thead", el("tr", *heads)), el("tbody", *body), class_="sides")
@@ -74,19 +74,19 @@ def trajectories(
 def _start(rows: Sequence[AlignedRow]) -> Element:
     names = [f"{row.before[0]} {short(row.before[1].tool_name, 60)}" for row in rows[:300] if row.before]
     more = [f"… {len(rows) - 300} more"] if len(rows) > 300 else []
-    return fold(f"{plural(len(rows), 'call')} alike before", el("p", " · ".join([*names, *more]), class_="soft"))
+    return fold(f"{plural(len(rows), 'call')} equal at the start", el("p", " · ".join([*names, *more]), class_="soft"))
 
 
 def _row(row: AlignedRow, is_first: bool, budget: TextBudget) -> Element:
-    mark, told = ("=", "alike") if row.is_same else ("≠", "differ")
+    mark, label = ("=", "equal") if row.is_same else ("≠", "differ")
     if row.before is None or row.after is None:
-        mark, told = ("+", "only after") if row.before is None else ("−", "only before")
+        mark, label = ("+", "only after") if row.before is None else ("−", "only before")
     kind = "same" if row.is_same else "other"
-    words = el("span", "they part here", class_="tag") if is_first else None
+    words = el("span", "first difference", class_="tag") if is_first else None
     cells = [_cell(row.before, row, budget), _cell(row.after, row, budget)]
-    place = el("td", el("span", mark, title=told, role="img", aria_label=told), class_="place")
+    place = el("td", el("span", mark, title=label, role="img", aria_label=label), class_="place")
     return el(
-        "tr", place, el("td", words, cells[0]), el("td", cells[1]), class_=f"{kind}{' parts' if is_first else ''}"
+        "tr", place, el("td", words, cells[0]), el("td", cells[1]), class_=f"{kind}{' diverges' if is_first else ''}"
     )
 
 
@@ -107,10 +107,10 @@ def _cell(side: tuple[int, ToolEvent] | None, row: AlignedRow, budget: TextBudge
 
 
 def _differing(side: tuple[int, ToolEvent], row: AlignedRow) -> Iterator[Node]:
-    """Yield the arguments in which a call differs from the one beside it, told on the later side."""
+    """Yield the arguments in which a call differs from the one next to it, on the later side."""
     if row.before is None or row.after is None or side is not row.after:
         return
-    found = divergence([row.before[1]], [row.after[1]])
-    for one in found.arguments if found else ():
+    difference = divergence([row.before[1]], [row.after[1]])
+    for one in difference.arguments if difference else ():
         before, after = (shown_value(value, 120) or "nothing" for value in (one.before, one.after))
         yield el("div", el("b", short(one.path or "arguments", 80)), f": {before} → {after}", class_="soft")

@@ -1,4 +1,4 @@
-"""What an agent did, in order: messages and tool calls, put together from a trace's events and its tool calls."""
+"""The transcript of a trial: messages and tool calls in order, merged from a trace's events and tool calls."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
 from waza.untrusted.json import encode
 from waza.untrusted.text import seconds
 
-Who = Literal["asked", "said", "thought", "call", "mark", "other"]
+Who = Literal["user", "agent", "reasoning", "call", "mark", "other"]
 _WHO: dict[str, Who] = {
-    "user_message": "asked", "assistant_message": "said", "reasoning": "thought", "model_call": "mark", "step": "mark",
-}  # fmt: skip
-_PASSED_OVER = ("tool_call", "tool_result")
+    "user_message": "user",
+    "assistant_message": "agent",
+    "reasoning": "reasoning",
+    "model_call": "mark",
+    "step": "mark",
+}
+_CALL_EVENTS = ("tool_call", "tool_result")
 
 
 class TraceStep(NamedTuple):
-    """One thing that happened."""
+    """One message, tool call or event."""
 
     who: Who
     text: str = ""
-    """What was said; for `mark` and `other` what it is."""
+    """The message; for `mark` and `other` a description."""
     turn: int | None = None
     call: int = 0
     """The number of a tool call, from 1; 0 for anything else."""
@@ -33,7 +37,7 @@ class TraceStep(NamedTuple):
 
 
 def steps_of(trace: Trace) -> list[TraceStep]:
-    """Return what happened in order, prompt by prompt; calls that no event tells of stand at the end of theirs."""
+    """Return the steps in order, prompt by prompt; calls without an event are at the end of their prompt."""
     calls = list(enumerate(trace.tool_events or (), 1))
     counts = [len(turn.tool_events or ()) for turn in trace.turns or ()]
     if not counts or sum(counts) != len(calls):
@@ -44,55 +48,55 @@ def steps_of(trace: Trace) -> list[TraceStep]:
 
 
 def _steps(trace: Trace, calls: Sequence[tuple[int, ToolEvent]]) -> list[TraceStep]:
-    """Return what happened after one prompt, or where nobody can tell which call belongs to which."""
+    """Return the steps after one prompt, or of the whole trace where calls cannot be assigned to prompts."""
     if not any(event.get("type") == "tool_call" for event in trace.events or ()):
-        return list(_plain(trace, calls))
+        return list(_unordered(trace, calls))
     steps = list(_merged(trace.events or [], calls))
-    if not any(step.who == "asked" for step in steps) and trace.input:
-        steps.insert(0, TraceStep("asked", trace.input))
-    if trace.output and not any(step.who == "said" and step.text == trace.output for step in steps[-20:]):
-        steps.append(TraceStep("said", trace.output))
+    if not any(step.who == "user" for step in steps) and trace.input:
+        steps.insert(0, TraceStep("user", trace.input))
+    if trace.output and not any(step.who == "agent" and step.text == trace.output for step in steps[-20:]):
+        steps.append(TraceStep("agent", trace.output))
     return steps
 
 
-def _plain(trace: Trace, calls: Sequence[tuple[int, ToolEvent]]) -> Iterator[TraceStep]:
-    """Yield the messages that are known around the calls, where events do not say which came when."""
-    said = [step for event in trace.events or () if (step := _message(event)) is not None]
-    asked = [step for step in said if step.who == "asked"]
-    yield from asked or ([TraceStep("asked", trace.input)] if trace.input else [])
+def _unordered(trace: Trace, calls: Sequence[tuple[int, ToolEvent]]) -> Iterator[TraceStep]:
+    """Yield the known messages around the calls, where events do not record the order."""
+    messages = [step for event in trace.events or () if (step := _message(event)) is not None]
+    prompts = [step for step in messages if step.who == "user"]
+    yield from prompts or ([TraceStep("user", trace.input)] if trace.input else [])
     yield from (TraceStep("call", turn=event.turn, call=number, event=event) for number, event in calls)
-    rest = [step for step in said if step.who != "asked"]
+    rest = [step for step in messages if step.who != "user"]
     yield from rest
     if trace.output and not any(step.text == trace.output for step in rest):
-        yield TraceStep("said", trace.output)
+        yield TraceStep("agent", trace.output)
 
 
 def _merged(events: Sequence[dict[str, JSON]], calls: Sequence[tuple[int, ToolEvent]]) -> Iterator[TraceStep]:
     by_id = {event.tool_call_id: (number, event) for number, event in calls if event.tool_call_id}
     open_calls = dict(calls)
-    for told in events:
-        if told.get("type") != "tool_call":
-            if told.get("type") not in _PASSED_OVER and (step := _message(told)) is not None:
+    for record in events:
+        if record.get("type") != "tool_call":
+            if record.get("type") not in _CALL_EVENTS and (step := _message(record)) is not None:
                 yield step
             continue
-        identity = told.get("tool_call_id")
-        found = by_id.get(identity) if isinstance(identity, str) else None
-        if found is None or found[0] not in open_calls:
-            found = next(iter(open_calls.items()), None)
-        if found is not None:
-            del open_calls[found[0]]
-            yield TraceStep("call", turn=found[1].turn, call=found[0], event=found[1])
+        identity = record.get("tool_call_id")
+        call = by_id.get(identity) if isinstance(identity, str) else None
+        if call is None or call[0] not in open_calls:
+            call = next(iter(open_calls.items()), None)
+        if call is not None:
+            del open_calls[call[0]]
+            yield TraceStep("call", turn=call[1].turn, call=call[0], event=call[1])
     yield from (TraceStep("call", turn=event.turn, call=number, event=event) for number, event in open_calls.items())
 
 
 def _message(event: dict[str, JSON]) -> TraceStep | None:
-    """Return an event that is no call as a step; None where it says nothing."""
+    """Return an event that is no call as a step; None where it is empty."""
     kind = str(event.get("type") or "")
     turn = event.get("turn")
     turn = turn if isinstance(turn, int) and not isinstance(turn, bool) else None
     content = event.get("content")
     who = _WHO.get(kind, "other")
-    if who in ("asked", "said", "thought") and isinstance(content, str):
+    if who in ("user", "agent", "reasoning") and isinstance(content, str):
         return TraceStep(who, content, turn) if content else None
     if who == "mark":
         name = event.get("model") or event.get("name") or ""
@@ -100,17 +104,15 @@ def _message(event: dict[str, JSON]) -> TraceStep | None:
     return TraceStep("other", encode(event).decode(), turn)
 
 
-# A trajectory as text: what was asked and said, each tool call folded, a page of steps at a time.
-
 STEPS = 100
 """Steps on one page."""
-MOST_SAID = 8_000
+MOST_MESSAGE = 8_000
 MOST_OF_A_CALL = 4_000
-_WORDS = {"asked": "asked", "said": "agent", "thought": "reasoning", "mark": "", "other": "event"}
+_WORDS = {"user": "prompt", "agent": "agent", "reasoning": "reasoning", "mark": "", "other": "event"}
 
 
 def page_of(steps: Sequence[TraceStep], call: int) -> int:
-    """Return where the page begins on which a call stands; 0 where there is no such call."""
+    """Return where the page begins that has a call; 0 where there is no such call."""
     place = next((n for n, step in enumerate(steps) if step.call == call), 0) if call else 0
     return place - place % STEPS
 
@@ -135,7 +137,10 @@ def _step(step: TraceStep, budget: TextBudget, whole: str, chosen: int) -> Eleme
             class_="step",
         )
     return el(
-        "li", el("span", _WORDS[step.who], class_="who"), budget.text(step.text, MOST_SAID), class_=f"step {step.who}"
+        "li",
+        el("span", _WORDS[step.who], class_="who"),
+        budget.text(step.text, MOST_MESSAGE),
+        class_=f"step {step.who}",
     )
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from waza.analysis.changes import Comparison, GraderChange, TaskChange, paired
 from waza.analysis.comparison import among, compare
 from waza.model import Grade, Result
-from waza.reports.comparison import FLIPS, TONES, flip_lines, p_value, reservations, sentence, sides, signed
+from waza.reports.comparison import FLIPS, TONES, flip_lines, flip_word, p_value, reservations, sentence, sides, signed
 from waza.reports.document import Bar, TextLine
 from waza.reports.html import components
 from waza.reports.html.charts import ForestRow, forest
@@ -154,7 +154,7 @@ def _flips(before: OpenRun, after: OpenRun, comparison: Comparison) -> Node:
     counts = {kind: sum(task.kind == kind for task in flips) for kind in FLIPS}
     if not flips:
         return [el("h3", "Flips"), soft("No task changed its status.")]
-    counted = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    counted = ", ".join(f"{count} {flip_word(kind)}" for kind, count in counts.items() if count)
     listed = [_flip(before, after, task) for task in flips[:MOST_FLIPS]]
     more = soft(f"… {len(flips) - MOST_FLIPS} more in the table below") if len(flips) > MOST_FLIPS else None
     return [

@@ -155,8 +155,8 @@ def _around(key: str, graders: Sequence[str], by: str, at: int, total: int) -> E
 def _evidence(listed: RunRow, item: ReviewItem, result: Result) -> Iterator[Node]:
     """Yield what a person needs for a verdict: prompt, answer, tool calls, files."""
     budget, trace = TextBudget(), result.trace
-    prompt = el("div", el("h2", "Asked"), budget.text(trace.input, MOST_TEXT))
-    answer = el("div", el("h2", "Answered"), budget.text(trace.output or "(nothing)", MOST_TEXT))
+    prompt = el("div", el("h2", "Prompt"), budget.text(trace.input, MOST_TEXT))
+    answer = el("div", el("h2", "Answer"), budget.text(trace.output or "(nothing)", MOST_TEXT))
     yield el("div", prompt, answer, class_="talk")
     if trace.tool_events is None:
         yield soft("Tool calls were not recorded.")

@@ -8,7 +8,7 @@
     const root = document.documentElement;
     const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     root.dataset.theme = (root.dataset.theme || system) === "dark" ? "light" : "dark";
-    try { localStorage.setItem("waza-theme", root.dataset.theme); } catch { /* not kept */ }
+    try { localStorage.setItem("waza-theme", root.dataset.theme); } catch { /* not stored */ }
     dispatchEvent(new Event("themechange"));
   }
 

@@ -1,4 +1,4 @@
-// Charts: the numbers stand in a block of data beside each; uPlot draws them in the page's own colours.
+// Charts: the numbers are in a block of data next to each; uPlot draws them in the page's own colours.
 "use strict";
 (() => {
   const UNITS = {
@@ -21,7 +21,7 @@
 
   const faded = (colour) => (/^#[0-9a-f]{6}$/i.test(colour) ? `${colour}33` : colour);
 
-  function axes(data, tell, tint) {
+  function axes(data, format, tint) {
     const font = "12px system-ui, sans-serif";
     const look = {stroke: tint.soft, font, grid: {stroke: tint.line, width: 1}, ticks: {stroke: tint.line, width: 1}};
     const differ = (start, end) => new Set(data.labels.map((label) => label.slice(start, end))).size;
@@ -36,7 +36,7 @@
       },
       values: (chart, splits) => splits.map((at) => short(data.labels[at] ?? "")),
     };
-    const left = {...look, size: 62, values: (chart, splits) => splits.map(tell)};
+    const left = {...look, size: 62, values: (chart, splits) => splits.map(format)};
     if (data.unit === "trials") left.incrs = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
     return [below, left];
   }
@@ -47,8 +47,8 @@
     return [0, top];
   }
 
-  function line(data, tell, tint) {
-    const show = (chart, value) => (value === null || value === undefined ? "–" : tell(value));
+  function line(data, format, tint) {
+    const show = (chart, value) => (value === null || value === undefined ? "–" : format(value));
     const series = [{label: "run", value: (chart, at) => (data.labels[at] ?? "").slice(0, 16).replace("T", " ")}];
     series.push({label: "value", stroke: tint.bar, width: 2, points: {show: true, size: 6, fill: tint.bar}, value: show});
     const columns = [data.labels.map((_, at) => at), data.values];
@@ -62,9 +62,9 @@
     return {columns, options: {series, bands}};
   }
 
-  function bars(data, tell, tint) {
+  function bars(data, format, tint) {
     const paths = uPlot.paths.bars({size: [0.7, 90]});
-    const show = (chart, value) => (value === null || value === undefined ? "–" : tell(value));
+    const show = (chart, value) => (value === null || value === undefined ? "–" : format(value));
     const series = [
       {label: "calls", value: (chart, at) => data.labels[at] ?? ""},
       {label: data.unit, stroke: tint.bar, fill: tint.bar, paths, points: {show: false}, value: show},
@@ -76,8 +76,8 @@
     const data = JSON.parse(figure.querySelector("script").textContent);
     const place = figure.querySelector(".canvas");
     const tint = colours();
-    const tell = UNITS[data.unit] || String;
-    const {columns, options} = (figure.dataset.kind === "bars" ? bars : line)(data, tell, tint);
+    const format = UNITS[data.unit] || String;
+    const {columns, options} = (figure.dataset.kind === "bars" ? bars : line)(data, format, tint);
     const edge = figure.dataset.kind === "bars" ? 0.6 : 0.3;
     place.replaceChildren();
     const chart = new uPlot({
@@ -85,7 +85,7 @@
       height: 220,
       cursor: {drag: {x: false, y: false}, y: false},
       scales: {x: {time: false, range: [-edge, data.labels.length - 1 + edge]}, y: {range: range(data)}},
-      axes: axes(data, tell, tint),
+      axes: axes(data, format, tint),
       legend: {live: true},
       ...options,
     }, columns, place);

@@ -5,7 +5,7 @@
   const MARKS = {passed: "✓", failed: "✗", error: "?", skipped: "–"};
   const WORDS = {passed: "passed", failed: "failed", error: "undecided", skipped: "not graded"};
 
-  function tell(progress, done, planned) {
+  function showProgress(progress, done, planned) {
     if (!progress) return;
     const bar = one("progress", progress);
     if (bar) { bar.max = planned || 1; bar.value = done; }
@@ -24,7 +24,7 @@
     return made;
   }
 
-  // The list: the same page is asked for again, and its content put in place of this one's.
+  // The list: the page is fetched again, and its content replaces this one's.
   function swap() {
     const ask = new XMLHttpRequest();
     ask.open("GET", location.href);
@@ -40,7 +40,7 @@
     ask.send();
   }
 
-  // A browser opens few connections to one host, so a page that nobody sees gives its own back.
+  // A browser opens few connections to one host, so a hidden page closes its own.
   function follow(address, hear, onReturn = () => {}) {
     let events = null;
     let last = "";
@@ -73,7 +73,7 @@
       live: (runs) => {
         for (const run of runs) {
           const card = one(`#live [data-run="${CSS.escape(run.run)}"]`);
-          if (card) tell(one(".progress", card), run.done, run.planned);
+          if (card) showProgress(one(".progress", card), run.done, run.planned);
         }
       },
     }, swap);
@@ -104,7 +104,7 @@
   function watchRun(watch) {
     const feed = one("#feed");
     function count(data) {
-      tell(one("#progress .progress"), data.done, data.planned);
+      showProgress(one("#progress .progress"), data.done, data.planned);
       for (const status of Object.keys(MARKS)) one(`#n-${status}`).textContent = data[status] || 0;
     }
     follow(watch.dataset.events, {

@@ -2,38 +2,38 @@
 "use strict";
 (() => {
   const one = (selector) => document.querySelector(selector);
-  const keep = (name) => { try { localStorage.setItem("waza-reviewer", name); } catch { /* not kept */ } };
-  const kept = () => { try { return localStorage.getItem("waza-reviewer") || ""; } catch { return ""; } };
+  const storeName = (name) => { try { localStorage.setItem("waza-reviewer", name); } catch { /* not stored */ } };
+  const storedName = () => { try { return localStorage.getItem("waza-reviewer") || ""; } catch { return ""; } };
 
   // A name given before is used again, so that what one has judged is known.
   const query = new URLSearchParams(location.search);
-  if (query.has("run") && !query.has("by") && kept()) {
-    query.set("by", kept());
+  if (query.has("run") && !query.has("by") && storedName()) {
+    query.set("by", storedName());
     location.replace(`${location.pathname}?${query}`);
     return;
   }
 
-  // A page that tells nobody where it is sends a form without its origin; a request of a script has one.
+  // A page without a referrer sends a form without its origin; a request of a script has one.
   function send(form) {
-    const ask = new XMLHttpRequest();
-    ask.open("POST", form.getAttribute("action"));
-    ask.responseType = "document";
-    ask.onload = () => {
-      if (ask.status === 200) location.assign(ask.responseURL);
-      else tell(ask.response?.querySelector("main p")?.textContent || `not recorded (${ask.status})`);
+    const request = new XMLHttpRequest();
+    request.open("POST", form.getAttribute("action"));
+    request.responseType = "document";
+    request.onload = () => {
+      if (request.status === 200) location.assign(request.responseURL);
+      else report(request.response?.querySelector("main p")?.textContent || `not recorded (${request.status})`);
     };
-    ask.onerror = () => tell("The server does not answer: nothing was recorded.");
-    ask.send(new URLSearchParams(new FormData(form)));
+    request.onerror = () => report("The server does not answer: nothing was recorded.");
+    request.send(new URLSearchParams(new FormData(form)));
   }
 
-  function tell(words) {
+  function report(words) {
     one("#trouble").textContent = words;
   }
 
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
     event.preventDefault();
-    if (event.target.id === "verdict-form") keep(one("#by").value.trim());
+    if (event.target.id === "verdict-form") storeName(one("#by").value.trim());
     send(event.target);
   });
 
