@@ -1,4 +1,4 @@
-"""A page opened in a real Chromium, driven over its debugging pipe: what it asked for, ran and looks like."""
+"""A page opened in a real Chromium, driven over its debugging pipe: its requests, scripts and looks."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def find_chromium():
 
 
 class Browser:
-    """One tab; every event it reported since it was opened stands in `events`."""
+    """One tab; `events` has every event it reported since it was opened."""
 
     def __init__(self, to_browser, from_browser):
         self._to, self._from = to_browser, from_browser
@@ -51,7 +51,7 @@ class Browser:
         raise TimeoutError(method)
 
     def _next(self, wait_s):
-        """The next message, kept if it is an event; None when there is none in time."""
+        """The next message, stored if it is an event; None when there is none in time."""
         while b"\0" not in self._buffer:
             if not select.select([self._from], [], [], wait_s)[0]:
                 return None

@@ -51,7 +51,7 @@ assert len(STRINGS) == 60
 
 
 def hostile_results(text, task="t"):
-    """A failed, an undecided and an aborted trial with `text` wherever a text can stand."""
+    """A failed, an undecided and an aborted trial with `text` wherever a text can be."""
     checks = [
         Check(False, text, text, text, [text, {text: text}]),
         Check(None, text, text),

@@ -1,4 +1,4 @@
-"""The GitHub Action and the workflow that uses it: their scripts run as they stand, with what GitHub hands them."""
+"""The GitHub Action and the workflow that uses it: their scripts run unchanged, with the variables that GitHub sets."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def test_a_suite_that_fails_fails_the_step_annotates_and_compares(workspace, tmp
     assert json.loads((tmp_path / "out/results.json").read_text())["config"]["runs_per_test"] == 2
 
 
-def test_a_base_that_is_not_there_is_told_and_left_out(workspace):
+def test_a_missing_base_is_reported_and_left_out(workspace):
     done = workspace(BASE="base/results.json")
     assert done.returncode == 0
     assert "nothing to compare with: there is no base/results.json" in done.stdout
@@ -113,7 +113,7 @@ def test_the_workflow_hands_the_action_only_inputs_it_has():
 class TestComment:
     @pytest.fixture
     def comment(self, tmp_path):
-        """Run the step that comments, with a `gh` that writes down what it is asked."""
+        """Run the step that comments, with a `gh` that records its arguments."""
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin/gh").write_text(GH)
         (tmp_path / "bin/gh").chmod(0o755)
@@ -142,5 +142,5 @@ class TestComment:
             comment("41\n42\n")[0] == "api --silent --method PATCH repos/o/r/issues/comments/41 -F body=@out/comment.md"
         )
 
-    def test_one_that_is_refused_is_told_and_fails_nothing(self, comment):
+    def test_a_refused_comment_is_reported_and_fails_nothing(self, comment):
         assert "::warning::the comment could not be written" in comment(refuses="1")[1]

@@ -15,7 +15,7 @@ from waza.reports.html.components import document_page
 from waza.untrusted.text import visible
 
 MARK = "QQ"
-"""Stands for the text of an author or an agent."""
+"""A placeholder for the text of an author or an agent."""
 
 
 def marked_comparison():
@@ -78,7 +78,7 @@ class TestInChromium:
         with browser() as tab:
             yield tab
 
-    def obeyed(self, tab, folder, page):
+    def violations(self, tab, folder, page):
         """What the page did that it must not do."""
         file = folder / "compare.html"
         file.write_text(page, encoding="utf-8", errors="surrogatepass")
@@ -87,18 +87,18 @@ class TestInChromium:
         did += ["script"] if tab.value("window.owned") or tab.value("document.title") == "owned" else []
         return did + tab.named("Page.javascriptDialogOpening") + tab.named("Runtime.exceptionThrown")
 
-    def test_no_script_of_an_agent_runs_and_nothing_is_asked_for(self, tab, tmp_path):
-        assert self.obeyed(tab, tmp_path, page_of(STRINGS)) == []
+    def test_no_script_of_an_agent_runs_and_nothing_is_requested(self, tab, tmp_path):
+        assert self.violations(tab, tmp_path, page_of(STRINGS)) == []
         assert [entry["entry"]["text"] for entry in tab.named("Log.entryAdded")] == []
         shown = tab.value("document.body.innerText")
         assert all(visible(text) in shown for text in STRINGS[:30])
 
-    def test_a_page_that_does_not_escape_would_be_seen(self, tab, tmp_path):
+    def test_a_page_that_does_not_escape_would_be_detected(self, tab, tmp_path):
         raw = "<!DOCTYPE html><title>x</title>" + "".join(STRINGS[:8])
-        did = self.obeyed(tab, tmp_path, raw)
+        did = self.violations(tab, tmp_path, raw)
         assert "script" in did and any("/owned" in str(one) for one in did)
 
     def test_were_a_text_not_escaped_the_policy_would_stop_it_all_the_same(self, tab, tmp_path):
         raw = document_page([], "x").replace("</body>", "".join(STRINGS[:8] + STRINGS[13:17]) + "</body>")
         assert STRINGS[0] in raw
-        assert set(self.obeyed(tab, tmp_path, raw)) <= set(tab.stopped())
+        assert set(self.violations(tab, tmp_path, raw)) <= set(tab.stopped())

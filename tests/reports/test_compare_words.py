@@ -60,7 +60,7 @@ def test_no_text_of_an_agent_is_more_than_text(text):
     json.loads(json.dumps(to_json(found), allow_nan=False))
 
 
-def test_words_that_are_not_escaped_would_be_noticed():
+def test_text_that_is_not_escaped_would_be_detected():
     bare = [text for text in STRINGS if refused_in_markdown(f"- {text}\n") - {"softbreak"}]
     assert len(bare) > 15
     assert refused_in_page("<p><script>1</script></p>")
@@ -79,7 +79,7 @@ def test_a_line_below_a_list_is_no_part_of_it():
         ([Tally(0, 1, 1, 1)] * 8, "Better: pass rate +100.0 points over 8 tasks, p = 0.0078."),
         (
             [Tally(5, 5, 5, 5)] * 200,
-            "No difference shown: pass rate +0.0 points over 200 tasks, p = 1.0000. These tasks",
+            "No difference shown: pass rate +0.0 points over 200 tasks, p = 1.0000. These",
         ),
         (
             [Tally(1, 1, 1, 1)] * 3,
@@ -93,5 +93,5 @@ def test_a_verdict_in_a_sentence(tallies, start):
 
 
 def test_too_little_evidence_says_what_would_do():
-    told = sentence(verdict_on_passing([Tally(1, 2, 1, 2)] * 10 + [Tally(2, 2, 0, 2), Tally(0, 2, 1, 2)]))
-    assert re.search(r"a difference of 10\.0 points it takes about \d+ tasks like these or about \d+ trials", told)
+    text = sentence(verdict_on_passing([Tally(1, 2, 1, 2)] * 10 + [Tally(2, 2, 0, 2), Tally(0, 2, 1, 2)]))
+    assert re.search(r"a difference of 10\.0 points it takes about \d+ tasks like these or about \d+ trials", text)

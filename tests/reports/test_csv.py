@@ -52,7 +52,7 @@ def test_the_guard_can_be_undone(text):
     assert not row["output"].startswith(FORMULAS)
 
 
-def test_a_file_without_the_guard_would_be_noticed():
+def test_a_file_without_the_guard_would_be_detected():
     assert len([text for text in STRINGS if text.startswith(FORMULAS)]) >= 7
 
 

@@ -41,7 +41,7 @@ def alone(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 def test_an_annotation_is_one_line_and_comes_back_whole(text):
-    lines = list(GithubReport().beside(hostile_run(text)))
+    lines = list(GithubReport().publish(hostile_run(text)))
     assert len(lines) == 1 and "\n" not in lines[0] and "\r" not in lines[0]
     kind, properties, message = command(lines[0])
     assert kind == "error"
@@ -62,20 +62,20 @@ def test_annotations_point_at_the_line_of_the_task(tmp_path, monkeypatch):
     spec = {"file": "../eval.yaml", "places": {"t": {"file": "tasks/t.yaml", "line": 7}}}
     run = a_run([a_result(status="failed")], spec=spec, folder=str(project / "runs" / "one"))
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path / "repo"))
-    (line,) = GithubReport().beside(run)
+    (line,) = GithubReport().publish(run)
     assert line.startswith("::error file=evals%3A a%2C b/tasks/t.yaml,line=7,title=t%3A failed::")
     assert command(line)[1]["file"] == "evals: a, b/tasks/t.yaml"
 
 
-def test_what_nobody_can_tell_is_a_warning():
-    lines = GithubReport().beside(a_run([a_result(status="error", grades=[], reason="no key")], tasks=["t", "unrun"]))
+def test_an_undecided_task_is_a_warning():
+    lines = GithubReport().publish(a_run([a_result(status="error", grades=[], reason="no key")], tasks=["t", "unrun"]))
     assert [command(line)[::2] for line in lines] == [("warning", "no key"), ("warning", "not run")]
 
 
 def test_no_more_annotations_than_github_shows():
     statuses = [*["failed"] * 30, *["error"] * 30, "passed"]
     run = a_run([a_result(f"t{number}", status=status) for number, status in enumerate(statuses)])
-    kinds = [command(line)[0] for line in GithubReport().beside(run)]
+    kinds = [command(line)[0] for line in GithubReport().publish(run)]
     assert [kinds.count(kind) for kind in KINDS] == [MOST_ANNOTATIONS] * 2
 
 
@@ -96,7 +96,7 @@ def test_the_summary_is_added_to_what_other_steps_wrote(tmp_path, monkeypatch):
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     for model in ("m1", "m2"):
-        list(GithubReport().beside(a_run([a_result()], model=model)))
+        list(GithubReport().publish(a_run([a_result()], model=model)))
     text = summary.read_text()
     assert text.startswith("before\n")
     assert text.index("model `m1`") < text.index("model `m2`")
@@ -107,5 +107,5 @@ def test_summaries_of_many_models_stay_below_what_a_step_may_write(tmp_path, mon
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     results = [a_result(f"t{number}", status="failed", output="\U0001f600" * 2_000) for number in range(1_500)]
     for _ in range(5):
-        list(GithubReport().beside(a_run(results)))
+        list(GithubReport().publish(a_run(results)))
     assert 250_000 < summary.stat().st_size < 1024 * 1024

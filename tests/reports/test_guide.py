@@ -19,7 +19,7 @@ def blocks(language):
 
 
 def fits(shown, printed):
-    """Say whether a text was printed as it is shown; … stands for what differs from run to run, alone for any lines."""
+    """Return whether a text was printed as shown; … matches what differs from run to run, on its own any lines."""
     lines = [r"(?:.*\n)*?" if line == "…" else pattern(line) + r"\n" for line in spaced(shown)]
     return re.fullmatch("".join(lines), "\n".join(spaced(printed)) + "\n")
 
@@ -52,7 +52,7 @@ def test_the_commands_of_the_guide_print_what_it_shows(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["comment.md", "junit.xml", "report.html"]
 
 
-def test_a_text_that_is_not_as_shown_would_be_noticed():
+def test_a_text_that_differs_from_the_guide_would_be_detected():
     assert fits("a … c\n…\nend\n", "a b c\n1\n2\nend\n")
     assert not fits("a … c\n", "a b d\n")
     assert not fits("a\n…\nend\n", "a\nb\n")

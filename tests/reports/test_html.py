@@ -88,7 +88,7 @@ def test_failed_tasks_come_before_passed_ones_and_the_first_is_unfolded():
     assert page.count("<details open>") == 1
 
 
-def test_tool_calls_can_be_unfolded_and_those_not_recorded_are_told():
+def test_tool_calls_can_be_unfolded_and_missing_recordings_are_reported():
     calls = [ToolEvent(tool_name="bash", args={"command": "ls"}, result="a", duration_ms=1500, success=False)]
     seen = a_result("seen", trace=Trace(input="i", output="o", tool_events=calls))
     page = page_of(a_run([seen, a_result("unseen", trace=Trace(input="i", output="o"))]))
@@ -135,28 +135,28 @@ class TestInChromium:
         tab.open(file.as_uri())
         return file.as_uri()
 
-    def obeyed(self, tab, address):
+    def violations(self, tab, address):
         """What the page did that it must not do."""
         did = [url for url in tab.requests() if url != address]
         did += ["script"] if tab.value("window.owned") or tab.value("document.title") == "owned" else []
         return did + tab.named("Page.javascriptDialogOpening") + tab.named("Runtime.exceptionThrown")
 
-    def test_no_script_of_an_agent_runs_and_nothing_is_asked_for(self, tab, tmp_path):
+    def test_no_script_of_an_agent_runs_and_nothing_is_requested(self, tab, tmp_path):
         address = self.opened(tab, tmp_path, page_of(hostile_run(*STRINGS)))
         tab.value("document.querySelectorAll('details').forEach(part => part.open = true)")
-        assert self.obeyed(tab, address) == []
+        assert self.violations(tab, address) == []
         assert tab.value("document.querySelectorAll('details[open]').length") > 500
         assert [entry["entry"]["text"] for entry in tab.named("Log.entryAdded")] == []
 
-    def test_a_page_that_does_not_escape_would_be_seen(self, tab, tmp_path):
+    def test_a_page_that_does_not_escape_would_be_detected(self, tab, tmp_path):
         raw = "<!DOCTYPE html><title>x</title>" + "".join(STRINGS[:8])
-        did = self.obeyed(tab, self.opened(tab, tmp_path, raw))
+        did = self.violations(tab, self.opened(tab, tmp_path, raw))
         assert "script" in did and any("/owned" in str(one) for one in did)
 
     def test_were_a_text_not_escaped_the_policy_would_stop_it_all_the_same(self, tab, tmp_path):
         raw = page_head("x") + "".join(STRINGS[:8] + STRINGS[13:17])
         address = self.opened(tab, tmp_path, raw)
-        assert set(self.obeyed(tab, address)) <= set(tab.stopped())
+        assert set(self.violations(tab, address)) <= set(tab.stopped())
         assert len(tab.stopped()) >= 3
         assert any("Content Security Policy" in entry["entry"]["text"] for entry in tab.named("Log.entryAdded"))
 
@@ -167,7 +167,7 @@ class TestInChromium:
         tab.value("document.querySelectorAll('details').forEach(part => part.open = true)")
         assert tab.value("document.documentElement.scrollWidth") <= width
 
-    def test_text_stands_out_in_light_and_dark(self, tab, tmp_path):
+    def test_text_has_enough_contrast_in_light_and_dark(self, tab, tmp_path):
         self.opened(tab, tmp_path, page_of(hostile_run(*STRINGS[:3])))
         papers = []
         for scheme in ("light", "dark"):

@@ -1,4 +1,4 @@
-"""The results file: the original's fields for old readers, and the whole truth beside them."""
+"""The results file: the original's fields for old readers, and everything else next to them."""
 
 import json
 
@@ -39,7 +39,7 @@ def trace():
     )
 
 
-def test_the_original_s_field_tree_stands(trace):
+def test_the_original_s_field_tree_is_there(trace):
     config = {"trials_per_task": 1, "timeout_seconds": 60, "judge_model": "j"}
     tasks = [{"id": "t", "name": "Lists", "tags": ["x"], "golden": True}]
     tree = tree_of(a_run([a_result(trace=trace)], tasks=tasks, config=config, id="run-1", skill="lister", model="m-1"))
@@ -60,7 +60,7 @@ def test_the_original_s_field_tree_stands(trace):
     assert task["stats"]["total_runs"] == 1
 
 
-def test_a_trial_tells_what_happened(trace):
+def test_a_trial_has_its_trace(trace):
     (run,) = tree_of(a_run([a_result(trace=trace, snapshot="abc", attempts=2)]))["tasks"][0]["runs"]
     assert (run["run_number"], run["attempts"], run["prompt"], run["final_output"]) == (1, 2, "list files", "a, b")
     digest = run["session_digest"]
@@ -136,7 +136,7 @@ def test_metrics_and_groups_are_written():
     assert tree["summary"]["metrics_score"] == 0.5
 
 
-def test_tool_use_over_the_suite_is_told_where_it_was_observed(trace):
+def test_tool_use_over_the_suite_is_reported_where_it_was_observed(trace):
     assert tree_of(a_run([a_result(trace=trace)]))["summary"]["tool_metrics"]["success_rate"] == 0.5
     assert "tool_metrics" not in tree_of(a_run([a_result(trace=Trace(input="", output=""))]))["summary"]
 
@@ -162,7 +162,7 @@ def test_a_run_that_did_not_end_says_so():
     }
 
 
-def test_the_text_is_strict_json_whatever_an_agent_said():
+def test_the_text_is_strict_json_whatever_an_agent_wrote():
     numbers = {"nan": float("nan"), "inf": float("inf"), "big": 10**30}
     trace = Trace(input="", output="\ud800 \u2028 \x00", outcome=numbers)
     run = a_run([a_result(trace=trace, grades=[a_grade(float("nan"), "passed", weight=float("inf"))])])

@@ -61,7 +61,7 @@ def test_any_text_at_all_comes_back_as_it_is_shown(text):
     assert (case.findtext("system-out") or "") == visible(text, lines=True)
 
 
-def test_a_file_that_does_not_escape_would_be_noticed():
+def test_a_file_that_does_not_escape_would_be_detected():
     def readable(text):
         try:
             ElementTree.fromstring(f"<a>{text}</a>".encode("utf-8", "surrogatepass"))

@@ -30,7 +30,7 @@ def tokens_of(text):
 
 
 def refused(text):
-    """What stands in the text that we did not put there."""
+    """What is in the text that the report did not put there."""
     wrong = []
     for token in tokens_of(text):
         kind = token.type.removesuffix("_open").removesuffix("_close")
@@ -56,7 +56,7 @@ def test_a_reader_gets_every_text_back_as_code(text):
     assert not re.search("owned|script|@|SUM|HYPERLINK", words)
 
 
-def test_a_report_that_does_not_escape_would_be_noticed():
+def test_a_report_that_does_not_escape_would_be_detected():
     assert len([text for text in STRINGS if refused(f"| a |\n|---|\n| {text} |\n\n{text}\n")]) > 20
 
 
@@ -72,7 +72,7 @@ def test_any_text_comes_back_from_a_line_a_cell_and_a_block(text):
     assert only(fenced(text, 1_000), "fence") == visible(text, lines=True) + "\n"
 
 
-def test_failed_checks_stand_with_what_was_expected_and_found():
+def test_failed_checks_show_what_was_expected_and_found():
     checks = [Check(False, "says hello", "Missing: hello", "hello", "bye | bye")]
     made = report(a_run([a_result("good"), a_result("bad", status="failed", grades=[a_grade(0.0, checks=checks)])]))
     assert "**1 of 2 tasks passed (50 %, 95 % interval 9–91 %) · 1 failed**" in made
@@ -81,7 +81,7 @@ def test_failed_checks_stand_with_what_was_expected_and_found():
     assert "| ✅ | `good` | 1 of 1 | 1.00 | 2 ms |" in made
 
 
-def test_against_another_run_it_says_which_tasks_came_out_differently():
+def test_against_another_run_it_lists_the_tasks_whose_status_changed():
     results = [a_result("a"), a_result("b", status="failed"), a_result("c", status="error"), a_result("new")]
     before = EarlierRun("old", {"a": "failed", "b": "passed", "c": "passed", "gone": "passed"})
     made = report(a_run(results), before)

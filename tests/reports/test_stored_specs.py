@@ -1,4 +1,4 @@
-"""Whatever stands as `spec` in a run.json: a report, or one sentence that names the file, never a traceback."""
+"""Whatever is in `spec` of a run.json: a report, or one sentence that names the file, never a traceback."""
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,7 @@ from waza.reports.base import REPORTS
 from waza.runs.store import open_run, summary_of
 
 
-def told(folder):
+def render_all(folder):
     """Everything the reading commands make of a run."""
     run = open_run(folder)
     made = [b"".join(REPORTS.load(name)().render(run)) for name in REPORTS.built_in()]
@@ -20,7 +20,7 @@ def told(folder):
 
 def test_the_whole_spec_is_read_by_every_report(tmp_path):
     folder = a_stored_run(tmp_path, WHOLE)
-    assert all(told(folder))
+    assert all(render_all(folder))
     assert summary_of(folder).problem == ""
     assert len(open_run(folder).triggers) == 1
 
@@ -33,9 +33,9 @@ def test_any_json_as_spec_gives_reports_or_one_sentence(tmp_path_factory, spec):
     if problem:
         assert problem.startswith(f"{folder / 'run.json'}: is damaged: ")
         with pytest.raises(StoreError):
-            told(folder)
+            render_all(folder)
     else:
-        told(folder)
+        render_all(folder)
 
 
 @pytest.mark.parametrize(

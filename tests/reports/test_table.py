@@ -28,12 +28,13 @@ def test_every_report_names_and_describes_the_rubric_that_judged():
     rubric = {"name": "groundedness", "version": "1.0.0", "description": "Every claim has a source."}
     run = a_run([a_result(grades=[replace(a_grade(name="judged"), details={"rubric": rubric})])])
     run = replace(run, spec=run.spec | {"judged": {"t": ["judged"]}})
-    told = "groundedness 1.0.0"
+    rubric = "groundedness 1.0.0"
     for report in (TableReport(), TableReport(verbose=True), MarkdownReport(), HtmlReport()):
         page = b"".join(report.render(run)).decode()
-        assert told in page and "Every claim has a source." in page, report
+        assert rubric in page and "Every claim has a source." in page, report
     assert (
-        f"        rubric {told}: Every claim has a source." in b"".join(TableReport(verbose=True).render(run)).decode()
+        f"        rubric {rubric}: Every claim has a source."
+        in b"".join(TableReport(verbose=True).render(run)).decode()
     )
 
 
@@ -81,7 +82,7 @@ def test_an_interval_stays_in_one_line_of_a_terminal_table(width):
     results = [a_result(f"task-{n}") for n in range(8)]
     console = Console(file=io.StringIO(), width=width, markup=False, highlight=False, emoji=False)
     row = ("a grader with many words in its name", "0.50", "0.75", "better", "+0.12 to +0.34", "why it came to that")
-    columns = ("grader", "before", "after", "change", "95 % interval", "what else is to be said")
+    columns = ("grader", "before", "after", "change", "95 % interval", "a column with a long title")
     print_document([Grid(columns, [tuple((word,) for word in row)])], console)
     console.print(models_table([a_run(results, model="a-model-with-a-long-name") for _ in range(2)]))
     made = console.file.getvalue()

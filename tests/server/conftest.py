@@ -23,7 +23,7 @@ def tab():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the runs of a module stand: below `x/runs`."""
+    """The folder with the runs of a module: below `x/runs`."""
     return tmp_path_factory.mktemp("project")
 
 

@@ -1,4 +1,4 @@
-"""Pages read by a parser that takes no mistake: which elements, attributes and addresses stand on them."""
+"""Pages read by a strict parser: which elements, attributes and addresses are on them."""
 
 import re
 from functools import lru_cache

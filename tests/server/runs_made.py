@@ -21,7 +21,7 @@ def a_trial(task, trial=1, seed=0, rate=0.8, calls=None, start=None):
         draw = chance.random()
         status = "passed" if draw < rate else "error" if draw > 0.97 else "failed"
         ok = {"passed": True, "failed": False, "error": None}[status]
-        check = Check(ok, f"{name} holds", "" if ok else f"{name} does not hold", "yes", "no" if ok is False else None)
+        check = Check(ok, f"{name} passes", "" if ok else f"{name} fails", "yes", "no" if ok is False else None)
         score = 1.0 if ok else 0.0
         grades.append(
             Grade(name=name, type=kind, status=status, score=score, feedback="said", weight=weight, checks=[check])
@@ -50,7 +50,7 @@ def a_trial(task, trial=1, seed=0, rate=0.8, calls=None, start=None):
 
 
 def plan(suite="shop", model="gpt-5", tasks=8, trials=1, started="2026-01-02T03:04:05+00:00", engine="mock"):
-    """A run that nobody has begun: so many tasks, each with a tag."""
+    """A run that has not started: its tasks, each with a tag."""
     listed = [{"id": f"task-{n:04}", "name": f"Task {n}", "tags": [("fast", "slow")[n % 2]]} for n in range(tasks)]
     spec = {"config": {"trials_per_task": trials}, "tasks": listed}
     return Run(id="", name=suite, started_at=started, engine=engine, model=model, spec=spec)

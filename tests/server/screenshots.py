@@ -35,7 +35,7 @@ def waza(*arguments, cwd, **more):
 
 
 def make_runs(folder):
-    """Run every example, and the one whose tasks fail again and again, mended a little each time."""
+    """Run every example, and one whose tasks fail, with a few fixed each time."""
     for name in (*EXAMPLES, "graders", "catalogue"):
         shutil.copytree(ROOT / "examples" / name, folder / name, ignore=shutil.ignore_patterns("runs", "__pycache__"))
     for name in EXAMPLES:

@@ -99,7 +99,7 @@ def test_a_page_loads_does_nothing_it_must_not_and_fits_a_phone(page, site, runs
     assert page.value("document.documentElement.scrollWidth") <= 390
 
 
-def test_were_a_text_not_escaped_that_would_be_seen(page, site, tmp_path):
+def test_a_text_that_is_not_escaped_would_be_detected(page, site, tmp_path):
     raw = tmp_path / "raw.html"
     raw.write_text("<!DOCTYPE html><title>x</title>" + "".join(STRINGS[:8]))
     open_(page, raw.as_uri())
@@ -219,7 +219,7 @@ def test_charts_are_drawn_and_lead_to_runs(page, site):
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 4])
-def test_an_exported_page_stands_alone(page, site, runs, tmp_path, place):
+def test_an_exported_page_loads_nothing(page, site, runs, tmp_path, place):
     address = addresses(runs)[place]
     file = tmp_path / "page.html"
     file.write_text(site.get(f"{address}?export=1")[2], encoding="utf-8")
@@ -249,7 +249,7 @@ def test_a_link_that_was_used_opens_nothing_in_another_browser(page, site):
 
 
 def test_what_an_agent_wrote_is_text_in_the_live_view_too(page, site, runs):
-    """Sixty strings as ids, reasons and graders' names, each told while somebody looks."""
+    """Sixty strings as ids, reasons and graders' names, each sent while the page is open."""
     hostile = hostile_run(*STRINGS)
     with RunFolder.create(runs, replace(hostile, id="going-hostile", results=[])) as folder:
         folder.append(hostile.results[0])
@@ -264,7 +264,7 @@ def test_what_an_agent_wrote_is_text_in_the_live_view_too(page, site, runs):
     shutil.rmtree(folder.path)
 
 
-def test_a_page_nobody_sees_gives_its_connection_back_and_catches_up_later(page, site, runs):
+def test_a_hidden_page_closes_its_connection_and_catches_up_later(page, site, runs):
     with RunFolder.create(runs, plan("hidden", tasks=5)) as folder:
         folder.append(a_trial("task-0000"))
         open_(page, site.url(f"/runs/{folder.path.name}/live"))
@@ -299,7 +299,7 @@ tasks: [TASKS]
 """
 
 
-def test_a_run_is_seen_while_it_goes_on(page, site, folder):
+def test_a_run_is_shown_while_it_is_running(page, site, folder):
     """A real `waza run`, watched from the list and from its live view."""
     suite = folder / "going"
     suite.mkdir()
@@ -315,7 +315,7 @@ def test_a_run_is_seen_while_it_goes_on(page, site, folder):
         seen = page.value("document.querySelectorAll('#feed li').length")
         assert page.value("document.querySelector('#state').textContent") == "running"
         until(page, f"document.querySelectorAll('#feed li').length > {seen}")
-        assert run.poll() is None, "the results were told while the run went on"
+        assert run.poll() is None, "the results were sent while the run was running"
         until(page, "document.querySelector('#state').textContent === 'ended'")
         assert page.value("document.querySelectorAll('#feed li').length") == 12
         assert page.value("document.querySelector('#progress .amount').textContent") == "12 of 12"

@@ -69,7 +69,7 @@ RUN = Run(id="", name="suite", started_at="2026-01-02T03:04:05Z", engine="mock",
 
 
 def numbers_in(tree, path=()):
-    """Yield where in a tree of JSON numbers stand."""
+    """Yield the places of numbers in a tree of JSON."""
     if isinstance(tree, dict | list):
         for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from numbers_in(value, (*path, key))
@@ -164,10 +164,10 @@ def test_no_number_breaks_a_command_and_the_other_runs_are_listed(place, tmp_pat
             ]
             capsys.readouterr()
             code = run_command(words)
-            told = capsys.readouterr()
-            assert code in (0, 1, 2, 3), (words, told.err, files)
+            printed = capsys.readouterr()
+            assert code in (0, 1, 2, 3), (words, printed.err, files)
             if words[:1] in (["runs"], ["trend"]):
-                assert good.name in told.out or "suite" in told.out, (words, told.out)
+                assert good.name in printed.out or "suite" in printed.out, (words, printed.out)
     finally:
         for path in sorted(folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()

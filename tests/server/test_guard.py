@@ -1,4 +1,4 @@
-"""Who may ask: everything but this machine's own session is refused, before any page is made."""
+"""Access: everything but this machine's own session is refused, before any page is built."""
 
 import asyncio
 
@@ -146,7 +146,7 @@ def test_a_link_works_once_and_only_at_the_front_door(site):
     assert status_of(site, *ours(site), path=f"/?token={token}")[0] == 303
 
 
-def test_of_many_links_only_the_last_ones_are_kept():
+def test_of_many_links_only_the_last_ones_work():
     session = BrowserSession(1)
     links = [session.new_token() for _ in range(20)]
     assert [session.redeem(link) for link in links] == [False] * 12 + [True] * 8
@@ -191,7 +191,7 @@ def test_long_addresses_and_headers_are_refused(site):
 
 
 def test_without_the_guard_another_host_would_be_answered(site):
-    """What the refusals above are worth: the app behind the guard asks nobody."""
+    """Proof that the refusals above come from the guard: the app behind it refuses nothing."""
     sent = []
 
     async def send(message):

@@ -1,4 +1,4 @@
-"""The index: the same numbers as the journal, kept up to date with the disk, made again when it is lost."""
+"""The index: the same numbers as the journal, up to date with the disk, rebuilt when it is lost."""
 
 import os
 import re
@@ -21,8 +21,9 @@ from waza.runs.retention import TAGS, tag_run
 from waza.runs.store import RunFolder, read_run
 from waza.runs.summary import summarize
 from waza.server.index import Index
-from waza.server.registry import PageRequest, Query, all_pages
+from waza.server.pages import all_pages
 from waza.server.store import RunFilter, RunReader
+from waza.server.views import PageRequest, Query
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_a_journal_read_in_pieces_is_the_journal_read_at_once(tmp_path_factory, 
     index.close()
 
 
-def test_new_runs_tags_and_removals_are_seen_without_a_restart(store, parent):
+def test_new_runs_tags_and_removals_are_noticed_without_a_restart(store, parent):
     first = a_history(parent, runs=1)[0]
     assert [one.key for one in listed(store)] == [first.name]
     second = store_run(parent, plan("other"), [a_trial("task-0000")], run_id="20270101-000000-000-aaaaaaaa")
@@ -147,14 +148,14 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(store, parent, name):
     looking.start()
     looking.join(timeout=20)
     is_waiting = looking.is_alive()
-    os.close(os.open(folders[0] / name, os.O_RDWR))  # whoever waits goes on
+    os.close(os.open(folders[0] / name, os.O_RDWR))  # a waiting reader continues
     assert not is_waiting, "it waits for somebody to write into the pipe"
     found = {one.key: one.problem for one in listed(store)}
     assert found[folders[0].name].endswith(f"{name}: is not a regular file; remove it")
     assert found[folders[1].name] == ""
 
 
-def test_damage_in_the_middle_costs_one_result_and_is_told(store, parent):
+def test_damage_in_the_middle_costs_one_result_and_is_reported(store, parent):
     folder = store_run(parent, plan(tasks=3), [a_trial(f"task-{n:04}") for n in range(3)])
     lines = (folder / "journal.jsonl").read_bytes().split(b"\n")
     lines[2] = lines[2][:50] + b"X" + lines[2][51:]
@@ -184,7 +185,7 @@ def test_a_lost_or_broken_index_is_made_again(parent, tmp_path):
     assert [path.stat().st_mode & 0o077 for path in file.parent.iterdir()] == [0]
 
 
-def test_where_no_file_can_be_written_the_index_is_kept_in_memory(parent, tmp_path):
+def test_where_no_file_can_be_written_the_index_is_in_memory(parent, tmp_path):
     a_history(parent, runs=1)
     (tmp_path / "file").write_text("")
     index = Index(lambda: [parent], tmp_path / "file" / "index.sqlite")
@@ -193,7 +194,7 @@ def test_where_no_file_can_be_written_the_index_is_kept_in_memory(parent, tmp_pa
 
 
 def test_what_is_known_is_not_read_again(parent, tmp_path):
-    """A second start reads no journal: the first byte of each is gone, and nobody notices."""
+    """A second start reads no journal: the first byte of each is gone, and that is not noticed."""
     folders = a_history(parent, runs=3)
     file = tmp_path / "index.sqlite"
     index = Index(lambda: [parent], file)
@@ -237,7 +238,7 @@ def test_two_runs_of_one_name_have_addresses_of_their_own(tmp_path):
     index.close()
 
 
-def test_a_run_nobody_writes_any_more_is_not_live(store, parent):
+def test_a_run_without_a_writer_is_not_live(store, parent):
     with RunFolder.create(parent, plan(tasks=2)) as folder:
         folder.append(a_trial("task-0000"))
         assert listed(store)[0].is_live
@@ -258,7 +259,7 @@ def test_runs_are_listed_by_their_starts_and_not_by_the_clock(store, parent):
 
 
 def test_looking_never_keeps_a_run_from_starting(parent):
-    """Where a journal is still empty, its writer may be about to take the lock: nobody touches it."""
+    """Where a journal is still empty, its writer may be about to take the lock: it is not touched."""
     index = Index(lambda: [parent])
     folder = RunFolder.create(parent, plan())
     folder.close()
@@ -274,7 +275,7 @@ class TestChoosing:
     def many(self, store, parent):
         a_history(parent, "shop", "gpt-5", runs=4)
         a_history(parent, "shop", "sonnet", runs=3, seed=1)
-        folder = a_history(parent, "Desk %_'\"; DROP TABLE runs", "", runs=2, seed=2)[0]
+        folder = a_history(parent, "Kiosk %_'\"; DROP TABLE runs", "", runs=2, seed=2)[0]
         tag_run(folder, ["a tag", "b"])
         store.index.refresh(now=True)
         return store
@@ -331,7 +332,7 @@ def shown(store, name, *query, **parts):
     return "".join(render(node) for node in page.show(PageRequest(parts, Query(query), "/"), store).body)
 
 
-def test_a_single_run_is_told_to_be_no_trend_and_two_are_one(store, parent):
+def test_a_single_run_is_no_trend_and_two_are_one(store, parent):
     a_history(parent, runs=1)
     listed(store)
     assert "A single run shows no trend yet: one more run" in shown(store, "trends")
@@ -340,7 +341,7 @@ def test_a_single_run_is_told_to_be_no_trend_and_two_are_one(store, parent):
     assert shown(store, "trends").count("A single run shows no trend yet") == 1
 
 
-def test_an_interval_stands_in_one_line_on_every_page(store, parent):
+def test_an_interval_is_in_one_line_on_every_page(store, parent):
     a_history(parent, runs=2, trials=2)
     key, other = (one.key for one in listed(store))
     pages = [shown(store, "runs"), shown(store, "trends"), shown(store, "run", run=key)]

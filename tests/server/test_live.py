@@ -1,4 +1,4 @@
-"""Events of a run while it goes on: from the journal, each once, and none is a line of an agent's."""
+"""Events of a running run: from the journal, each once, and none is a line of an agent's."""
 
 import http.client
 import json
@@ -43,7 +43,7 @@ class Stream:
         self.connection.close()
 
 
-def test_results_are_told_as_they_come_and_each_once(site, going):
+def test_results_are_sent_as_they_come_and_each_once(site, going):
     path = f"/runs/{going.path.name}/events"
     stream = Stream(site, path)
     assert stream.answer.getheader("content-type").startswith("text/event-stream")
@@ -105,7 +105,7 @@ def test_a_head_request_gets_no_events_and_no_run_no_stream(site, going):
     assert site.get("/runs/none/events")[0] == 404
 
 
-def test_the_list_hears_of_a_run_that_goes_on_and_of_one_that_is_new(site, going, folder):
+def test_the_list_is_notified_of_running_and_of_new_runs(site, going, folder):
     stream = Stream(site, "/events")
     kind, _, live = stream.next()
     while not [one for one in live if one["run"] == going.path.name]:

@@ -107,7 +107,7 @@ def test_a_corrupt_run_is_listed_with_its_reason_and_has_a_page(site):
     assert status == 200 and "is damaged" in text_of(page)
 
 
-def test_what_failed_stands_first_and_the_matrix_says_it_without_colour(site, folder):
+def test_failed_checks_come_first_and_the_matrix_needs_no_colour(site, folder):
     page = text_of(site.get("/runs/hostile-all")[2])
     assert page.index("Failed checks") < page.index("Tasks × graders")
     for mark in ("✗", "?", "undecided", "(as task_completion)"):
@@ -138,7 +138,7 @@ def wait_for(site, path):
     return answer[2]
 
 
-def test_a_large_run_is_told_in_pages_under_a_megabyte(folder):
+def test_a_large_run_is_shown_in_pages_under_a_megabyte(folder):
     parent = folder / "large" / "z" / "runs"
     results = [a_trial(f"task-{n:04}", calls=1) for n in range(600)]
     run = store_run(parent, plan("large", tasks=600), results)
@@ -156,7 +156,7 @@ def test_a_folder_without_runs_says_how_to_make_one(tmp_path):
         assert site.get("/trends")[0] == 200
 
 
-def test_unknown_pages_runs_and_numbers_are_told_politely(site):
+def test_unknown_pages_runs_and_numbers_are_reported_politely(site):
     for path in ("/nowhere", "/runs/none", "/runs/none/live", "/runs/none/task?id=x"):
         status, _, page = site.get(path)
         assert status == 404 and faults(page) == []
@@ -170,8 +170,8 @@ def test_a_run_without_calls_says_so_instead_of_drawing_them(site, folder):
     assert "No trial called a tool." in text_of(page) and 'data-kind="bars"' not in page
 
 
-def test_trigger_tests_and_judges_stand_on_the_run_s_page_as_text(site, folder):
-    """Hostile prompts, skills, graders and models, in the parts that other reports share."""
+def test_trigger_tests_and_judges_are_on_the_run_s_page_as_text(site, folder):
+    """Hostile prompts, skills, graders and models, in the sections that other reports share."""
     root = folder / "judged"
     (root / "runs").mkdir(parents=True)
     (root / ".waza.yaml").write_text("")

@@ -56,7 +56,7 @@ def run(suite):
 
 @pytest.fixture(scope="module")
 def unasked(folder):
-    """A run whose graders ask nobody."""
+    """A run whose graders need no people."""
     return store_run(folder / "other" / "runs", plan(tasks=1), [a_trial("task-0000")], run_id="unasked").name
 
 
@@ -107,14 +107,14 @@ def test_after_the_last_one_the_run_is_graded_again(site, again, run):
     assert sorted(result.status for result in open_run(again / "runs" / run).results) == ["failed", "passed", "passed"]
 
 
-def test_nothing_a_grader_or_another_person_said_is_shown_before_one_has_answered(site, again, run):
+def test_no_verdict_of_a_grader_or_another_person_is_shown_before_one_has_answered(site, again, run):
     fields = form_of(site, f"/review?run={run}&by=ana&at=1") | {"answer": "fail", "reason": "ana is not pleased"}
     post(site, fields)
     assert "ana is not pleased" not in site.get(f"/review?run={run}&by=ben&at=1")[2]
     assert "ana is not pleased" in site.get(f"/review?run={run}&by=ana&at=1")[2]
 
 
-def test_a_judge_is_reviewed_without_showing_what_it_said_first(site, again, run):
+def test_a_judge_is_reviewed_without_showing_its_verdict_first(site, again, run):
     path = f"/review?run={run}&grader=greets&by=ana&at=1"
     assert ". The grader&#x27;s: " not in site.get(path)[2]
     post(site, form_of(site, path) | {"answer": "pass"})
@@ -183,7 +183,7 @@ def test_the_page_names_the_runs_that_have_something_to_review(site, run):
     assert f"/review?run={run}" in links(page)
 
 
-def test_a_suite_that_is_gone_is_told(site, suite, run):
+def test_a_missing_suite_is_reported(site, suite, run):
     (suite / "eval.yaml").rename(suite / "away.yaml")
     try:
         status, _, page = site.get(f"/review?run={run}")
@@ -207,7 +207,7 @@ def test_only_a_trial_that_people_are_asked_about_leads_to_the_review(site, unas
     assert f"/review?run={unasked}" not in links(site.get(f"/runs/{unasked}/task?id=task-0000")[2])
 
 
-def test_a_run_whose_suite_stands_elsewhere_is_not_reviewed_and_nothing_is_written_there(again, run, folder):
+def test_a_run_whose_suite_is_elsewhere_is_not_reviewed_and_nothing_is_written_there(again, run, folder):
     place = again / "runs" / run
     with pytest.raises(SpecError, match="is not below"):
         StoredReviewQueue(folder / "other").pile(place, ())

@@ -48,7 +48,7 @@ def test_it_prints_one_link_answers_and_ends_at_ctrl_c(tmp_path):
     assert [path.stat().st_mode & 0o077 for path in (tmp_path / "cache" / "waza").iterdir()]
 
 
-def test_a_port_in_use_is_told(capsys):
+def test_a_port_in_use_is_reported(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert run_command(["serve", "--port", str(taken.getsockname()[1])]) == 2
     assert "leave --port out" in capsys.readouterr().err

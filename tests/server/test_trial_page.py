@@ -65,11 +65,11 @@ class TestTheTask:
         assert {link[-1] for link in trials} == {"1", "2", "3"}
         assert "2 of 3 trials passed" in text_of(page)
 
-    def test_the_first_that_failed_is_shown_unless_another_is_asked_for(self, site):
+    def test_the_first_failed_trial_is_shown_unless_another_is_requested(self, site):
         assert "Trial 2 ✗ failed" in text_of(shown(site, "/runs/shop/task?id=refund"))
         assert "Trial 3 ✓ passed" in text_of(shown(site, "/runs/shop/task?id=refund&trial=3"))
 
-    def test_a_check_tells_what_was_expected_what_was_found_and_what_was_nearest(self, site):
+    def test_a_check_shows_expected_found_and_the_nearest_call(self, site):
         text = text_of(shown(site, "/runs/shop/task?id=refund&trial=2"))
         assert "promises a day claim: promises nothing" in text
         assert "expected no day found Tuesday" in text
@@ -90,7 +90,7 @@ class TestTheTask:
         "/runs/shop/call?id=refund&trial=2&n=6", "/runs/shop/call?id=refund&trial=2&n=0", "/runs/shop/call?id=x",
         "/runs/shop/files?id=x", "/runs/left/files?id=refund&path=../run.json", "/runs/left/files?id=refund&path=nope",
     ])  # fmt: skip
-    def test_what_is_not_there_is_told_politely(self, site, path):
+    def test_what_does_not_exist_is_reported_politely(self, site, path):
         status, _, page = site.get(path)
         assert status == 404 and faults(page) == []
 
@@ -103,17 +103,17 @@ class TestTheAlignment:
         assert expected == ["✓ search", "✗ edit (new, path) wrong arguments", "✗ mail missing"]
         assert "2 read not expected" in ["".join(item.itertext()) for item in elements(page, "ol", "made")[0]]
 
-    @pytest.mark.parametrize("told", [
+    @pytest.mark.parametrize("alignment", [
         [], {}, {"expectations": 7},
         {"expectations": [3, {"calls": "x", "nearest": [1]}, {"calls": [-1, 10**9, True]}]},
         {"expectations": [{"expected": ["<b>"], "nearest": {"call": 2**70, "differences": [1, {"path": {}}]}}]},
         {"expectations": [{"expected": "a", "calls": [0]}] * 300, "extra": list(range(5_000))},
     ])  # fmt: skip
-    def test_one_of_any_shape_is_no_trouble(self, site, runs, told):
+    def test_one_of_any_shape_is_no_trouble(self, site, runs, alignment):
         grade = Grade(
-            name="g", type="tool_calls", status="failed", score=0.0, feedback="f", details={"alignment": told}
+            name="g", type="tool_calls", status="failed", score=0.0, feedback="f", details={"alignment": alignment}
         )
-        name = f"odd-{crc32(repr(told).encode())}"
+        name = f"odd-{crc32(repr(alignment).encode())}"
         a_run(runs, name, [replace(a_result(), grades=[grade])])
         page = wait_for(site, f"/runs/{name}/task?id=refund")
         assert faults(page) == [] and len(page) < MEGABYTE
@@ -144,7 +144,7 @@ class TestTheTimeline:
             number: [begin / 100, took / 100] for number, (_, _, begin, took, _) in enumerate(CALLS, 1)
         }
 
-    def test_calls_at_the_same_time_stand_below_each_other(self, site):
+    def test_calls_at_the_same_time_are_below_each_other(self, site):
         page = shown(site, "/runs/shop/task?id=refund&trial=2")
         bars = self.bars(page)
         assert bars[2][2] != bars[3][2]
@@ -156,7 +156,7 @@ class TestTheTimeline:
         assert [one.text for one in elements(page, "text", "turn-label")] == ["1", "2", "3"]
         assert "1 failed" in text_of(page)
 
-    def test_without_times_calls_stand_by_order_and_that_is_said(self, site, runs):
+    def test_without_times_calls_are_in_order_with_a_note(self, site, runs):
         trace = a_trace()
         trace = replace(trace, tool_events=[replace(event, start_ms=None) for event in trace.tool_events])
         a_run(runs, "untimed", [a_result(trace=trace)])
@@ -164,7 +164,7 @@ class TestTheTimeline:
         assert [bar[:2] for bar in self.bars(page).values()] == [[20.0 * place, 20.0] for place in range(5)]
         assert "Start times were not recorded" in text_of(page)
 
-    def test_a_call_without_a_time_of_its_own_is_hollow_and_that_is_said(self, site, runs):
+    def test_a_call_without_a_time_of_its_own_is_hollow_with_a_note(self, site, runs):
         trace = a_trace()
         some = [replace(event, start_ms=None) if place == 3 else event for place, event in enumerate(trace.tool_events)]
         a_run(runs, "some", [a_result(trace=replace(trace, tool_events=some))])
@@ -187,7 +187,7 @@ class TestTheTimeline:
         made = placed([replace(event, start_ms=odd, duration_ms=odd) for event in events()], odd)
         assert not made.is_time and made.end == 5
 
-    def test_an_agents_own_recording_tells_when_calls_began(self):
+    def test_an_agents_own_recording_has_start_times(self):
         import waza
         from waza.recording import tool
 
@@ -203,28 +203,28 @@ class TestTheTimeline:
 
 
 class TestTheTranscript:
-    def test_messages_and_calls_stand_in_their_order(self):
+    def test_messages_and_calls_are_in_order(self):
         assert [step.text or step.event.tool_name for step in steps_of(a_trace())] == [
             "Refund it.", "search", "I read the policy.", "read", "read", "bash", "edit", "It is refunded.",
         ]  # fmt: skip
 
-    def test_without_events_the_calls_stand_between_prompt_and_answer(self):
+    def test_without_events_the_calls_are_between_prompt_and_answer(self):
         steps = steps_of(replace(a_trace(), events=None))
-        assert [step.who for step in steps] == ["asked", *["call"] * 5, "said"]
+        assert [step.who for step in steps] == ["user", *["call"] * 5, "agent"]
 
-    def test_calls_no_event_tells_of_are_not_lost(self):
+    def test_calls_without_an_event_are_not_lost(self):
         trace = replace(a_trace(), events=[{"type": "tool_call", "tool_call_id": "c4"}, {"type": 3}, {}])
         assert sorted(step.call for step in steps_of(trace) if step.call) == [1, 2, 3, 4, 5]
 
-    def test_a_conversation_is_told_prompt_by_prompt(self):
-        def said(trace):
+    def test_a_conversation_is_shown_prompt_by_prompt(self):
+        def messages(trace):
             return [step.text or f"{step.call} {step.event.tool_name}" for step in steps_of(trace)]
 
         calls = events()
         plain = Trace(input="And now?", output="Mailed.", tool_events=calls[3:])
         whole = join_turns(["Refund it.", "And now?"], [a_trace(CALLS[:3]), plain])
         first = ["Refund it.", "1 search", "I read the policy.", "2 read", "3 read", "It is refunded."]
-        assert said(whole) == [*first, "And now?", "4 bash", "5 edit", "Mailed."]
+        assert messages(whole) == [*first, "And now?", "4 bash", "5 edit", "Mailed."]
         assert [step.event.turn for step in steps_of(whole) if step.call] == [1, 1, 2, 4, 5]
         assert sorted(step.call for step in steps_of(replace(whole, turns=[plain])) if step.call) == [1, 2, 3, 4, 5]
 
@@ -260,7 +260,7 @@ def large(site, runs):
 
 
 class TestLargeTrials:
-    def test_five_thousand_calls_are_told_in_pages_under_a_megabyte(self, site, large):
+    def test_five_thousand_calls_are_shown_in_pages_under_a_megabyte(self, site, large):
         assert len(large.encode()) < MEGABYTE / 3
         assert "1–100 of 5,00" in large
         page = shown(site, "/runs/large/task?id=refund&call=4321")
@@ -290,7 +290,7 @@ class TestLargeTrials:
 
 
 class TestTheFiles:
-    def test_what_changed_against_the_fixture_stands_first(self, site):
+    def test_changes_against_the_fixture_come_first(self, site):
         page = shown(site, "/runs/left/files?id=refund")
         rows = ["".join(row.itertext()) for row in elements(page, "tr")[1:]]
         assert rows[0].startswith("~ changedpolicy.md")
@@ -303,13 +303,13 @@ class TestTheFiles:
         assert [one.strip() for one in map(text_in, elements(page, "div", "less"))] == ["− Ten days."]
         assert [one.strip() for one in map(text_in, elements(page, "div", "more"))] == ["+ Three days."]
 
-    def test_a_link_is_not_followed_and_bytes_and_large_files_are_said(self, site):
+    def test_a_link_is_not_followed_and_binary_and_large_files_are_named(self, site):
         assert "root:" not in shown(site, "/runs/left/files?id=refund&path=out")
         assert "Not text: 6 bytes" in text_of(shown(site, "/runs/left/files?id=refund&path=picture.png"))
         assert "too large to be shown" in text_of(shown(site, "/runs/left/files?id=refund&path=large.txt"))
         assert "<script>window" in text_of(shown(site, "/runs/left/files?id=refund&path=new.txt"))
 
-    def test_a_damaged_copy_is_said(self, site, runs):
+    def test_a_damaged_copy_is_reported(self, site, runs):
         for stored in (runs / "left" / "artifacts" / "objects").rglob("*"):
             if stored.is_file() and stored.read_bytes() == b"same\n":
                 stored.write_bytes(b"else\n")
@@ -319,7 +319,7 @@ class TestTheFiles:
         page = shown(site, "/runs/left/task?id=refund")
         assert href("runs", "left", "files", id="refund", trial=1, path="policy.md") in links(page)
 
-    def test_a_workspace_that_was_not_kept_is_said(self, site):
+    def test_a_workspace_that_was_not_stored_is_reported(self, site):
         assert "was not stored" in text_of(shown(site, "/runs/shop/files?id=refund"))
 
 
@@ -372,7 +372,7 @@ def test_a_hostile_text_is_text_on_a_trials_pages(site, number):
         shown(site, href("runs", "hostile", "call", id=task, trial=1, n=2))
 
 
-def test_a_trials_page_stands_alone_as_a_file(site):
+def test_a_trials_page_as_a_file_loads_nothing(site):
     for path in ("/runs/shop/task?id=refund", "/runs/left/files?id=refund"):
         assert faults(site.get(f"{path}&export=1")[2], is_export=True) == []
 

@@ -29,17 +29,17 @@ def events(calls=CALLS):
 
 
 def a_trace(calls=CALLS, output="It is refunded."):
-    """A trace of ten seconds whose events say when the agent spoke."""
+    """A trace of ten seconds whose events have the messages of the agent."""
     made = events(calls)
-    told = [{"type": "user_message", "turn": 1, "content": "Refund it."}]
+    recorded = [{"type": "user_message", "turn": 1, "content": "Refund it."}]
     for event in made:
-        told.append({"type": "tool_call", "turn": event.turn, "tool_call_id": event.tool_call_id})
-        told.append({"type": "tool_result", "turn": event.turn, "tool_call_id": event.tool_call_id})
+        recorded.append({"type": "tool_call", "turn": event.turn, "tool_call_id": event.tool_call_id})
+        recorded.append({"type": "tool_result", "turn": event.turn, "tool_call_id": event.tool_call_id})
         if event.tool_name == "search":
-            told.append({"type": "assistant_message", "turn": 1, "content": "I read the policy."})
-    told.append({"type": "assistant_message", "turn": 3, "content": output})
+            recorded.append({"type": "assistant_message", "turn": 1, "content": "I read the policy."})
+    recorded.append({"type": "assistant_message", "turn": 3, "content": output})
     usage = Usage(input_tokens=900, output_tokens=90, turns=3, cost_usd=0.01)
-    return Trace(input="Refund it.", output=output, tool_events=made, events=told, duration_ms=10_000, usage=usage)
+    return Trace(input="Refund it.", output=output, tool_events=made, events=recorded, duration_ms=10_000, usage=usage)
 
 
 def the_grades(trace, *, passes):

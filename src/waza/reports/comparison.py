@@ -84,7 +84,7 @@ def points(share: float) -> str:
 
 
 def p_value(value: float) -> str:
-    """Return a p-value as people write it."""
+    """Return a p-value as text."""
     return "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
 

@@ -134,7 +134,7 @@ def _cell(value: Cell) -> str:
 
 
 def guarded(text: str) -> str:
-    """Return text as a cell that no spreadsheet computes; a leading `'` of ours is the only change."""
+    """Return text as a cell that no spreadsheet computes; a leading `'` is the only change."""
     text = visible(clipped(text, LONGEST_CELL), lines=True)
     return f"'{text}" if text.startswith(_GUARDED) else text
 

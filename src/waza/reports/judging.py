@@ -224,7 +224,7 @@ def _next(agreement: JudgeAgreement) -> Iterator[str]:
     if agreement.counts.n < 2:
         yield "label next, some thirty to begin with:"
     elif agreement.labels_needed is None:
-        yield f"label next; for {wide} these outputs are too few, whoever labels them:"
+        yield f"label next; for {wide} these outputs are too few:"
     elif (more := agreement.labels_needed - agreement.counts.n) > 0:
         yield f"label next; about {more} more bring the corrected pass rate to {wide}:"
     else:

@@ -10,14 +10,14 @@ from itertools import chain
 
 from waza.model import Result, Run
 from waza.reports.base import Report
-from waza.reports.comparison import sentence
 from waza.reports.document import MARKDOWN_MARKS as MARKS
 from waza.reports.document import cell, code, fenced, html_code, markdown_document
 from waza.reports.failed_checks import Fault, ending, faults, headline, places_of, trials_of
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import numbers_line, rate_line, repeats_line
 from waza.reports.judging import judging_lines
-from waza.reports.run_before import EarlierRun, Flip, TaskDelta, delta
+from waza.reports.run_before import EarlierRun
+from waza.reports.run_sections import change_document, metrics_document
 from waza.reports.triggers import trigger_document
 from waza.runs.impact import stored_impact
 from waza.runs.summary import Summary, summarize
@@ -38,12 +38,10 @@ class MarkdownReport(Report):
         yield from (part.encode() for part in parts)
 
 
-WORDS = {"error": "undecided", "skipped": "not graded"}
 MOST_TRIALS = 3
 """How many trials of one task are shown in full."""
 MOST_FAULTS = 8
 """How many checks of one trial are shown."""
-MOST_NAMED = 20
 
 
 def head(run: Run, summary: Summary) -> Iterator[str]:
@@ -61,12 +59,7 @@ def head(run: Run, summary: Summary) -> Iterator[str]:
     for line in judging_lines(run):
         yield f"{code(line, 600)}\n\n"
     if summary.metrics:
-        yield "| | metric | value | needs |\n|---|---|---|---|\n"
-        for metric in summary.metrics:
-            needs = "" if metric.threshold is None else f"{metric.threshold:g}"
-            value = f"{score(metric.value)} {metric.note}".rstrip()
-            yield f"| {MARKS[metric.status]} | {cell(metric.name)} | {value} | {needs} |\n"
-        yield "\n"
+        yield markdown_document(metrics_document(summary), level=2) + "\n"
     if summary.triggers is not None:
         yield markdown_document(trigger_document(run, summary.triggers), level=2) + "\n"
 
@@ -78,35 +71,8 @@ def impact(run: Run) -> Iterator[str]:
 
 
 def change(before: EarlierRun, tasks: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield which tasks changed their status since the run before."""
-    changes = delta(before, tasks)
-    yield f"### Against {code(before.name)}\n\n{_change_line(changes)}\n\n"
-    flips = (changes.worse, changes.better, changes.others)
-    rows = [_flip(flip) for some in flips for flip in some[:MOST_NAMED]]
-    if rows:
-        yield "| | task | was | is |\n|---|---|---|---|\n" + "".join(rows) + "\n"
-    if more := sum(max(0, len(some) - MOST_NAMED) for some in flips):
-        yield f"… and {plural(more, 'more task')}\n\n"
-    for names, words in ((changes.added, "new"), (changes.removed, "not in this run")):
-        if names:
-            more_names = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-            yield f"{words}: {', '.join(code(name) for name in names[:MOST_NAMED])}{more_names}\n\n"
-
-
-def _change_line(changes: TaskDelta) -> str:
-    if not changes.common:
-        return "The two runs have no task in common."
-    points = 100 * (changes.passed_now - changes.passed_before) / changes.common
-    line = f"Of {plural(changes.common, 'common task')}, {changes.passed_now} pass now, {changes.passed_before} did "
-    line += f"before ({points:+.0f} points). "
-    if not (changes.worse or changes.better or changes.others):
-        return line + "No task changed its status."
-    return line + f"{len(changes.worse)} regressed, {len(changes.better)} fixed.\n\n**{sentence(changes.verdict)}**"
-
-
-def _flip(flip: Flip) -> str:
-    was, now = (cell(WORDS.get(status, status)) for status in (flip.was, flip.now))
-    return f"| {MARKS.get(flip.now, '')} | {cell(flip.task)} | {was} | {now} |\n"
+    """Yield which tasks changed their status since an earlier run."""
+    yield markdown_document(change_document(before, tasks), level=2) + "\n"
 
 
 def task_rows(tasks: Sequence[TaskSummary]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A run as OpenTelemetry spans, by the GenAI conventions, sent over OTLP/HTTP while it goes on.
+"""A run as OpenTelemetry spans, by the GenAI conventions, sent over OTLP/HTTP during the run.
 
     the run ─ a trial ─┬─ invoke_agent ─ execute_tool …     with a `gen_ai.evaluation.result` event per grade
                        └─ evaluate …                        one per grade
@@ -232,7 +232,7 @@ class _Faults(logging.Handler):
         self.first = self.first or record.getMessage()
 
     def close(self) -> None:
-        """Give the SDK its voice back."""
+        """Restore the SDK's logging."""
         self._LOGGER.removeHandler(self)
         self._LOGGER.propagate = True
         super().close()

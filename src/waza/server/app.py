@@ -18,8 +18,9 @@ from waza.errors import StoreError
 from waza.reports.html.markup import Element, Html, Node, el, head_of_file, href, meta, render, short
 from waza.server.guard import BrowserSession, Guard
 from waza.server.live import list_events, run_events
-from waza.server.registry import NotFound, Page, PageRequest, Query, View, all_pages
+from waza.server.pages import Page, all_pages
 from waza.server.store import RunReader
+from waza.server.views import NotFound, PageRequest, Query, View
 
 MOST_FORM = 64_000
 MOST_FIELDS = 100
@@ -70,7 +71,7 @@ def _page(page: Page, store: RunReader, form_key: str) -> Endpoint:
 
 
 async def _written(page: Page, store: RunReader, request: Request, page_request: PageRequest) -> Response:
-    """Hand a form of ours to its page, and lead on to where it says."""
+    """Pass a form to its page, and redirect to the address it returns."""
     body = b""
     async for piece in request.stream():
         body += piece

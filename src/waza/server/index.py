@@ -118,7 +118,7 @@ class Index:
         return [_ABOUT.decode(row[0]) for row in self._rows(query, (*values, most, skip))]
 
     def table(self, query: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """Return the rows of a query of ours."""
+        """Return the rows of a query; the query itself must not contain text of others."""
         return self._rows(query, values)
 
     def find(self, key: str) -> RunRow | None:
@@ -273,7 +273,7 @@ class Index:
 
 
 def _fits(result: ResultView, fits: dict[str, str]) -> bool:
-    """Say whether a result was made from what the run is made from now."""
+    """Return whether a result was made from the task as it is now."""
     return result.fingerprint in ("", fits.get(result.task_id, result.fingerprint))
 
 
@@ -305,7 +305,7 @@ CREATE TABLE results (
 
 
 def opened(file: Path | None) -> sqlite3.Connection:
-    """Return the index in a file; one that is damaged or of another version is made anew, else it is in memory."""
+    """Return the index in a file, made again if damaged or of another version; in memory where none can be written."""
     if file is not None:
         for _ in range(2):
             with suppress(sqlite3.Error, OSError):
@@ -343,7 +343,7 @@ def _version() -> int:
     return crc32(f"{__version__} {_TABLES} {shapes}".encode()) >> 1 or 1
 
 
-# A journal read on from where somebody stopped: what the index and the live view share.
+# Reading a journal from an offset on, for the index and the live view.
 
 
 class JournalEntry(NamedTuple):
@@ -362,7 +362,7 @@ class JournalEntry(NamedTuple):
 def read_on(journal: Path, start: int, chain: Chain) -> Iterator[JournalEntry]:
     """Yield every record from an offset on, up to one that is still being written. Raises StoreError.
 
-    `chain` is what is known of the records before, and follows these; one that somebody else wrote is None.
+    `chain` is what is known of the records before, and follows these; a record that another program wrote is None.
     """
     key = read_key()
     try:

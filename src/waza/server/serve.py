@@ -1,4 +1,4 @@
-"""The server: one process on the loopback address, until somebody stops it."""
+"""The server: one process on the loopback address, until it is stopped."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TimedProtocol(H11Protocol):
         self._limit = self.loop.call_later(self._request_s, self._end)
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived; the clock goes on until the request is whole."""
+        """Take received data; the timeout applies until the request is complete."""
         super().data_received(data)
         self._time()
 
@@ -177,12 +177,12 @@ def _bound(port: int | None) -> socket.socket:
 
 
 def has_terminal() -> bool:
-    """Say whether somebody can press a key."""
+    """Return whether standard input is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def new_links_on_enter(made: Dashboard, say: Callable[[str], None]) -> None:
-    """Print another link whenever somebody presses Enter in the terminal."""
+    """Print another link whenever Enter is pressed in the terminal."""
     if not has_terminal():
         return
 

@@ -16,8 +16,8 @@ from waza.reports.interpretation import times_of
 from waza.runs.folder import ARTIFACTS
 from waza.runs.outcomes import outcome_of
 from waza.runs.tool_use import mock_calls
-from waza.server.registry import PageRequest
 from waza.server.store import OpenRun
+from waza.server.views import PageRequest
 from waza.untrusted.json import encode
 from waza.untrusted.text import plural, score
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from waza.compact import ordered
 from waza.model import Result, Run, ToolEvent
-from waza.reports.comparison import sentence
 from waza.reports.failed_checks import Fault, ending, faults, headline, places_of, shown_value, trials_of
 from waza.reports.html.charts import durations, rates
 from waza.reports.html.components import (
@@ -25,7 +24,8 @@ from waza.reports.html.markup import PAGE_END, Element, Node, el, long_text, pag
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import costs_of_run, repeats_line, times_of
 from waza.reports.judging import judging_lines, split_jury
-from waza.reports.run_before import EarlierRun, delta
+from waza.reports.run_before import EarlierRun
+from waza.reports.run_sections import change_document, metrics_document
 from waza.reports.triggers import trigger_document
 from waza.runs.impact import stored_impact
 from waza.runs.outcomes import outcome_of
@@ -53,7 +53,9 @@ def page(run: Run, before: EarlierRun | None, most_bytes: int) -> Iterator[bytes
     summary = summarize(run, tasks=tasks)
     worst_first = ordered(tasks, lambda task: _ORDER[task.status])
     yield page_head(f"{run.name} · waza").encode()
-    yield _encoded([*_top(run, summary), _metrics(summary), _change(before, tasks) if before else None])
+    yield _encoded([*_top(run, summary), *document_nodes(metrics_document(summary), level=2)])
+    if before:
+        yield _encoded(list(document_nodes(change_document(before, tasks, most=len(tasks)), level=2)))
     if impact := stored_impact(run):
         yield _encoded(list(document_nodes(impact_document(impact, whole=True), level=2)))
     if summary.triggers:
@@ -101,43 +103,11 @@ def _tiles(summary: Summary) -> Iterator[Element]:
         yield tile("cost", total, parts.strip("()"))
 
 
-def _metrics(summary: Summary) -> Node:
-    rows = [
-        el(
-            "tr",
-            el("td", mark(metric.status), class_="mark"),
-            el("td", short(metric.name, _NAME)),
-            number(f"{score(metric.value)} {metric.note}".rstrip()),
-            number("" if metric.threshold is None else f"{metric.threshold:g}"),
-            el("td", short(metric.reason, _NAME)),
-        )
-        for metric in summary.metrics
-    ]
-    return [el("h2", "Metrics"), _table("metrics", ("", "metric", "value", "needs", ""), rows)] if rows else None
-
-
-def _table(label: str, names: Sequence[str], rows: Sequence[Element]) -> Element:
-    numbers = ("value", "needs", "passed", "score", "time")
-    return grid(label, [head_cell(name, is_number=name in numbers) for name in names], rows)
-
-
-def _change(before: EarlierRun, tasks: Sequence[TaskSummary]) -> Node:
-    found = delta(before, tasks)
-    rows = [
-        el("tr", *(el("td", short(cell, _NAME)) for cell in (flip.task, flip.was, flip.now)))
-        for flip in (*found.worse, *found.better, *found.others)
-    ]
-    return [
-        el("h2", f"Against {short(before.name, _NAME)}"),
-        el("p", f"{plural(found.common, 'common task')}: {found.passed_now} pass now, {found.passed_before} before."),
-        el("p", short(sentence(found.verdict), 600)),
-        _table("changed tasks", ("task", "was", "is"), rows) if rows else el("p", "No task changed its status."),
-    ]
-
-
 def _task_table(tasks: Sequence[TaskSummary]) -> Node:
     rows = [_task_row(place, task) for place, task in enumerate(tasks)]
-    return [el("h2", "Tasks"), _table("tasks", ("", "task", "passed", "score", "time"), rows)]
+    names = ("", "task", "passed", "score", "time")
+    heads = [head_cell(name, is_number=place > 1) for place, name in enumerate(names)]
+    return [el("h2", "Tasks"), grid("tasks", heads, rows)]
 
 
 def _task_row(place: int, task: TaskSummary) -> Element:

@@ -7,9 +7,9 @@ from waza.reports.html.components import badge, soft
 from waza.reports.html.markup import Node, TextBudget, el, href, short
 from waza.server.pages.run import the_run
 from waza.server.pages.task import the_result
-from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import RunReader
 from waza.server.trial import trial_address
+from waza.server.views import NotFound, PageRequest, View
 from waza.untrusted.text import seconds
 
 PATH = "/runs/{run}/call"

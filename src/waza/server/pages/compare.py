@@ -23,8 +23,8 @@ from waza.runs.outcomes import outcomes_of, shown_names
 from waza.runs.partial import graded_alike
 from waza.server.index import RunRow
 from waza.server.pages.task import the_result
-from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import OpenRun, RunFilter, RunReader
+from waza.server.views import NotFound, PageRequest, View
 from waza.stats.difference import DifferenceVerdict
 from waza.stats.power import ALPHA
 from waza.untrusted.text import clipped, percent, plural, score

@@ -27,8 +27,8 @@ from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
 from waza.runs.folder import ARTIFACTS
 from waza.server.pages.run import the_run
 from waza.server.pages.task import chosen_trial, the_result, the_task
-from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import OpenRun, RunReader
+from waza.server.views import NotFound, PageRequest, View
 from waza.untrusted.text import plural
 
 PATH = "/runs/{run}/files"

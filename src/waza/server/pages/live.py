@@ -7,8 +7,8 @@ from waza.reports.html.components import WORDS, mark, progress, soft, task_addre
 from waza.reports.html.markup import Element, Node, el, href, short
 from waza.runs.outcomes import TrialOutcome, outcomes_of
 from waza.server.index import RunRow
-from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import RunReader
+from waza.server.views import NotFound, PageRequest, View
 from waza.untrusted.text import score, seconds
 
 PATH = "/runs/{run}/live"

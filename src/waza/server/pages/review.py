@@ -19,9 +19,9 @@ from waza.runs.grader_facts import has_fact, stored_grader_facts
 from waza.runs.verdicts import Answer, HumanVerdict, record_verdict
 from waza.server.index import RunRow
 from waza.server.pages.task import the_result
-from waza.server.registry import NotFound, PageRequest, Query, View
 from waza.server.review_queue import Pile, ReviewItem, ReviewQueue
 from waza.server.store import RunFilter, RunReader
+from waza.server.views import NotFound, PageRequest, Query, View
 from waza.untrusted.text import plural
 
 PATH = "/review"
@@ -175,11 +175,8 @@ def _given(item: ReviewItem, given: HumanVerdict) -> Element:
     grader_verdict = item.judged.said
     parts: list[Node] = ["Your verdict: ", mark(_MARKS[given.verdict]), el("b", f" {given.verdict}")]
     parts += [f": {short(given.reason, 400)}"] if given.reason else []
-    parts += (
-        [". The grader grader_verdict ", mark(_MARKS[grader_verdict]), el("b", f" {grader_verdict}")]
-        if grader_verdict
-        else []
-    )
+    if grader_verdict:
+        parts += [". The grader's: ", mark(_MARKS[grader_verdict]), el("b", f" {grader_verdict}")]
     return el("p", *parts, ". A later verdict replaces it.", class_="given")
 
 

@@ -37,6 +37,7 @@ from waza.reports.html.markup import Element, Html, Node, el, href, render, shor
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import costs_of_run, times_of
 from waza.reports.judging import judging_lines
+from waza.reports.run_sections import metrics_document
 from waza.reports.triggers import trigger_document
 from waza.runs.calibrations import Calibration, asked_in, read_calibrations
 from waza.runs.impact import stored_impact
@@ -46,8 +47,8 @@ from waza.runs.repeats import statistics_of
 from waza.runs.tasks import TaskSummary
 from waza.runs.tool_metrics import tool_metrics
 from waza.server.index import GradeMark, TrialMarks
-from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import OpenRun, RunReader
+from waza.server.views import NotFound, PageRequest, View
 from waza.stats.scores import Interval, wilson
 from waza.untrusted.text import fold_case, percent, plural, score, seconds
 
@@ -63,7 +64,7 @@ def page(request: PageRequest, store: RunReader) -> View:
     opened = the_run(request, store)
     listed = opened.listed
     run, has_tasks = opened.run, bool(opened.tasks)
-    body = [*_top(opened), _tiles(opened), _metrics(opened), _failed(opened)]
+    body = [*_top(opened), _tiles(opened), *document_nodes(metrics_document(opened.summary), level=2), _failed(opened)]
     body += [matrix(request, store, opened)] if has_tasks else []
     body += [_triggers(opened), _impact(opened), judge_section(run), tool_section(run)]
     body += [rates(opened.tasks), durations(run)]
@@ -151,19 +152,6 @@ def _impact(opened: OpenRun) -> Node:
     """Return what the skill does to the suite, where the run has a control arm."""
     impact = stored_impact(opened.run)
     return list(document_nodes(impact_document(impact), level=2)) if impact else None
-
-
-def _metrics(opened: OpenRun) -> Node:
-    rows = [
-        el("tr", el("td", mark(metric.status)), el("td", short(metric.name)),
-           number(f"{score(metric.value)} {metric.note}".rstrip()),
-           number("" if metric.threshold is None else f"{metric.threshold:g}"), number(f"{metric.weight:g}"),
-           el("td", short(metric.reason)))
-        for metric in opened.summary.metrics
-    ]  # fmt: skip
-    head = [head_cell("status"), head_cell("metric"), head_cell("value", is_number=True),
-            head_cell("needs", is_number=True), head_cell("weight", is_number=True), head_cell("why")]  # fmt: skip
-    return [el("h2", "Metrics"), grid("metrics", head, rows)] if rows else None
 
 
 def _failed(opened: OpenRun) -> Node:

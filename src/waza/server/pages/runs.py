@@ -1,4 +1,4 @@
-"""The list of runs: those that go on first, searched, filtered and sorted; each suite with its line."""
+"""The page with the list of runs: running ones first, searched, filtered and sorted; each suite with its trend."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from waza.reports.html.components import (
 from waza.reports.html.markup import Element, Node, el, href, short
 from waza.runs.signing import word_of
 from waza.server.index import RunRow
-from waza.server.registry import PageRequest, View
 from waza.server.store import PAGE, SORTS, RunFilter, RunReader, SuiteLine, rate_of
+from waza.server.views import PageRequest, View
 from waza.untrusted.text import percent, plural, score, seconds
 
 PATH = "/"

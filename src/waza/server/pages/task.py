@@ -11,9 +11,9 @@ from waza.runs.outcomes import TrialOutcome, outcomes_of
 from waza.runs.tasks import TaskSummary
 from waza.server.index import TrialMarks
 from waza.server.pages.run import the_run
-from waza.server.registry import NotFound, PageRequest, View
 from waza.server.store import OpenRun, RunReader
 from waza.server.trial import trial_body
+from waza.server.views import NotFound, PageRequest, View
 from waza.untrusted.text import percent, plural, score, seconds
 
 PATH = "/runs/{run}/task"

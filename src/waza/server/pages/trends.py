@@ -6,8 +6,8 @@ from waza.analysis.trends import Point, Trend
 from waza.model import JSON
 from waza.reports.html.components import CHARTS, chart, grid, head_cell, interval, money, number, run_link, soft
 from waza.reports.html.markup import Element, Node, el, href, short
-from waza.server.registry import PageRequest, View
 from waza.server.store import RunReader
+from waza.server.views import PageRequest, View
 from waza.untrusted.text import percent, plural, score, seconds
 
 PATH = "/trends"

@@ -1,4 +1,4 @@
-// Review by keys: j and k go on and back, p and f choose, then a reason; Enter in it records.
+// Review by keys: j and k go forward and back, p and f choose, then a reason; Enter in it records.
 "use strict";
 (() => {
   const one = (selector) => document.querySelector(selector);

@@ -1,24 +1,13 @@
-"""The registry of pages (each file in `pages/` is one), and the request and view types they share.
-
-A page's module has `PATH` (as routes write it) and `page(request, store)`. For the navigation it has `NAV` (its label),
-`PLACE` (its order there) and `KEY` (the key to press after `g`). A page that can be written to has
-`accept(request, store, form)`, which returns the next address; it exists only with `--review`, and its forms send
-`PageRequest.form_key` as `form_key`.
-"""
+"""What pages get and return: the request, its query, the view, and the error for what does not exist."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from waza.reports.html.markup import Node
-from waza.server import pages
-from waza.server.store import RunReader
 
 
 class NotFound(Exception):
@@ -68,28 +57,3 @@ class View(Struct, frozen=True, kw_only=True):
     scripts: tuple[str, ...] = ()
     """Files under `static/` the page needs besides those of every page."""
     status: int = 200
-
-
-class Page(NamedTuple):
-    """One file in `pages/`."""
-
-    name: str
-    path: str
-    show: Callable[[PageRequest, RunReader], View]
-    nav: str = ""
-    place: int = 0
-    key: str = ""
-    accept: Callable[[PageRequest, RunReader, Query], str] | None = None
-
-
-@cache
-def all_pages() -> list[Page]:
-    """Return every page there is."""
-    names = sorted(found.name for found in pkgutil.iter_modules(pages.__path__) if not found.name.startswith("_"))
-    return [_page(name) for name in names]
-
-
-def _page(name: str) -> Page:
-    module = importlib.import_module(f"{pages.__name__}.{name}")
-    nav, place, key = (getattr(module, name, "") for name in ("NAV", "PLACE", "KEY"))
-    return Page(name, module.PATH, module.page, nav, int(place or 0), key, getattr(module, "accept", None))
