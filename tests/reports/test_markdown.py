@@ -85,7 +85,7 @@ def test_against_another_run_it_lists_the_tasks_whose_status_changed():
     results = [a_result("a"), a_result("b", status="failed"), a_result("c", status="error"), a_result("new")]
     before = EarlierRun("old", {"a": "failed", "b": "passed", "c": "passed", "gone": "passed"})
     made = report(a_run(results), before)
-    assert "Of 3 common tasks, 1 pass now, 2 did before (-33 points). 1 got worse, 1 got better." in made
+    assert "Of 3 common tasks, 1 pass now, 2 did before (-33 points). 1 regressed, 1 fixed." in made
     rows = re.findall(r"^\| . \| `(\w)` \| `(\w+)` \| `(\w+)` \|$", made, re.M)
     assert rows == [("b", "passed", "failed"), ("a", "failed", "passed"), ("c", "passed", "undecided")]
     assert "**Too little evidence: no task was decided in both runs.**" in made

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
@@ -161,7 +161,7 @@ def _rich_table(grid: Grid, console: Console) -> Table:
 
 def markdown_document(blocks: Iterable[Block], level: int = 1) -> str:
     """Return a document as Markdown; its title is a heading one below this level."""
-    return "\n".join(_markdown(blocks, level)).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(_markdown(blocks, level))).strip() + "\n"
 
 
 def _markdown(blocks: Iterable[Block], level: int) -> Iterator[str]:
@@ -170,9 +170,9 @@ def _markdown(blocks: Iterable[Block], level: int) -> Iterator[str]:
             yield f"\n{'#' * (level + 1)} {_spans(block.words)}\n"
             level = max(2, level)
         elif isinstance(block, Grid):
-            yield "\n| " + " | ".join(block.columns) + " |"
+            yield "\n" + _markdown_row(block.columns)
             yield "".join("|---" if place in block.texts else "|---:" for place in range(len(block.columns))) + "|"
-            yield from ("| " + " | ".join(_spans(words, in_table=True) for words in row) + " |" for row in block.rows)
+            yield from (_markdown_row([_spans(words, in_table=True) for words in row]) for row in block.rows)
             yield ""
         elif isinstance(block, Bars):
             values = " · ".join(f"{code(bar.label)} {escape(bar.value, quote=False)}" for bar in block.bars)
@@ -187,6 +187,10 @@ def _markdown(blocks: Iterable[Block], level: int) -> Iterator[str]:
             indent = "  " * (block.level - 1) + "- " if block.level else ""
             line = f"{indent}{strong}{_spans(block.words)}{strong}"
             yield line if block.level else f"\n{line}\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
 
 
 def _spans(words: Words, *, in_table: bool = False) -> str:

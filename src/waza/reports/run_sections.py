@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from waza.reports.comparison import sentence
+from waza.reports.comparison import TONES, sentence
 from waza.reports.document import Block, ForeignText, Grid, Heading, Mark, TextLine, Words
 from waza.reports.run_before import EarlierRun, TaskDelta, delta
 from waza.runs.summary import Summary
@@ -70,12 +70,12 @@ def _change_lines(changes: TaskDelta) -> Iterator[TextLine]:
     result = "No task changed its status" if is_same else flips
     yield TextLine((f"Of {plural(changes.common, 'common task')}, {counts}. {result}.",))
     if not is_same:
-        yield TextLine((sentence(changes.verdict),))
+        yield TextLine((sentence(changes.verdict),), TONES[changes.verdict.word])
 
 
 def _status(status: str) -> Words:
-    """Return a status in words; one of an unknown results file is text of others."""
-    return (_WORDS[status],) if status in _WORDS else (ForeignText(status),)
+    """Return a status in words; a results file may have any text there."""
+    return (ForeignText(_WORDS.get(status, status)),)
 
 
 def _listed(names: Sequence[str]) -> Words:
