@@ -605,7 +605,7 @@ FAULTS = [
     Fault(
         "a link of the dashboard works twice",
         "server/guard.py",
-        "        self._links = [link for link in self._links if link not in found]\n",
+        "        self._links = [link for link in self._links if link not in used]\n",
         "        self._links = list(self._links)\n",
         "server/test_guard.py::test_a_link_works_once_and_only_at_the_front_door",
     ),
@@ -619,7 +619,7 @@ FAULTS = [
     Fault(
         "a form without its key is accepted",
         "server/app.py",
-        'not compare_digest(form.get("form_key").encode(), ask.form_key.encode()):\n',
+        'not compare_digest(form.get("form_key").encode(), page_request.form_key.encode()):\n',
         'not form.get("form_key"):\n',
         "server/test_review_page.py::test_a_form_that_is_not_right_writes_nothing",
     ),
