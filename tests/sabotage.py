@@ -514,14 +514,14 @@ FAULTS = [
         "analysis/gate.py",
         'EXIT_UNDECIDED if "error" in statuses else EXIT_PASSED\n',
         "EXIT_PASSED\n",
-        "stats/test_gates.py::test_the_worst_gate_decides_the_exit_code",
+        "analysis/test_gate.py::test_the_worst_gate_decides_the_exit_code",
     ),
     Fault(
         "a partial run passes a gate",
         "analysis/gate.py",
         "    return [*partial, *found] if found and not allow_partial else found\n",
         "    return found\n",
-        "stats/test_gates.py::test_a_partial_run_is_undecided_and_says_what_is_missing",
+        "analysis/test_gate.py::test_a_partial_run_is_undecided_and_says_what_is_missing",
     ),
     Fault(
         "prompts are asked though a trigger control failed",

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from test_impact_estimates import DESIGNS, synthetic
 
+from synthetic_agents import DESIGNS, synthetic
 from waza.model import Grade, Result, Run, SkillInvocation, Trace
 from waza.runs.impact import impact_of, is_skill
 from waza.runs.impact_records import UNCLEAN
@@ -45,7 +45,7 @@ def runs_of(design, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_runs_come_to_the_same_numbers_as_their_counts(seed):
-    design = DESIGNS["the issue's agent"]
+    design = DESIGNS["a usual agent"]
     counted = synthetic(seed, *design)
     found = impact_of(*runs_of(design, seed))
     for estimate, of in ((found.lift, lift_of), (found.activation, activation_of), (found.benefit, benefit_of)):

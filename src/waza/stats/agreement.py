@@ -1,7 +1,7 @@
-"""How far two or more raters say the same about the same items: pure numbers, None where there is nothing to tell.
+"""Agreement of two or more raters on the same items (Cohen's kappa, Krippendorff's alpha); None where it is undefined.
 
-Agreement alone says little: where nine of ten outputs pass, saying "pass" every time agrees nine times out of ten.
-So every share here stands beside the base rate and the best constant answer.
+Agreement alone means little: where nine of ten outputs pass, a constant "pass" agrees nine times out of ten. So every
+share here comes with the base rate and the best constant answer.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from msgspec import Struct
 
-from waza.stats.scores import Interval, wilson
+from waza.stats.scores import Z95, Interval, wilson
 
-_Z95 = 1.959963984540054
-"""The two-sided 95 % point of the normal distribution."""
 _NONE = 1e-12
-"""A variance below this is none, but for rounding."""
+"""A variance below this is zero except for rounding."""
 
 
 class Confusion(Struct, frozen=True, kw_only=True):
-    """A judge's verdicts against people's, counted: what people say is taken for the truth."""
+    """Counts of a judge's verdicts against people's, which are taken as the truth."""
 
     true_pass: int = 0
-    """Both say pass."""
+    """Both pass it."""
     false_pass: int = 0
     """The judge passes what people fail."""
     false_fail: int = 0
     """The judge fails what people pass."""
     true_fail: int = 0
-    """Both say fail."""
+    """Both fail it."""
 
     @property
     def n(self) -> int:
@@ -39,12 +37,12 @@ class Confusion(Struct, frozen=True, kw_only=True):
 
     @property
     def agreed(self) -> int:
-        """How many items both say the same about."""
+        """How many items both agree on."""
         return self.true_pass + self.true_fail
 
     @property
     def accuracy(self) -> float | None:
-        """The share of items both say the same about."""
+        """The share of items both agree on."""
         return _share(self.agreed, self.n)
 
     @property
@@ -105,20 +103,20 @@ class Confusion(Struct, frozen=True, kw_only=True):
 
 def confusion(pairs: Iterable[tuple[bool, bool]]) -> Confusion:
     """Return the counts of pairs: whether people pass an item, whether the judge does."""
-    seen = Counter(pairs)
+    counts = Counter(pairs)
     return Confusion(
-        true_pass=seen[True, True],
-        false_pass=seen[False, True],
-        false_fail=seen[True, False],
-        true_fail=seen[False, False],
+        true_pass=counts[True, True],
+        false_pass=counts[False, True],
+        false_fail=counts[True, False],
+        true_fail=counts[False, False],
     )
 
 
 def table_of(pairs: Iterable[tuple[Hashable, Hashable]]) -> list[list[int]]:
     """Return the square table of two raters' labels: the first one's in rows, the labels in order of their text."""
-    seen = Counter(pairs)
-    labels = sorted({label for pair in seen for label in pair}, key=str)
-    return [[seen[row, column] for column in labels] for row in labels]
+    counts = Counter(pairs)
+    labels = sorted({label for pair in counts for label in pair}, key=str)
+    return [[counts[row, column] for column in labels] for row in labels]
 
 
 def cohen_kappa(table: Sequence[Sequence[int]]) -> float | None:
@@ -136,9 +134,9 @@ def cohen_kappa(table: Sequence[Sequence[int]]) -> float | None:
 def kappa_interval(table: Sequence[Sequence[int]], effect: float = 1.0) -> Interval | None:
     """Return the 95 % interval of kappa, by its large-sample variance (Fleiss, Cohen and Everitt 1969).
 
-    `effect` is the design effect of the agreement, where items belong to the same tasks; kappa moves as it does. A
+    `effect` is the design effect of the agreement, where items belong to the same tasks; kappa's is about the same. A
     table without variance would make a few items certain: where two raters agree on every item, the interval is that of
-    `_perfect`; else (one rater never varies, or they never agree) there is none, and `kappa_remark` says so.
+    `_perfect`; else (one rater never varies, or they never agree) there is none, and `kappa_remark` returns why.
     """
     kappa = cohen_kappa(table)
     if kappa is None:
@@ -146,18 +144,18 @@ def kappa_interval(table: Sequence[Sequence[int]], effect: float = 1.0) -> Inter
     variance = kappa_variance(table)
     if variance < _NONE:
         return _perfect(table, effect) if kappa == 1 and len(table) == 2 else None
-    reach = _Z95 * math.sqrt(variance * effect)
+    reach = Z95 * math.sqrt(variance * effect)
     return Interval(lower=max(-1.0, kappa - reach), upper=min(1.0, kappa + reach), mean=kappa)
 
 
 def _perfect(table: Sequence[Sequence[int]], effect: float) -> Interval:
-    """Return the interval of kappa where both raters say the same of every item, of two kinds.
+    """Return the interval of kappa where both raters agree on every item, with two labels.
 
     That of Donner and Eliasziw (1992): every kappa by which a goodness-of-fit test would not refuse the table. It takes
     both raters to pass equally often, as they do here. The test's statistic is n pq (1 - k^2) / (pq + k (p^2 + q^2) +
     k^2 pq), which is set to its 95 % point and solved for k.
     """
-    n, point = sum(map(sum, table)) / effect, _Z95 * _Z95
+    n, point = sum(map(sum, table)) / effect, Z95 * Z95
     p = table[0][0] / sum(map(sum, table))
     half = point * (p * p + (1 - p) * (1 - p)) / (p * (1 - p)) / 2
     lower = (math.sqrt(half * half + (n + point) * (n - point)) - half) / (n + point)
@@ -167,7 +165,7 @@ def _perfect(table: Sequence[Sequence[int]], effect: float) -> Interval:
 def kappa_remark(table: Sequence[Sequence[int]]) -> str:
     """Return why there is no kappa, or no interval of it; empty where there is."""
     if cohen_kappa(table) is None:
-        return "says nothing: all verdicts are the same" if sum(map(sum, table)) else "says nothing: no verdicts"
+        return "undefined: all verdicts are the same" if sum(map(sum, table)) else "undefined: no verdicts"
     if kappa_interval(table) is None:
         return "no interval: one of the two never varies, or they never agree, and then kappa's variance is not known"
     return ""
@@ -192,7 +190,7 @@ def kappa_variance(table: Sequence[Sequence[float]]) -> float:
 def krippendorff_alpha(items: Iterable[Sequence[Hashable | None]]) -> float | None:
     """Return Krippendorff's alpha for nominal labels: one row an item, one label a rater, None where one is missing.
 
-    None where no item has two labels, or all labels are the same: nothing could have differed then.
+    None where no item has two labels, or all labels are the same.
     """
     weights: dict[tuple[Hashable, Hashable], float] = {}
     for labels in items:
@@ -215,7 +213,7 @@ def krippendorff_alpha(items: Iterable[Sequence[Hashable | None]]) -> float | No
 
 
 def _by_chance(table: Sequence[Sequence[int]]) -> int:
-    """Return the agreement by chance, times the square of the number of items: a whole number, so nothing is lost."""
+    """Return the agreement by chance, times the square of the number of items: an exact integer."""
     return sum(sum(row) * sum(column) for row, column in zip(table, zip(*table, strict=True), strict=True))
 
 

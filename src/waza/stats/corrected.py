@@ -1,8 +1,17 @@
-"""How much less outputs tell when several belong to one task: trials of one task are alike.
+"""A judge's pass rate corrected for the judge's error, from counts, with design effects for outputs of the same task.
 
-A design effect of 2 says that so many outputs tell only as much as half of them would, each of a task of its own. It is
-the variance of an estimate with whole tasks as the units, divided by the variance with outputs as the units; both come
-from what each output contributes to the estimate (its influence), which is the same for all outputs in a cell.
+A judge's pass rate is not the share that people would pass. Where people have judged a random sample of the outputs,
+the share they would pass of all of them can be estimated, with an interval that reflects how few they judged. Two ways:
+
+- prediction-powered inference (Angelopoulos, Duchi and Zrnic 2023, "PPI++"): the judge's rate on all outputs, corrected
+  by how people and judge differ on the labelled ones; the judge is weighted by how well it agrees;
+- Rogan and Gladen (1978): the rate corrected for the judge's sensitivity and specificity, with the interval of Lang and
+  Reiczigel (2014).
+
+Trials of one task are alike. A design effect of 2 means that the outputs are worth only as much as half of them from
+separate tasks. It is the variance of an estimate with whole tasks as the units, divided by the variance with outputs as
+the units; both come from what each output contributes to the estimate (its influence), which is the same for all
+outputs in a cell.
 """
 
 from __future__ import annotations
@@ -15,14 +24,14 @@ from msgspec import Struct
 
 from waza.stats.agreement import Confusion
 from waza.stats.resampling import student_t
-from waza.stats.scores import Interval, wilson
+from waza.stats.scores import Z95, Interval, wilson, wilson_bounds
 
 Row = Sequence[int]
 """A task's outputs: both pass, only people pass, only the judge passes, both fail; unlabelled: judge passes, fails."""
 
 
 class Effects(Struct, frozen=True, kw_only=True):
-    """How many outputs of these tasks tell as much as one of a task of its own, for each estimate; at least 1."""
+    """The design effect of each estimate: how many outputs are worth one of a separate task; at least 1."""
 
     agreement: float = 1.0
     people: float = 1.0
@@ -30,7 +39,7 @@ class Effects(Struct, frozen=True, kw_only=True):
     prediction_powered: float = 1.0
     rogan_gladen: float = 1.0
     tasks: int | None = None
-    """How many tasks there are; None where every output has a task of its own."""
+    """How many tasks there are; None where every output is of another task."""
     labelled_tasks: int | None = None
     """How many of them have a labelled output."""
 
@@ -41,7 +50,7 @@ ALONE = Effects()
 def effects(rows: Sequence[Row], weight: float) -> Effects:
     """Return the design effects for tasks' outputs; `weight` is how much of the judge the tuned estimate uses.
 
-    Of a single task its outputs are what is counted.
+    With a single task its outputs are the units.
     """
     if len(rows) < 2 or all(sum(row) < 2 for row in rows):
         return ALONE
@@ -72,7 +81,7 @@ def _raw(totals: Row, outputs: int) -> list[float]:
 
 
 def _divided(totals: Row) -> list[float]:
-    """Return what an output in each cell contributes to Rogan and Gladen's share, but for a common factor."""
+    """Return what an output in each cell contributes to Rogan and Gladen's share, up to a common factor."""
     both, people_only, judge_only, neither = totals[:4]
     counts = Confusion(true_pass=both, false_fail=people_only, false_pass=judge_only, true_fail=neither)
     sensitivity, specificity = counts.sensitivity, counts.specificity
@@ -98,25 +107,8 @@ def _effect(rows: Sequence[Row], totals: Row, influence: Sequence[float]) -> flo
     return max(1.0, together / alone)
 
 
-# A judge's pass rate corrected for the judge's error: pure numbers from counts.
-#
-# A judge's share of passes is not the share that people would pass: it misses some, and passes others by mistake.
-# Where
-# people have judged a fair sample of the outputs, the share they would have found among all of them can be told, with
-# an
-# interval that is honest about how few they judged. Two ways, both for a sample drawn by chance:
-#
-# - prediction-powered inference (Angelopoulos, Duchi and Zrnic 2023, "PPI++"): the judge's share on all outputs, moved
-# by what people and judge differ on the labelled ones; as much of the judge is used as its agreement is worth;
-# - Rogan and Gladen (1978): the share divided by what the judge's sensitivity and specificity do to it, with the
-# interval
-# of Lang and Reiczigel (2014).
-
-_Z95 = 1.959963984540054
-
-
 class Tuned(Struct, frozen=True, kw_only=True):
-    """A prediction-powered share, as its authors' package computes it."""
+    """A prediction-powered share, as in the authors' package ppi-python."""
 
     share: float
     std_error: float
@@ -125,12 +117,12 @@ class Tuned(Struct, frozen=True, kw_only=True):
 
 
 class Corrected(Struct, frozen=True, kw_only=True):
-    """The share of outputs that pass, by each way of telling; None where that way says nothing."""
+    """The share of outputs that pass, by each method; None where a method does not apply."""
 
     raw: Interval | None
-    """What the judge says, and Wilson's interval, which knows nothing of the judge's error."""
+    """The judge's pass rate, and Wilson's interval, which ignores the judge's error."""
     people: Interval | None
-    """What people say about the labelled outputs alone."""
+    """People's pass rate of the labelled outputs alone."""
     prediction_powered: Interval | None
     rogan_gladen: Interval | None
 
@@ -138,8 +130,7 @@ class Corrected(Struct, frozen=True, kw_only=True):
 def corrected(counts: Confusion, passes: int, outputs: int, rows: Sequence[Row] = ()) -> Corrected:
     """Return the share that passes: `passes` of `outputs` by the judge, of which `counts` are labelled by people.
 
-    `rows` say which outputs belong to one task, where several do: intervals are then as wide as so many alike outputs
-    deserve.
+    `rows` tell which outputs belong to the same task, where several do: intervals are then wider.
     """
     rest = (passes - counts.true_pass - counts.false_pass, outputs - counts.n)
     less = effects_of(counts, passes, outputs, rows)
@@ -153,7 +144,7 @@ def corrected(counts: Confusion, passes: int, outputs: int, rows: Sequence[Row] 
 
 
 def effects_of(counts: Confusion, passes: int, outputs: int, rows: Sequence[Row]) -> Effects:
-    """Return how much less the outputs tell because several belong to one task."""
+    """Return the design effects of outputs of which several belong to one task."""
     if not rows:
         return ALONE
     rest = (passes - counts.true_pass - counts.false_pass, outputs - counts.n)
@@ -161,15 +152,15 @@ def effects_of(counts: Confusion, passes: int, outputs: int, rows: Sequence[Row]
 
 
 def share_of(part: int, whole: int, effect: float = 1.0, tasks: int | None = None) -> Interval | None:
-    """Return a share with Wilson's interval for so many outputs as they are worth; None of nothing.
+    """Return a share with Wilson's interval for the effective number of outputs; None without outputs.
 
-    With several outputs a task, Student's t for so many tasks takes the place of the normal distribution.
+    With several outputs a task, Student's t for the number of tasks replaces the normal distribution.
     """
     if tasks is None or not whole:
         return wilson(part, whole)
     if tasks < 2:
         return None
-    lower, upper = _wilson(part / whole, whole / effect, student_t(tasks - 1))
+    lower, upper = wilson_bounds(part / whole, whole / effect, student_t(tasks - 1))
     return Interval(lower=lower, upper=upper, mean=part / whole)
 
 
@@ -177,8 +168,8 @@ def prediction_powered(counts: Confusion, passes: int, unlabelled: int, less: Ef
     """Return the prediction-powered share with its 95 % interval; `passes` are the judge's on the unlabelled outputs.
 
     The normal interval is too narrow for few labels and near 0 and 1. So the standard error, with half an output more
-    in each cell, says how many labels the estimate is worth, and Wilson's interval for so many is taken, with Student's
-    t in place of the normal distribution. None without two labels.
+    in each cell, gives the effective number of labels, and the result is Wilson's interval for that number, with
+    Student's t in place of the normal distribution. None without two labels.
     """
     units = counts.n if less.labelled_tasks is None else less.labelled_tasks
     if counts.n < 2 or units < 2 or not unlabelled:
@@ -187,16 +178,8 @@ def prediction_powered(counts: Confusion, passes: int, unlabelled: int, less: Ef
     wary = tuned(_cells(counts, 0.5), passes + 0.5, unlabelled + 1)
     middle = min(max(wary.share, 1e-9), 1 - 1e-9)
     worth = middle * (1 - middle) / (wary.std_error**2 * less.prediction_powered)
-    lower, upper = _wilson(share, worth, student_t(units - 1))
+    lower, upper = wilson_bounds(share, worth, student_t(units - 1))
     return Interval(lower=lower, upper=upper, mean=share)
-
-
-def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share of so many, which need not be a whole number."""
-    square = z * z / n
-    centre = (share + square / 2) / (1 + square)
-    half = z / (1 + square) * math.sqrt(share * (1 - share) / n + square / (4 * n))
-    return _within(min(centre - half, share)), _within(max(centre + half, share))
 
 
 Cells = tuple[float, float, float, float]
@@ -209,7 +192,7 @@ def _cells(counts: Confusion, more: float = 0.0) -> Cells:
 
 
 def tuned(cells: Cells, passes: float, unlabelled: float) -> Tuned:
-    """Return the prediction-powered mean of 0s and 1s, with as much of the judge as makes it most certain."""
+    """Return the prediction-powered mean of 0s and 1s, with the judge's weight that makes the variance smallest."""
     both, people_only, judge_only, _ = cells
     n = math.fsum(cells)
     people, judge, rest = (both + people_only) / n, (both + judge_only) / n, passes / unlabelled
@@ -254,9 +237,9 @@ def lang_reiczigel(
 ) -> tuple[float, float]:
     """Return the interval of a share that was measured by a judge whose sensitivity and specificity are estimates.
 
-    `is_part` says that those were estimated on some of the same outputs, not on others.
+    `is_part`: those were estimated on some of the same outputs, not on others.
     """
-    z = _Z95
+    z = Z95
     share, n = (raw[0] * raw[1] + z * z / 2) / (raw[1] + z * z), raw[1] + z * z
     sens, n_sens = (sensitivity[0] * sensitivity[1] + 1) / (sensitivity[1] + 2), sensitivity[1] + 2
     spec, n_spec = (specificity[0] * specificity[1] + 1) / (specificity[1] + 2), specificity[1] + 2
@@ -278,7 +261,7 @@ def labels_needed(counts: Confusion, passes: int, outputs: int, half_width: floa
     """Return how many labels in all bring the prediction-powered interval to about ± `half_width`.
 
     `effect` is the design effect of outputs that belong to the same tasks. None where no number of labels of these
-    outputs does, or nobody can tell yet.
+    outputs does, or there are too few to estimate it.
     """
     if counts.n < 2:
         return None

@@ -1,4 +1,4 @@
-"""What a comparison may say, in words: better, worse, no difference shown, too little evidence."""
+"""The verdict on a difference between two runs: better, worse, no difference shown, too little evidence."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MARGIN = 0.1
 
 
 UNIT = 0.25
-"""What counts as the least a task's score moves, where the least is not known."""
+"""The smallest step of a task's score, where it is not known."""
 
 
 class DifferenceVerdict(Struct, frozen=True, kw_only=True):
-    """What the difference between two runs shows."""
+    """The verdict on the difference between two runs, with its numbers."""
 
     word: Word
     difference: float | None
@@ -33,9 +33,9 @@ class DifferenceVerdict(Struct, frozen=True, kw_only=True):
     tasks: int
     """Tasks the verdict rests on."""
     smallest: float | None
-    """The least difference so many tasks and trials would show in four of five cases; None where they can show none."""
+    """The smallest difference these tasks and trials would show in four of five cases; None if they can show none."""
     tasks_needed: int | None
-    """How many tasks would show a difference of `margin`; None where nobody can tell."""
+    """How many tasks would show a difference of `margin`; None where that cannot be estimated."""
     trials_needed: int | None
     """How many trials of each of these tasks would; None where no number would."""
     margin: float = MARGIN
@@ -44,7 +44,7 @@ class DifferenceVerdict(Struct, frozen=True, kw_only=True):
 def verdict_on_passing(
     tallies: Sequence[Tally], *, margin: float = MARGIN, these_tasks: bool = False
 ) -> DifferenceVerdict:
-    """Return what the tallies show; with `these_tasks` about them alone, not about tasks like them."""
+    """Return the verdict on pass rates; with `these_tasks` about these tasks only, not about tasks like them."""
     differences = [tally.difference for tally in tallies]
     if these_tasks and tallies:
         trials = trials_within(tallies, margin)
@@ -55,7 +55,7 @@ def verdict_on_passing(
 
 
 def verdict_on_scores(differences: Sequence[float], *, margin: float = MARGIN) -> DifferenceVerdict:
-    """Return what differences of scores, one per task, show."""
+    """Return the verdict on differences of scores, one per task."""
     smallest, tasks = smallest_difference(differences, UNIT), tasks_needed(differences, UNIT, margin)
     return _verdict(differences, sign_flip(differences), smallest, tasks, None, margin)
 

@@ -1,35 +1,32 @@
-"""Activation, benefit and lift of a skill, from whole counts: closed forms, no resampling.
+"""Activation, benefit and lift of a skill, from counts, in closed form.
 
 Lift is how much more often tasks pass with the skill. Activation is how often the agent uses the skill. Benefit is the
-lift of those trials in which it does: a trial in which the skill stays silent is taken for one without it, so
+lift of those trials in which it does: a trial in which the skill is not used counts as one without it, so
 lift = activation x benefit, and benefit = lift / activation (Wald's estimator; Angrist, Imbens and Rubin 1996). That
-does not mix in which trials trigger: comparing those alone would, where the agent reaches for the skill when the task
-is hard.
+is not biased by which trials trigger; comparing those alone would be, where the agent uses the skill when the task is
+hard.
 
-Every task counts the same. Intervals speak of tasks like these: the spread between tasks counts, with Student's t; with
-`these_tasks`, or a single task, only the spread of trials does. Activation: Agresti and Coull's interval at the
-effective number of trials (Korn and Graubard 1998). Benefit: Fieller's, which is all that is possible (-1 to 1) where
-the skill hardly ever triggers. No spread is taken for smaller than pairs of trials allow for (Bonett and Price 2012):
-twenty passes of twenty do not prove a certainty.
+Every task counts the same. Intervals are about tasks like these: the spread between tasks counts, with Student's t;
+with `these_tasks`, or a single task, only the spread of trials does. Activation: Agresti and Coull's interval at the
+effective number of trials (Korn and Graubard 1998). Benefit: Fieller's, which is the whole range (-1 to 1) where the
+skill hardly ever triggers. No variance is smaller than pairs of trials support (Bonett and Price 2012): twenty passes
+of twenty do not prove certainty.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from waza.stats.resampling import LEVEL, student_t
-from waza.stats.scores import mean
-
-_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+from waza.stats.scores import Z95, mean
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """A number and where it lies with 95 % confidence."""
+    """A number with its 95 % interval."""
 
     value: float
     lower: float
@@ -56,7 +53,7 @@ class TaskArms(NamedTuple):
     gained_triggered: int = 0
     """Of the pairs that pass only with the skill: those that used it."""
     lost_triggered: int = 0
-    """Of the pairs that pass only without it: those that used it all the same."""
+    """Of the pairs that pass only without it: those that used it."""
 
     @property
     def lift(self) -> float:
@@ -88,7 +85,7 @@ def lift_of(tasks: Sequence[TaskArms], *, these_tasks: bool = False) -> Estimate
 
 
 def activation_of(tasks: Sequence[TaskArms], *, these_tasks: bool = False) -> Estimate | None:
-    """Return how often the skill is used where it is there; None without tasks."""
+    """Return how often the skill is used where it is available; None without tasks."""
     if not tasks:
         return None
     share = _mean([task.activation for task in tasks])
@@ -96,7 +93,7 @@ def activation_of(tasks: Sequence[TaskArms], *, these_tasks: bool = False) -> Es
     if not these_tasks and len(tasks) > 1:
         between = _between([task.activation for task in tasks], [task.activation for task in tasks])
         trials = min(trials, share * (1 - share) / between) if between else trials
-        trials *= (_Z / student_t(len(tasks) - 1)) ** 2
+        trials *= (Z95 / student_t(len(tasks) - 1)) ** 2
     low, high = _agresti_coull(share, trials)
     return Estimate(value=share, lower=low, upper=high)
 
@@ -123,7 +120,7 @@ def pair_interval(gained: int, lost: int, pairs: int) -> Estimate | None:
     if not pairs:
         return None
     middle = (gained - lost) / (pairs + 2)
-    half = _Z * math.sqrt(_pair_variance(gained, lost, pairs))
+    half = Z95 * math.sqrt(_pair_variance(gained, lost, pairs))
     value = (gained - lost) / pairs
     return Estimate(value=value, lower=max(-1.0, min(middle - half, value)), upper=min(1.0, max(middle + half, value)))
 
@@ -173,10 +170,10 @@ def _pair_variance(gained: int, lost: int, pairs: int) -> float:
 
 
 def _agresti_coull(share: float, trials: float) -> tuple[float, float]:
-    """Return where a share lies; for few trials it holds what it promises, which Wilson's interval does not always."""
-    total = trials + _Z**2
-    centre = (share * trials + _Z**2 / 2) / total
-    half = _Z * math.sqrt(centre * (1 - centre) / total)
+    """Return Agresti and Coull's interval, which covers at least 95 % for few trials, where Wilson's may not."""
+    total = trials + Z95**2
+    centre = (share * trials + Z95**2 / 2) / total
+    half = Z95 * math.sqrt(centre * (1 - centre) / total)
     return max(0.0, centre - half), min(1.0, centre + half)
 
 

@@ -1,11 +1,11 @@
 """Exact tests of a difference between two runs of the same tasks, two-sided.
 
-By task (`sign_flip`): if nothing changed, each task's difference might as well have had the other sign. With one trial
-a task that is McNemar's exact test; with several it weighs each task by how far it moved. It holds however many trials
-a task got, and also when both runs stopped trials early by the same rule.
+By task (`sign_flip`): if nothing changed, each task's difference could have had either sign. With one trial
+a task that is McNemar's exact test; with several it weighs each task by its change. It is valid for any number of
+trials a task got, and also when both runs stopped trials early by the same rule.
 
-Within these tasks (`shuffled_trials`): if nothing changed, each trial might as well have come from the other run. It
-says nothing about other tasks. For one task it is Fisher's exact test, for one trial a task McNemar's.
+Within these tasks (`shuffled_trials`): if nothing changed, each trial could have come from either run. It
+does not generalise to other tasks. For one task it is Fisher's exact test, for one trial a task McNemar's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-MOST_STEPS = 50_000
+MAX_STEPS = 50_000
 """The longest grid on which differences are summed; finer ones are rounded to it, and the test is exact for those."""
 _FINEST = 10_000
 
@@ -37,7 +37,7 @@ class Tally(NamedTuple):
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Return the exact p-value of so many tasks that only pass after, and so many that only passed before."""
+    """Return the exact p-value of `gained` tasks that only pass after and `lost` ones that only passed before."""
     return _sign_flip(((1, gained + lost),), gained - lost) if gained + lost else 1.0
 
 
@@ -50,10 +50,10 @@ def sign_flip(differences: Sequence[float]) -> float:
 
 @lru_cache(maxsize=4096)
 def _sign_flip(weights: tuple[tuple[int, int], ...], observed: int) -> float:
-    """Return the chance that signs thrown by a coin make the sum as far from 0 as it is.
+    """Return the probability that random signs make the sum at least as far from 0 as observed.
 
-    `weights` are sizes of differences and how many tasks have them. Each task's sum has the characteristic function
-    cos(w t), so all of them have the product; the inverse transform gives the chance of every sum.
+    `weights` are sizes of differences and how many tasks have them. Each task's sign has the characteristic function
+    cos(w t), so their sum has the product; the inverse transform gives the probability of every sum.
     """
     import numpy as np  # only where two runs are compared
 
@@ -67,10 +67,10 @@ def _sign_flip(weights: tuple[tuple[int, int], ...], observed: int) -> float:
 
 
 def shuffled_trials(tallies: Sequence[Tally]) -> float:
-    """Return the exact p-value of the mean difference when trials are dealt anew to both runs within each task."""
+    """Return the exact p-value of the mean difference when trials are permuted between both runs within each task."""
     shares = [Fraction(1, tally.trials_before) + Fraction(1, tally.trials_after) for tally in tallies]
     most = math.fsum(share * tally.trials_after for share, tally in zip(shares, tallies, strict=True))
-    scale = _scale(shares, min(_FINEST, MOST_STEPS / most))
+    scale = _scale(shares, min(_FINEST, MAX_STEPS / most))
     slopes = [max(1, round(float(share) * scale)) for share in shares]
     strata = Counter(
         (tally.trials_before, tally.trials_after, tally.passed_before + tally.passed_after, slope)
@@ -82,7 +82,7 @@ def shuffled_trials(tallies: Sequence[Tally]) -> float:
 
 @lru_cache(maxsize=4096)
 def _shuffled(strata: tuple[tuple[tuple[int, int, int, int], int], ...], observed: int) -> float:
-    """Return the chance that dealing trials anew makes the sum as far out as it is.
+    """Return the probability that permuted trials make the sum at least as extreme as observed.
 
     Each stratum is (trials before, trials after, passed in both, steps that one of them weighs) and how many there are.
     """
@@ -100,27 +100,27 @@ def _shuffled(strata: tuple[tuple[tuple[int, int, int, int], int], ...], observe
 
 
 def _hypergeometric(before: int, after: int, passed: int) -> dict[int, float]:
-    """Return the chance of each number of passed trials in the later run."""
+    """Return the probability of each number of passed trials in the later run."""
     ways = math.comb(before + after, passed)
     possible = range(max(0, passed - before), min(after, passed) + 1)
     return {got: math.comb(after, got) * math.comb(before, passed - got) / ways for got in possible}
 
 
 def _two_sided(sums: Any, observed: int, reach: int) -> float:
-    """Return the chance of a sum at least as far from 0; `sums` are the chances of 0, 1, …, then of negatives."""
+    """Return the probability of a sum at least as far from 0; `sums` are those of 0, 1, …, then of negatives."""
     tail = float(sums[abs(observed) : reach + 1].sum())
     return _doubled(tail, 1.0)
 
 
 def _doubled(one: float, other: float) -> float:
-    """Return the two-sided chance, without the last digits, which the transform loses."""
+    """Return the two-sided p-value, rounded, as the transform loses the last digits."""
     return min(1.0, max(0.0, round(2 * min(one, other), 12)))
 
 
 def _steps(differences: Sequence[float]) -> list[int]:
     """Return differences as whole steps of one grid."""
     sizes = [abs(difference) for difference in differences]
-    finest = min(_FINEST / max(sizes, default=0.0), MOST_STEPS / math.fsum(sizes)) if any(sizes) else 1.0
+    finest = min(_FINEST / max(sizes, default=0.0), MAX_STEPS / math.fsum(sizes)) if any(sizes) else 1.0
     fractions = [Fraction(difference).limit_denominator(1_000) for difference in differences]
     is_exact = all(abs(d - fraction) < 1e-9 for d, fraction in zip(differences, fractions, strict=True))
     scale = _scale(fractions, finest) if is_exact else finest

@@ -1,7 +1,7 @@
-"""What so few tasks and trials could show: the smallest difference they would find, and how many would be needed.
+"""The smallest difference that tasks and trials can show, and how many would be needed for a given one.
 
 "Would find" means: in four of five such comparisons. The spread of the differences is the one observed; because tasks
-that moved may have been missed by chance, three more tasks of n count as moved by one trial (the rule of three).
+with a change may have been missed by chance, three more tasks of n count as changed by one trial (the rule of three).
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import math
 from collections.abc import Sequence
 
 from waza.stats.paired import Tally
-from waza.stats.scores import mean
+from waza.stats.scores import Z95, mean
 
 ALPHA = 0.05
 FEWEST = 6
 """Fewer tasks than this can never show anything: 2 x 0.5^5 is more than 5 %."""
-_REACH = 1.959963984540054 + 0.8416212335729143
+_REACH = Z95 + 0.8416212335729143
 """How many standard errors a difference needs to be found in four of five cases at 5 %."""
 
 
 def smallest_difference(differences: Sequence[float], unit: float) -> float | None:
-    """Return the least mean difference so many tasks would show; None where they could show none.
+    """Return the smallest mean difference that this number of tasks would show; None where they could show none.
 
-    `unit` is the least a task can move: one trial.
+    `unit` is the smallest change of a task: one trial.
     """
     count = len(differences)
     if count < FEWEST:
@@ -41,7 +41,7 @@ def tasks_needed(differences: Sequence[float], unit: float, wanted: float) -> in
 
 
 def trials_needed(tallies: Sequence[Tally], wanted: float) -> int | None:
-    """Return how many trials of each of these tasks would show it; None where no number would, or nobody can tell."""
+    """Return how many trials of each of these tasks would show it; None where no number would, or that is unknown."""
     differences = [tally.difference for tally in tallies]
     trials = mean([min(tally.trials_before, tally.trials_after) for tally in tallies])
     if len(tallies) < FEWEST or trials is None:
@@ -54,7 +54,7 @@ def trials_needed(tallies: Sequence[Tally], wanted: float) -> int | None:
 
 
 def smallest_within(tallies: Sequence[Tally]) -> float:
-    """Return the least mean difference these trials would show about these very tasks."""
+    """Return the smallest mean difference these trials would show about these very tasks."""
     variances = [_pooled(tally) * (1 / tally.trials_before + 1 / tally.trials_after) for tally in tallies]
     return _REACH * math.sqrt(math.fsum(variances)) / len(tallies)
 
@@ -66,7 +66,7 @@ def trials_within(tallies: Sequence[Tally], wanted: float) -> int:
 
 
 def _pooled(tally: Tally) -> float:
-    """Return the variance of one trial of a task, both runs together; never 0, for a trial more might have failed."""
+    """Return the variance of one trial of a task, both runs together; never 0, as another trial might have failed."""
     share = (tally.passed_before + tally.passed_after + 0.5) / (tally.trials_before + tally.trials_after + 1)
     return share * (1 - share)
 
@@ -83,12 +83,12 @@ def variance(numbers: Sequence[float]) -> float:
 
 
 def _within(tallies: Sequence[Tally]) -> float:
-    """Return how much of that variance comes from trials of the same task, in the mean over tasks."""
+    """Return the part of that variance within tasks, as the mean over tasks."""
     before = [_noise(tally.passed_before, tally.trials_before) for tally in tallies]
     after = [_noise(tally.passed_after, tally.trials_after) for tally in tallies]
     return (mean(before) or 0.0) + (mean(after) or 0.0)
 
 
 def _noise(passed: int, trials: int) -> float:
-    """Return the variance of a pass rate over so many trials."""
+    """Return the variance of a pass rate over that many trials."""
     return (passed / trials) * (1 - passed / trials) / (trials - 1) if trials > 1 else 0.25

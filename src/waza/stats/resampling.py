@@ -1,10 +1,10 @@
-"""The bootstrap: where a mean lies, over tasks or over the trials of one task, whatever its numbers' distribution.
+"""The bootstrap interval of a mean over tasks, or over the trials of one task, and Student's t.
 
-Over tasks whole ones are drawn, never single trials: trials of one task are alike, and counting them as independent
+Over tasks, whole tasks are drawn, never single trials: trials of one task are alike, and treating them as independent
 would make every interval too narrow. The seed is fixed, and the order has no effect. The percentiles are widened as
-Student's t is wider than the normal distribution (Hesterberg 2015, "expanded percentile"): plain ones are too narrow
-for few tasks. With many tasks nothing is drawn: the resamples' percentiles are then known from the first three moments
-(Hall 1992, "The Bootstrap and Edgeworth Expansion"), and a run need not load a library to end.
+Student's t is wider than the normal distribution (Hesterberg 2015, "expanded percentile"), since plain percentiles are
+too narrow for few tasks. With many tasks nothing is drawn: the percentiles follow from the first three moments (Hall
+1992, "The Bootstrap and Edgeworth Expansion"), without loading numpy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from waza.stats.scores import mean
+from waza.stats.scores import Z95, mean
 
 LEVEL = 0.95
 RESAMPLES = 2_000
@@ -29,7 +29,7 @@ MANY = 100
 
 
 class Bootstrap(Struct, frozen=True, kw_only=True):
-    """Where a mean lies, by resampling."""
+    """The bootstrap interval of a mean."""
 
     lower: float
     upper: float
@@ -40,7 +40,7 @@ class Bootstrap(Struct, frozen=True, kw_only=True):
 
     @property
     def tells(self) -> bool:
-        """Whether the interval says anything: not where the numbers are all the same, or only one."""
+        """Whether the interval is informative: not where there is one number, or all are the same."""
         return self.lower < self.upper
 
 
@@ -77,7 +77,7 @@ def _drawn(values: tuple[float, ...], seed: int) -> tuple[float, float]:
 
 @lru_cache(maxsize=8)
 def _resamples(count: int, seed: int) -> list[tuple[itemgetter[Any], int]]:
-    """Return which of so many numbers each resample draws, and how often: few differ where the numbers are few."""
+    """Return the positions each resample draws, and how often: with few numbers many resamples are the same."""
     random = Random(seed)
     drawn = Counter(tuple(sorted(random.choices(range(count), k=count))) for _ in range(RESAMPLES))
     return [(itemgetter(*places), times) for places, times in drawn.items()]
@@ -102,18 +102,20 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _widened(count: int) -> float:
-    """Return how many standard errors the interval reaches to each side for so many tasks."""
+    """Return how many standard errors the interval reaches to each side for that many tasks."""
     return math.sqrt(count / (count - 1)) * student_t(count - 1)
 
 
 def student_t(freedom: int) -> float:
-    """Return the two-sided 95 % point of Student's t: from 3 degrees of freedom on by its expansion, to 0.004."""
+    """Return the two-sided 95 % point of Student's t, from 3 degrees of freedom on by its expansion with error < 0.004.
+
+    The expansion in 1/n is that of Abramowitz and Stegun, 26.7.5; below 3 there are closed forms.
+    """
     if freedom == 1:
         return math.tan(math.pi * LEVEL / 2)
     if freedom == 2:
         return LEVEL * math.sqrt(2 / (1 - LEVEL**2))
-    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
-    n = freedom
+    z, n = Z95, freedom
     return (
         z
         + (z**3 + z) / (4 * n)

@@ -1,7 +1,7 @@
 """Means, spreads and intervals: pure numbers, exact sums, None where there is nothing to count, never NaN.
 
-What nobody can tell is never averaged in. It is counted as undecided and spans `low` (all of it 0) to `high` (all of
-it 1), so that low ≤ score ≤ high always holds.
+Undecided trials are never part of a mean. They are counted and span `low` (all of them 0) to `high` (all of them 1), so
+that low ≤ score ≤ high is always true.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-_Z95 = 1.959963984540054
+Z95 = 1.959963984540054
 """The two-sided 95 % point of the normal distribution."""
 
 
@@ -49,7 +49,7 @@ class Score(Struct, frozen=True, kw_only=True, gc=False):
     """A score over what was decided, with its worst and best case over what was not."""
 
     value: float | None = None
-    """The plain mean."""
+    """The unweighted mean."""
     weighted: float | None = None
     """The mean with weights: the composite."""
     low: float | None = None
@@ -60,7 +60,7 @@ class Score(Struct, frozen=True, kw_only=True, gc=False):
 
 
 UNDECIDED = Score(low=0.0, high=1.0, undecided=1)
-"""A trial that could not run, or was not run: it may have been anything."""
+"""The score of a trial that could not run, or was not run."""
 
 
 def mean(numbers: Sequence[float]) -> float | None:
@@ -80,14 +80,22 @@ def std_dev(numbers: Sequence[float]) -> float | None:
 
 @lru_cache(maxsize=1024)
 def wilson(successes: float, trials: int) -> Interval | None:
-    """Return the Wilson 95 % interval of a share, or None without trials; of each trial a part may be a success."""
+    """Return the Wilson 95 % interval of a share, or None without trials; a trial may count as part of a success."""
     if trials < 1:
         return None
-    share, square = successes / trials, _Z95**2
-    centre = (share + square / (2 * trials)) / (1 + square / trials)
-    spread = math.sqrt(share * (1 - share) / trials + square / (4 * trials**2))
-    half = _Z95 / (1 + square / trials) * spread
-    return Interval(lower=max(0.0, centre - half), upper=min(1.0, centre + half), mean=share)
+    lower, upper = wilson_bounds(successes / trials, trials, Z95)
+    return Interval(lower=lower, upper=upper, mean=successes / trials)
+
+
+def wilson_bounds(share: float, n: float, z: float) -> tuple[float, float]:
+    """Return Wilson's interval (1927) of a share of `n` observations, which need not be a whole number.
+
+    `z` is how many standard errors it reaches: that of the normal distribution, or Student's t.
+    """
+    square = z * z / n
+    centre = (share + square / 2) / (1 + square)
+    half = z / (1 + square) * math.sqrt(share * (1 - share) / n + square / (4 * n))
+    return _clip(min(centre - half, share), 0.0, 1.0), _clip(max(centre + half, share), 0.0, 1.0)
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -97,7 +105,7 @@ def _shared(value: float | None, weighted: float, low: float, high: float, undec
 
 
 def score_of_grades(grades: Sequence[Scored]) -> Score:
-    """Return the score over the grades of a trial; what is no number between 0 and 1 counts as undecided."""
+    """Return the score over the grades of a trial; a score that is not a number from 0 to 1 counts as undecided."""
     if len(grades) == 1 and grades[0].status != "error" and 0.0 <= grades[0].score <= 1.0:
         only = grades[0].score
         return _shared(only, only, only, only)
@@ -110,15 +118,15 @@ def score_of_grades(grades: Sequence[Scored]) -> Score:
     points = math.fsum([grade.score * _weight(grade) for grade in decided])
     weight = math.fsum(map(_weight, decided))
     unknown = math.fsum(map(_weight, undecided))
-    plain = mean([grade.score for grade in decided])
+    unweighted = mean([grade.score for grade in decided])
     if not weight:
         if unknown:
-            return Score(value=plain, low=0.0, high=1.0, undecided=len(undecided))
-        # Specs refuse this, results of other programs may hold it: without any weight all count alike.
+            return Score(value=unweighted, low=0.0, high=1.0, undecided=len(undecided))
+        # Specs refuse this, but results of other programs may have it: without any weight all count the same.
         points, weight, unknown = math.fsum(grade.score for grade in decided), len(decided), len(undecided)
     weighted = _clip(points / weight, 0.0, 1.0)
     return _shared(
-        plain,
+        unweighted,
         weighted,
         min(points / (weight + unknown), weighted),
         _clip((points + unknown) / (weight + unknown), weighted, 1.0),
@@ -128,7 +136,7 @@ def score_of_grades(grades: Sequence[Scored]) -> Score:
 
 def mean_score(scores: Iterable[Score]) -> Score:
     """Return the mean of scores: of trials for a task, of tasks for a run."""
-    values, weights, lows, highs = array("d"), array("d"), array("d"), array("d")  # there may be a million
+    values, weights, lows, highs = array("d"), array("d"), array("d"), array("d")  # compact, there may be a million
     undecided, only = 0, Score()
     for only in scores:
         if only.value is not None:
@@ -151,7 +159,7 @@ def mean_score(scores: Iterable[Score]) -> Score:
 
 
 def _weight(grade: Scored) -> float:
-    """Return the grade's weight within what can be summed; one that is not a number from 0 on counts as 1."""
+    """Return the grade's weight within limits that can be summed; one that is negative or not a number counts as 1."""
     if grade.weight == 0.0:
         return 0.0
     return _clip(grade.weight, 1e-100, 1e100) if 0.0 < grade.weight < math.inf else 1.0
@@ -162,19 +170,16 @@ def _clip(number: float, low: float, high: float) -> float:
     return min(max(number, low), high)
 
 
-# Intervals one may look at after every trial: right with 95 % confidence at all looks together.
-#
-# A bettor who spreads a unit of money over all pass rates evenly and bets against a share p holds, after so many
-# passed
-# and failed trials, the beta-binomial mixture over what p gives them. If p is true, the chance of ever holding 20 is
-# at
-# most 1 in 20 (Ville 1939). So whatever makes the bettor that rich may be ruled out, whenever one looks.
+# Confidence sequences: intervals that may be checked after every trial and are right with 95 % confidence at all checks
+# together. The ratio of the beta-binomial mixture over all pass rates (uniform prior) to the likelihood under a share p
+# is a martingale if p is true, so the chance that it ever reaches 20 is at most 1 in 20 (Ville 1939): a share for which
+# it does can be ruled out, whenever one checks.
 
 ALPHA = 0.05
 
 
-def wealth(passed: int, failed: int, share: float) -> float:
-    """Return the logarithm of what the bettor against `share` holds."""
+def log_evidence(passed: int, failed: int, share: float) -> float:
+    """Return the logarithm of the likelihood ratio of the mixture against `share`."""
     if (share <= 0.0 and passed) or (share >= 1.0 and failed):
         return math.inf
     mixture = math.lgamma(passed + 1) + math.lgamma(failed + 1) - math.lgamma(passed + failed + 2)
@@ -183,8 +188,8 @@ def wealth(passed: int, failed: int, share: float) -> float:
 
 
 def settled(passed: int, failed: int, share: float, alpha: float = ALPHA) -> Literal["above", "below", ""]:
-    """Return on which side of `share` the pass rate is, or nothing where that is not settled yet."""
-    if wealth(passed, failed, share) < -math.log(alpha):
+    """Return on which side of `share` the pass rate is, or an empty text where that is still open."""
+    if log_evidence(passed, failed, share) < -math.log(alpha):
         return ""
     return "above" if passed > share * (passed + failed) else "below"
 
@@ -196,7 +201,7 @@ def bounds(passed: int, failed: int, alpha: float = ALPHA) -> tuple[float, float
 
 
 def _edge(passed: int, failed: int, outside: float, inside: float, alpha: float) -> float:
-    """Return where, between a share that may be ruled out and one that is not, ruling out ends."""
+    """Return the limit, between a share that may be ruled out and one that is not, of those that are."""
     if not settled(passed, failed, outside, alpha):
         return outside
     for _ in range(50):
@@ -205,11 +210,8 @@ def _edge(passed: int, failed: int, outside: float, inside: float, alpha: float)
     return inside
 
 
-# Whether verdicts stay the same when nothing that matters changes: shares with intervals, and exact tests of them.
-
-
 class Invariance(Struct, frozen=True, kw_only=True):
-    """How often a verdict stayed; what nobody could tell is counted apart."""
+    """How often a verdict stayed the same; undecided ones are counted separately."""
 
     kept: int
     decided: int
@@ -219,15 +221,15 @@ class Invariance(Struct, frozen=True, kw_only=True):
 
 
 def invariance(stayed: Iterable[bool | None]) -> Invariance:
-    """Return how often a verdict stayed; None stands for one that nobody can tell."""
-    seen = list(stayed)
-    kept, undecided = seen.count(True), seen.count(None)
-    decided = len(seen) - undecided
+    """Return how often a verdict stayed the same; None is an undecided one."""
+    verdicts = list(stayed)
+    kept, undecided = verdicts.count(True), verdicts.count(None)
+    decided = len(verdicts) - undecided
     return Invariance(kept=kept, decided=decided, undecided=undecided, interval=wilson(kept, decided))
 
 
 def more_often(changed: int, trials: int, base_changed: int, base_trials: int) -> float:
-    """Return how likely at least so many of all changes fall on these trials by chance: Fisher's exact test."""
+    """Return the one-sided p-value of Fisher's exact test: at least `changed` of all changes are in these trials."""
     every, changes = trials + base_trials, changed + base_changed
     if not trials or not base_trials or not changes:
         return 1.0
@@ -236,6 +238,6 @@ def more_often(changed: int, trials: int, base_changed: int, base_trials: int) -
 
 
 def one_sided_sign(with_it: int, against: int) -> float:
-    """Return how likely at least `with_it` of all would be if each side were as likely: the exact sign test."""
+    """Return the one-sided p-value of the exact sign test: at least `with_it` of all, if both sides were as likely."""
     trials = with_it + against
     return sum(comb(trials, k) for k in range(with_it, trials + 1)) / float(2**trials)

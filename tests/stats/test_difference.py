@@ -27,9 +27,9 @@ def two_runs(seed, tasks, trials, drop=0.0, redrawn=False):
 
 
 def share_of(words, seeds, tasks, trials, **how):
-    said = [verdict_on_passing(two_runs(seed, tasks, trials, **how)).word for seed in range(seeds)]
+    verdicts = [verdict_on_passing(two_runs(seed, tasks, trials, **how)).word for seed in range(seeds)]
     count("simulated comparisons", seeds)
-    return sum(word in words for word in said) / len(said)
+    return sum(word in words for word in verdicts) / len(verdicts)
 
 
 def test_the_full_size_is_what_was_asked_for():
@@ -73,8 +73,8 @@ def test_these_tasks_alone_need_no_further_tasks_but_trials():
 
 @seeds_of_both_sizes
 def test_these_tasks_alone_are_seldom_said_to_differ_when_they_do_not(seeds):
-    said = [verdict_on_passing(two_runs(seed, 4, 10), these_tasks=True).word for seed in range(seeds)]
-    assert sum(word in ("better", "worse") for word in said) / len(said) <= limit(seeds)
+    verdicts = [verdict_on_passing(two_runs(seed, 4, 10), these_tasks=True).word for seed in range(seeds)]
+    assert sum(word in ("better", "worse") for word in verdicts) / len(verdicts) <= limit(seeds)
 
 
 def test_four_words_and_what_would_be_needed():

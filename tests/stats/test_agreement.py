@@ -127,7 +127,7 @@ def test_the_two_codings_of_the_guide_are_the_same_hundred_outputs():
     assert coarse == [[both_pass, only_people], [only_judge, fine[failed][failed]]]
 
 
-def test_what_cannot_be_told_is_none_and_never_a_number():
+def test_what_is_undefined_is_none_and_never_a_number():
     assert cohen_kappa([[0, 0], [0, 0]]) is None
     assert cohen_kappa([[7, 0], [0, 0]]) is None
     assert kappa_interval([[7, 0], [0, 0]]) is None
@@ -140,7 +140,7 @@ def test_what_cannot_be_told_is_none_and_never_a_number():
     ] * 5
 
 
-def test_a_judge_that_always_passes_agrees_often_and_says_nothing():
+def test_a_judge_that_always_passes_agrees_often_and_has_no_kappa():
     found = confusion([(True, True)] * 9 + [(False, True)])
     assert (found.accuracy, found.constant_accuracy, found.kappa) == (0.9, 0.9, 0.0)
     assert (found.fail_precision, found.fail_recall) == (None, 0.0)
@@ -172,10 +172,10 @@ def test_the_guide_s_eighteen_outputs_without_a_difference():
 @pytest.mark.parametrize(
     ("table", "value"), [([[0, 1], [0, 0]], 0.0), ([[18, 0], [2, 0]], 0.0), ([[0, 4], [4, 0]], -1.0)]
 )
-def test_where_kappa_has_no_variance_it_has_no_interval_and_it_is_said_why(table, value):
+def test_where_kappa_has_no_variance_it_has_no_interval_and_there_is_a_reason(table, value):
     assert (cohen_kappa(table), kappa_interval(table)) == (value, None)
     assert kappa_remark(table).startswith("no interval: one of the two never varies, or they never agree")
-    assert kappa_remark([[7, 0], [0, 0]]) == "says nothing: all verdicts are the same"
+    assert kappa_remark([[7, 0], [0, 0]]) == "undefined: all verdicts are the same"
     assert kappa_remark([[3, 0], [0, 2]]) == kappa_remark([[3, 1], [0, 2]]) == ""
 
 
@@ -183,7 +183,7 @@ PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=6
 
 
 @given(PAIRS)
-def test_kappa_does_not_care_which_answer_is_called_pass_nor_who_comes_first(pairs):
+def test_kappa_does_not_depend_on_the_labels_or_the_order_of_raters(pairs):
     kappa = confusion(pairs).kappa
     assert confusion([(not one, not other) for one, other in pairs]).kappa == kappa
     assert confusion([(other, one) for one, other in pairs]).kappa == kappa
@@ -203,6 +203,6 @@ def test_numbers_stay_within_their_bounds(pairs):
 
 
 @given(st.lists(st.lists(st.none() | st.booleans(), min_size=1, max_size=4), max_size=20))
-def test_alpha_does_not_care_who_is_called_first(items):
+def test_alpha_does_not_depend_on_the_order_of_raters(items):
     alpha = krippendorff_alpha(items)
     assert krippendorff_alpha([row[::-1] for row in items[::-1]]) == (alpha if alpha is None else pytest.approx(alpha))

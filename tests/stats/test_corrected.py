@@ -58,16 +58,16 @@ def coverage(rate, sensitivity, specificity, *, labelled, outputs, repeats=1_000
     random = np.random.default_rng(seed)
     good = random.random((repeats, outputs)) < rate
     passes = random.random((repeats, outputs)) < np.where(good, sensitivity, 1 - specificity)
-    held = {"raw": 0, "people": 0, "prediction_powered": 0, "rogan_gladen": 0}
+    covered = {"raw": 0, "people": 0, "prediction_powered": 0, "rogan_gladen": 0}
     cells = [(good & passes), (good & ~passes), (~good & passes), (~good & ~passes)]
     tables = np.stack([cell[:, :labelled].sum(axis=1) for cell in cells], axis=1).tolist()
     for (both, people_only, judge_only, neither), passed in zip(tables, passes.sum(axis=1).tolist(), strict=True):
         counts = Confusion(true_pass=both, false_fail=people_only, false_pass=judge_only, true_fail=neither)
         found = corrected(counts, passed, outputs)
-        for name in held:
+        for name in covered:
             interval = getattr(found, name)
-            held[name] += interval is not None and interval.lower <= rate <= interval.upper
-    return {name: count / repeats for name, count in held.items()}
+            covered[name] += interval is not None and interval.lower <= rate <= interval.upper
+    return {name: count / repeats for name, count in covered.items()}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def clustered(tasks, trials, labelled, *, repeats=300, seed=5):
     Beside each other: with the tasks known, and as if every output had a task of its own.
     """
     random = np.random.default_rng(seed)
-    held = {"known": 0, "unknown": 0}
+    covered = {"known": 0, "unknown": 0}
     for _ in range(repeats):
         good = random.random((tasks, trials)) < random.beta(1.6, 0.4, (tasks, 1))
         finds, spots = random.beta(7.2, 0.8, (tasks, 1)), random.beta(6.4, 1.6, (tasks, 1))
@@ -167,8 +167,8 @@ def clustered(tasks, trials, labelled, *, repeats=300, seed=5):
         counts = Confusion(true_pass=both, false_fail=people_only, false_pass=judge_only, true_fail=neither)
         for name, given_rows in (("known", rows), ("unknown", [])):
             interval = corrected(counts, int(passes.sum()), tasks * trials, given_rows).prediction_powered
-            held[name] += interval.lower <= 0.8 <= interval.upper
-    return {name: count / repeats for name, count in held.items()}
+            covered[name] += interval.lower <= 0.8 <= interval.upper
+    return {name: count / repeats for name, count in covered.items()}
 
 
 def test_outputs_of_one_task_are_alike_and_the_interval_knows():

@@ -7,75 +7,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synthetic_agents import DESIGNS, synthetic
 from waza.stats.lift import TaskArms, activation_of, benefit_of, lift_of, pair_interval
 
 SEEDS = range(1000)
 PROMISED = 0.93
 
 
-def synthetic(seed, tasks, trials, rate, benefit, without, spread):
-    """Return the counts of an agent that triggers at a known rate and then passes so much more often.
-
-    With `spread`, tasks differ: their rates and difficulties are drawn around the known ones.
-    """
-    random = np.random.default_rng(seed)
-    rates = random.beta(rate * spread, (1 - rate) * spread, tasks) if spread else np.full(tasks, rate)
-    easy = (
-        random.beta(without * spread, (1 - without) * spread, tasks) * (1 - benefit)
-        if spread
-        else np.full(tasks, without)
-    )
-    used = random.random((tasks, trials)) < rates[:, None]
-    with_skill = random.random((tasks, trials)) < easy[:, None] + benefit * used
-    control = random.random((tasks, trials)) < easy[:, None]
-    counts = (
-        with_skill.sum(1),
-        control.sum(1),
-        (with_skill & ~control).sum(1),
-        (control & ~with_skill).sum(1),
-        used.sum(1),
-        (used & with_skill).sum(1),
-        (used & with_skill & ~control).sum(1),
-        (used & control & ~with_skill).sum(1),
-    )
-    return [
-        TaskArms(int(a), trials, int(b), trials, int(gained), int(lost), trials, *map(int, used))
-        for a, b, gained, lost, *used in zip(*counts, strict=True)
-    ]
-
-
-DESIGNS = {
-    "the issue's agent": (12, 5, 0.6, 0.4, 0.3, 0),
-    "tasks that differ": (12, 5, 0.6, 0.4, 0.3, 4),
-    "many tasks, one trial": (40, 1, 0.8, 0.3, 0.4, 0),
-    "a rare trigger": (20, 5, 0.3, 0.3, 0.5, 0),
-    "always triggers, nearly always helps": (10, 5, 1.0, 0.9, 0.05, 0),
-    "hardly ever fails once it triggers": (12, 5, 0.6, 0.97, 0.01, 0),
-    "harms": (12, 5, 0.6, -0.3, 0.5, 0),
-    "no benefit": (12, 5, 0.8, 0.0, 0.7, 4),
-    "one task": (1, 30, 0.6, 0.4, 0.3, 0),
-}
-
-
 @pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
 def test_the_known_trigger_rate_and_benefit_lie_in_their_intervals(design):
     rate, benefit = design[2], design[3]
-    held = np.zeros(3)
+    covered = np.zeros(3)
     for seed in SEEDS:
         tasks = synthetic(seed, *design)
         truths = ((activation_of(tasks), rate), (benefit_of(tasks), benefit), (lift_of(tasks), rate * benefit))
-        held += [found is not None and found.lower - 1e-9 <= truth <= found.upper + 1e-9 for found, truth in truths]
-    assert (held / len(SEEDS) >= PROMISED).all(), dict(zip(("activation", "benefit", "lift"), held, strict=True))
+        covered += [found is not None and found.lower - 1e-9 <= truth <= found.upper + 1e-9 for found, truth in truths]
+    assert (covered / len(SEEDS) >= PROMISED).all(), dict(zip(("activation", "benefit", "lift"), covered, strict=True))
 
 
 @pytest.mark.parametrize("design", [(4, 10, 0.6, 0.4, 0.3, 0), (20, 3, 0.9, 0.6, 0.1, 0)])
 def test_about_these_tasks_alone_the_intervals_hold_too(design):
-    held = np.zeros(2)
+    covered = np.zeros(2)
     for seed in SEEDS:
         tasks = synthetic(seed, *design)
         found = activation_of(tasks, these_tasks=True), benefit_of(tasks, these_tasks=True)
-        held += [one.lower <= truth <= one.upper for one, truth in zip(found, design[2:4], strict=True)]
-    assert (held / len(SEEDS) >= PROMISED).all(), held
+        covered += [one.lower <= truth <= one.upper for one, truth in zip(found, design[2:4], strict=True)]
+    assert (covered / len(SEEDS) >= PROMISED).all(), covered
 
 
 def test_the_simulation_can_tell_a_wrong_estimate_from_a_right_one():
