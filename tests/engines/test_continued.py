@@ -116,7 +116,7 @@ def test_a_vendor_that_refuses_the_judge_for_its_rate_limit_pauses_the_agents_to
     _, grade = only(execute(request_for(load_spec(file)), Listeners(on_remark=said.append)))
     assert grade.status == "error" and "429" in grade.feedback
     assert [remark for remark in said if "no agent starts" in remark] == [
-        "the vendor refuses for its rate limit: no agent starts for 0 s"
+        "the vendor's rate limit is reached: no agent starts for 0 s"
     ]
 
 

@@ -106,7 +106,7 @@ def test_a_run_from_before_files_were_noted_is_read_and_says_so_when_resumed(tmp
     capsys.readouterr()
     assert run_command(["run", str(tmp_path), "-q", "--resume", older.id]) == 2
     said = capsys.readouterr().err.replace("\n", " ")
-    assert "a: graders (shape.json: not known what it held then) changed since" in said
+    assert "a: graders (shape.json: its earlier content is not known) changed since" in said
 
 
 REACHED = """

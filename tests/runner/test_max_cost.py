@@ -44,15 +44,15 @@ def test_results_without_a_cost_are_told_once_and_at_the_end_and_the_run_is_not_
     folder = suite(command(None, 0.1, None))
     code, said = ran(capsys, folder, "--max-cost", "1")
     assert code == 3
-    assert said.count("task 't0': no cost was recorded, so the limit of $1.0000 may not hold") == 1
-    assert "the limit of $1.0000 could not be held: 2 of 3 results have no cost" in said
+    assert said.count("task 't0': no cost was recorded, so the limit of $1.0000 may be exceeded") == 1
+    assert "the limit of $1.0000 could not be enforced: 2 of 3 results have no cost" in said
     assert ran(capsys, folder) == (0, ""), "without a limit nobody asks"
 
 
 def test_a_limit_over_known_costs_holds_without_a_word(suite, capsys):
     assert ran(capsys, suite(command(0.1, 0)), "--max-cost", "1") == (0, "")
     code, said = ran(capsys, suite(command(2, 0)), "--max-cost", "1")
-    assert code == 3 and "$2.0000 spent" in said and "could not be held" not in said
+    assert code == 3 and "$2.0000 spent" in said and "could not be enforced" not in said
 
 
 def test_a_limit_that_was_reached_before_a_resume_starts_nothing(suite, capsys):
@@ -119,7 +119,7 @@ def test_a_limit_that_can_never_be_held_is_refused_before_anything_is_run(suite,
     folder = suite(f"config: {config}\n{GRADERS}tasks: [{{id: a, prompt: x}}]\n")
     for how in ([], ["--dry-run"]):
         code, said = ran(capsys, folder, "--max-cost", "1", *how)
-        assert code == 2 and f"--max-cost cannot be held: {why}" in said
+        assert code == 2 and f"--max-cost cannot be enforced: {why}" in said
     assert not (folder / "runs").exists()
 
 
@@ -127,7 +127,7 @@ def test_a_run_with_a_control_arm_holds_to_the_same(suite, capsys):
     (folder := suite("skill: s\n" + command(None))).joinpath("skills/s").mkdir(parents=True)
     (folder / "skills/s/SKILL.md").write_text("---\nname: s\ndescription: d\n---\nDo it.\n")
     code, said = ran(capsys, folder, "--baseline", "--needs", "no-regression", "--max-cost", "1")
-    assert code == 3 and "the limit of $1.0000 could not be held" in said
+    assert code == 3 and "the limit of $1.0000 could not be enforced" in said
     text = (folder / "eval.yaml").read_text().replace("output_format: json", "output_format: text")
     (folder / "eval.yaml").write_text(text)
     assert ran(capsys, folder, "--baseline", "--max-cost", "1")[0] == 2

@@ -75,7 +75,7 @@ def test_without_a_limit_nobody_waits():
 )
 def test_a_refusal_makes_all_wait_as_long_as_it_asks(words, seconds):
     pace, clock = paced()
-    assert pace.heard(refused(words)) == pytest.approx(seconds)
+    assert pace.record(refused(words)) == pytest.approx(seconds)
     asyncio.run(pace.begin())
     assert clock.now == pytest.approx(100 + seconds)
 
@@ -84,19 +84,19 @@ def test_refusals_one_after_the_other_wait_longer_and_those_at_once_count_as_one
     pace, _ = paced()
 
     async def one_more():
-        told = [pace.heard(refused("429")), pace.heard(refused("429"))]
+        told = [pace.record(refused("429")), pace.heard(refused("429"))]
         await pace.begin()
         return told
 
     assert [asyncio.run(one_more()) for _ in range(3)] == [[5, 0], [10, 0], [20, 0]]
-    assert pace.heard(GOOD) == 0
-    assert pace.heard(refused("429")) == FIRST_PAUSE_S
+    assert pace.record(GOOD) == 0
+    assert pace.record(refused("429")) == FIRST_PAUSE_S
 
 
 def test_an_agent_that_only_speaks_of_limits_stops_nobody():
     pace, _ = paced()
-    assert pace.heard(Trace(input="429", output="429: rate limit, try again in 60s")) == 0
-    assert pace.heard(Trace(input="", output="", status="failure", error="429")) == 0
+    assert pace.record(Trace(input="429", output="429: rate limit, try again in 60s")) == 0
+    assert pace.record(Trace(input="", output="", status="failure", error="429")) == 0
 
 
 AGENT = """case "$1" in

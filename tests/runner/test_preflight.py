@@ -207,7 +207,7 @@ def test_what_a_call_adds_can_be_checked_with_the_same_options(project, capsys):
     folder = project({"executor": "command", "command": ["sh"]}, {})
     for command in ("check", "run"):
         code, text = said(capsys, command, folder, "--max-cost", "1")
-        assert (code, "--max-cost cannot be held" in text) == (2, True), text
+        assert (code, "--max-cost cannot be enforced" in text) == (2, True), text
         code, text = said(capsys, command, folder, "--engine", "openai")
         assert "'OPENAI_API_KEY' is not set" in text
         assert (said(capsys, command, folder, "--engine", "opnai")[0]) == 2

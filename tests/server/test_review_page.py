@@ -187,7 +187,7 @@ def test_a_missing_suite_is_reported(site, suite, run):
     (suite / "eval.yaml").rename(suite / "away.yaml")
     try:
         status, _, page = site.get(f"/review?run={run}")
-        assert status == 404 and "is not there any more" in page and faults(page) == []
+        assert status == 404 and "no longer exists" in page and faults(page) == []
     finally:
         (suite / "away.yaml").rename(suite / "eval.yaml")
 

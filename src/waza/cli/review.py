@@ -16,7 +16,7 @@ from waza.cli._screen import remark, say
 from waza.errors import EXIT_INTERRUPTED, EXIT_PASSED, StoreError, UsageError
 from waza.files.paths import display_path
 from waza.model import Result, Run, Trace
-from waza.runner.reviewing import ReviewableOutput, looked_at
+from waza.runner.reviewing import ReviewableOutput, reviewed_part
 from waza.runs.verdicts import Answer, record_verdict, standing_in
 from waza.untrusted.text import clipped, plural, visible
 
@@ -158,7 +158,7 @@ class ReviewSession:
     def _one(self, place: int) -> int:
         """Ask about one output and return how many to go on by; raise EOFError when the person stops."""
         item = self._items[place]
-        seen = looked_at(self._run, item)
+        seen = reviewed_part(self._run, item)
         show(item, *seen, f"{place + 1} of {len(self._items)}", LONG)
         while True:
             word = input(f"{CHOICES}: ").strip().lower()

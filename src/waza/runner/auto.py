@@ -46,7 +46,7 @@ def share_of(rule: JSON) -> float:
 class AutoTrials(Iterator[Trial]):
     """Trials, each planned when the next one is requested, from the results known by then.
 
-    With a control arm a trial stands for a pair, one of each arm, and a task is settled when both arms are: so both
+    With a control arm a trial means a pair, one of each arm, and a task is settled when both arms are: so both
     have the same number of trials.
     """
 

@@ -54,7 +54,7 @@ def with_baseline(request: RunRequest, *, these_tasks: bool = False) -> RunReque
 def control_spec(spec: EvalSpec, engine: type[Engine]) -> EvalSpec:
     """Return the suite without its skill, and without the graders and tasks that only the skill could pass.
 
-    A task that a judge compares keeps its place, though nothing may be left to grade it by: its output is needed.
+    A task that a judge compares keeps its place, even if no grader is left: its output is needed.
     """
     facts = spec.grader_facts()
     graders = {
@@ -71,7 +71,7 @@ def control_spec(spec: EvalSpec, engine: type[Engine]) -> EvalSpec:
 
 
 def is_compared(spec: EvalSpec, task_id: str) -> bool:
-    """Say whether a grader of the task compares the outputs of both arms."""
+    """Return whether a grader of the task compares the outputs of both arms."""
     return any(getattr(grader, "mode", "") == "pairwise" for grader in spec.graders[task_id])
 
 
@@ -121,18 +121,18 @@ def control_folder(control: RunRequest, redactor: Redactor) -> RunFolder:
 
 
 def why_not_without(trace: Trace, skill: str) -> str:
-    """Return why a control trial does not count: it had the skill, or nobody can tell."""
+    """Return why a control trial does not count: it had the skill, or that cannot be determined."""
     if any(is_skill(name, skill) for name in trace.available_skills or ()):
         return f"{UNCLEAN}: skill '{skill}' is in the session's list of skills"
     if any(is_skill(used.name, skill) for used in trace.skill_invocations or ()):
         return f"{UNCLEAN}: skill '{skill}' was used"
     if trace.available_skills is None and trace.skill_invocations is None:
-        return f"{UNCLEAN}, or nobody can tell: the agent says neither which skills it has nor which it used"
+        return f"{UNCLEAN}, or cannot be verified: the agent reports neither which skills it has nor which it used"
     return ""
 
 
 def why_not_with(trace: Trace, skill: str) -> str:
-    """Return why a trial with the skill does not count: the agent says that it did not have it."""
+    """Return why a trial with the skill does not count: the agent reports that it did not have it."""
     if trace.available_skills is None or any(is_skill(name, skill) for name in trace.available_skills):
         return ""
     return f"the arm with the skill did not have it: '{skill}' is not in the session's list of skills"

@@ -1,4 +1,4 @@
-"""The controls of trigger tests while a run goes on: no prompt is paid for whose answer could mean nothing."""
+"""The controls of trigger tests during a run: prompts are not started once their answers can no longer count."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from waza.runs.triggers import TriggerPrompt, answer_to
 
 
 class Controls:
-    """What the controls that name a skill outright have shown so far.
+    """The results so far of the controls that name a skill outright.
 
-    One that registered in no trial makes the run INVALID, whatever the other prompts would come to.
+    One that registered in no trial makes the run INVALID, whatever the answers to the other prompts.
     """
 
     def __init__(
@@ -26,14 +26,14 @@ class Controls:
         self._known = asyncio.Event()
         self.failed: list[str] = []
         """The skills whose control did not register."""
-        self.held_back = 0
+        self.skipped = 0
         """Trials that were not started because of that."""
         for result in earlier:
             self.record(result)
         self._check()
 
     def record(self, result: Result) -> None:
-        """Note how a trial ended."""
+        """Count how a trial ended."""
         if (left := self._left.get(result.task_id)) is None:
             return
         prompt = self._explicit[result.task_id]
@@ -49,19 +49,19 @@ class Controls:
             self._known.set()
 
     async def allow(self, trial: Trial) -> bool:
-        """Say whether a trial is worth its cost; a prompt of trigger tests waits until its controls are known."""
+        """Return whether a trial may start; a prompt of trigger tests waits until its controls are decided."""
         if trial.task.id not in self._others:
             return True
         await self._known.wait()
-        self.held_back += bool(self.failed)
+        self.skipped += bool(self.failed)
         return not self.failed
 
     def release(self) -> None:
-        """Let nobody wait any longer: the run is to stop, and controls may never be heard of."""
+        """Let no trial wait any longer: the run is to stop, and controls may never be decided."""
         self._known.set()
 
     def reason(self, has_tasks: bool) -> str:
-        """Return why trials were held back."""
+        """Return why trials were not started."""
         others = "; the tasks were run all the same" if has_tasks else ""
         fact = f"the control that names '{self.failed[0]}' outright did not register"
         return f"trigger tests are INVALID, so their other prompts were not asked: {fact}{others}"

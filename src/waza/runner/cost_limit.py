@@ -1,4 +1,4 @@
-"""`--max-cost`: what a run was billed so far, and how much of that is not known."""
+"""`--max-cost`: what a run was billed so far, and for how many results that is not known."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class CostLimit:
 
     @property
     def spent(self) -> float:
-        """The dollars that are known of."""
+        """The known cost in dollars."""
         return self.costs.total_usd
 
     def spend(self, result: Result) -> bool:
-        """Count a result's cost and say whether all of it is known."""
+        """Count a result's cost and return whether all of it is known."""
         costs = costs_of(result)
         self.costs += costs
         self.count += 1
@@ -43,35 +43,35 @@ class CostLimit:
         return not costs.without_cost
 
     def spend_on_canaries(self, run: Run) -> None:
-        """Count what asking the judge before the first trial was billed."""
+        """Count the cost of the canaries put to the judge before the first trial."""
         for canary in canaries_of(run):
             self.costs += Costs(judge=canary.billed)
 
     def record(self, result: Result, listeners: Listeners) -> None:
-        """Count a result; end the run where the limit is reached, and say once that it may not hold."""
+        """Count a result; end the run where the limit is reached, and warn once where it may be exceeded."""
         is_known = self.spend(result)
         self.check(listeners)
         if not is_known and not self._has_warned:
             self._has_warned = True
-            fact = f"no cost was recorded, so the limit of ${self.limit:.4f} may not hold"
+            fact = f"no cost was recorded, so the limit of ${self.limit:.4f} may be exceeded"
             listeners.on_remark(f"task '{result.task_id}': {fact}")
 
     def check(self, listeners: Listeners) -> None:
-        """End the run where the limit is reached, or was by the run it goes on with."""
+        """End the run where the limit is reached, or was by the run it resumes."""
         if self.spent >= self.limit:
             listeners.stop(f"${self.spent:.4f} spent, the limit is ${self.limit:.4f}")
 
     def close(self, listeners: Listeners) -> None:
-        """Say at the end of a run that its limit could not be held, where that is so."""
+        """Report at the end of a run that its limit could not be enforced, where that is so."""
         if self.unreported:
-            told = f"{self.unreported} of {self.count} results have no cost"
-            listeners.trouble.append(f"the limit of ${self.limit:.4f} could not be held: {told}")
+            fact = f"{self.unreported} of {self.count} results have no cost"
+            listeners.trouble.append(f"the limit of ${self.limit:.4f} could not be enforced: {fact}")
 
 
 def cost_limit_for(request: RunRequest) -> CostLimit | None:
-    """Return the purse of an order with what the run it goes on with has cost; None where there is no limit.
+    """Return the cost limit of a request, with the costs of the run it resumes; None where there is no limit.
 
-    Raises UsageError where no limit could hold.
+    Raises UsageError where no limit can be enforced.
     """
     if request.max_cost_usd is None:
         return None
@@ -80,6 +80,6 @@ def cost_limit_for(request: RunRequest) -> CostLimit | None:
 
 
 def refuse_unreported_costs(engine: Engine) -> None:
-    """Raise UsageError where an engine's agents never say what they cost."""
+    """Raise UsageError where an engine's agents never report their cost."""
     if why := engine.costs_unreported():
-        raise UsageError(f"--max-cost cannot be held: {why}")
+        raise UsageError(f"--max-cost cannot be enforced: {why}")

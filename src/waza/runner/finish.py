@@ -33,7 +33,7 @@ def finish(
     """Store how the run ended and the files made from its results; return the run, its results read on demand.
 
     With `progress`, the results of a run of this process, the journal is not read again. `is_settled` says whether
-    `auto` needs no further trial, where one run alone cannot tell: in a baseline run.
+    `auto` needs no further trial, which one arm of a baseline run cannot decide alone.
     """
     made = stored_run(folder, progress)
     made = replace(made, complete=is_complete(made, is_settled=is_settled))

@@ -1,4 +1,4 @@
-"""Grades for a trace, and what they mean for its trial. The agent is not needed here."""
+"""Grades of a trace, and the status of its trial that follows from them. No agent is started here."""
 
 from __future__ import annotations
 
@@ -23,44 +23,46 @@ def grade_trace(trace: Trace, graders: Iterable[Grader], files: Files | None = N
 
 
 async def grades_of(
-    trace: Trace, graders: Sequence[Grader], files: Files | None, asked: GradingContext | None = None
+    trace: Trace, graders: Sequence[Grader], files: Files | None, context: GradingContext | None = None
 ) -> list[Grade]:
     """Return every grader's verdict, in order; those of judges are waited for together, after the others.
 
-    Graders that wait for other processes do so beside the event loop.
+    Graders that wait for other processes run in a thread, off the event loop.
     """
     asking = [grader for grader in graders if grader.asks() is not None]
-    plain = [grader for grader in graders if grader.asks() is None] if asking else graders
-    if any(grader.waits for grader in plain):
-        found = await in_thread(lambda: grade_trace(trace, plain, files))
+    local = [grader for grader in graders if grader.asks() is None] if asking else graders
+    if any(grader.waits for grader in local):
+        grades = await in_thread(lambda: grade_trace(trace, local, files))
     else:
-        found = grade_trace(trace, plain, files)
+        grades = grade_trace(trace, local, files)
     if not asking:
-        return found
-    asked = asked or GradingContext()
-    shown = asked.shown(trace)
-    said = await asyncio.gather(*(grader.agrade(shown, workspace=files, judge=asked.by(grader)) for grader in asking))
-    by_grader = dict(zip(map(id, [*plain, *asking]), [*found, *said], strict=True))
+        return grades
+    context = context or GradingContext()
+    shown = context.with_source(trace)
+    judged = await asyncio.gather(
+        *(grader.agrade(shown, workspace=files, judge=context.judge_of(grader)) for grader in asking)
+    )
+    by_grader = dict(zip(map(id, [*local, *asking]), [*grades, *judged], strict=True))
     return [by_grader[id(grader)] for grader in graders]
 
 
 class GradingContext(NamedTuple):
-    """Whom graders ask about a task, and what they show beside the trace."""
+    """The judge that graders ask about a task, and what it is shown in addition to the trace."""
 
     judge: Any = None
     task: Task | None = None
     folder: SpecFolder | None = None
-    """Where files that the task names as its source stand."""
+    """The folder of the files that the task names as its source."""
     session: Any = None
-    """The agent itself, where its session can be gone on with."""
+    """The agent itself, where its session can be continued."""
     pinned: PinnedFiles | None = None
     """Files as they were before the first agent started; a source that was changed since is not shown."""
 
-    def by(self, grader: Grader) -> Any:
-        """Return whom a grader asks."""
+    def judge_of(self, grader: Grader) -> Any:
+        """Return the judge of a grader, or the agent's session where the grader continues it."""
         return self.session if grader.continues else self.judge
 
-    def shown(self, trace: Trace) -> Trace:
+    def with_source(self, trace: Trace) -> Trace:
         """Return the trace with the task's source context."""
         if self.task is None or SOURCE in trace.extra:
             return trace
@@ -85,7 +87,7 @@ ON_CRASH: tuple[OnCrash, ...] = ("fail", "error", "grade")
 
 
 def status_of(trace: Trace, grades: list[Grade], on_crash: OnCrash = "fail") -> tuple[ResultStatus, str]:
-    """Return a trial's status and the reason the grades do not tell; `on_crash` is `config.on_agent_crash`."""
+    """Return a trial's status and a reason that is not in the grades; `on_crash` is `config.on_agent_crash`."""
     if trace.status == "error":
         return "error", trace.error or "the agent ended with an error"
     if trace.status == "timeout":
@@ -103,6 +105,6 @@ def status_of(trace: Trace, grades: list[Grade], on_crash: OnCrash = "fail") -> 
 
 
 def on_crash_of(run: Run) -> OnCrash:
-    """Return what a stored run's suite says about agents that crash."""
+    """Return a stored run's `config.on_agent_crash`."""
     policy = (run.spec.get("config") or {}).get("on_agent_crash")
     return next((known for known in ON_CRASH if known == policy), "fail")

@@ -14,7 +14,7 @@ TIMEOUT_S = 600
 
 
 async def run_hooks(hooks: list[HookShape], folder: SpecFolder, environment: Mapping[str, str]) -> list[str]:
-    """Run the commands one after the other and return what went wrong with those that may fail.
+    """Run the commands one after the other and return the failures of those that may fail.
 
     Raises EngineError for a command that failed and has `error_on_fail`.
     """
@@ -37,5 +37,5 @@ async def _run_hook(hook: HookShape, folder: SpecFolder, environment: Mapping[st
     if finished.exit_code in hook.exit_codes:
         return ""
     fact = finished.trouble or f"exit code {finished.exit_code}"
-    said = finished.stderr.text.strip()[-300:]
-    return f"hook '{hook.command}': {fact}" + (f": {said}" if said else "")
+    stderr = finished.stderr.text.strip()[-300:]
+    return f"hook '{hook.command}': {fact}" + (f": {stderr}" if stderr else "")

@@ -1,4 +1,4 @@
-"""Results on their way to the disk: each is safe before anyone hears of it, and no agent waits for that."""
+"""Writes results to the journal in a thread: each is durable before listeners get it, and no agent waits for that."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from waza.model import Result
 MOST_WAIT_S = 0.005
 """How long a result waits at most for others to share its sync."""
 NOTIFY_DELAY_S = 0.03
-"""How long results that are safe wait to be told of."""
+"""How long durable results wait before listeners get them."""
 MOST_UNNOTIFIED = 64
-"""How many may wait for that; they must not pile up where there is no lull."""
+"""How many may wait for that: they must not pile up while agents keep the event loop busy."""
 
 
 def as_it_is(result: Result) -> Result:
-    """Return a result that the store hands back as one."""
+    """Return the result itself, for a store that returns results."""
     return result
 
 
 class JournalWriter:
     """Hands results to a store in a thread of its own; those that wait at the same time share one sync.
 
-    With one trial at a time there is nothing to share: the store is called as it is. The store returns what it kept,
-    `read` makes results of that again, and so they are told. Reading stays out of the thread (two threads that both
-    compute hold each other up), and waits for a lull: agents that end together are graded and followed first.
+    With one trial at a time there is nothing to share: the store is called as it is. The store returns what it wrote,
+    `read` returns results from that, and listeners get those. Reading stays out of the thread (two threads that both
+    compute slow each other down) and is delayed: agents that end together are graded and replaced first.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class JournalWriter:
         self._writing: asyncio.Task[None] | None = None
         self._is_ending = False
         self._unnotified: deque[Any] = deque()
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
         self._failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
     def store(self, result: Result) -> asyncio.Future[None]:
-        """Take a result; what is returned is done when it is safe, or has what the store raised."""
+        """Take a result and return a future that is done when it is durable, or has what the store raised."""
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._thread is None:
-            for kept in self._store(result):
-                self._on_result(self._read(kept))
+            for written in self._store(result):
+                self._on_result(self._read(written))
             safe.set_result(None)
             return safe
         self._waiting.append((result, safe))
@@ -63,15 +63,15 @@ class JournalWriter:
         return safe
 
     def hurry(self) -> None:
-        """Say that no further trial starts: results wait for nobody from now on."""
+        """Write results without waiting for others from now on: no further trial starts."""
         self._is_ending = True
 
     async def trouble(self) -> NoReturn:
-        """Raise what the store raises as soon as it does, so that no agent works for a result nobody can keep."""
+        """Raise what the store raises as soon as it does, so that no agent works for a result that cannot be stored."""
         raise await self._failed
 
     async def close(self) -> None:
-        """Write and tell what still waits, and end the thread; one who is cancelled meanwhile waits all the same."""
+        """Write what still waits, notify listeners and end the thread; a cancellation is raised only after that."""
         self.hurry()
         cancelled = None
         while self._writing is not None and not self._writing.done():
@@ -81,18 +81,18 @@ class JournalWriter:
                 cancelled = error
         if self._thread is not None:
             self._thread.shutdown()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._notifying is not None:
+            self._notifying.cancel()
         self._notify(len(self._unnotified))
         if cancelled is not None:
             raise cancelled
 
     async def _write(self) -> None:
-        """Write until nobody waits, all who wait at once together."""
+        """Write until no result waits, those that wait at the same time together."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             if not self._is_ending:
-                await asyncio.sleep(_for_company_s(self._waiting[0][0]))
+                await asyncio.sleep(_shared_sync_wait_s(self._waiting[0][0]))
             batch, self._waiting = self._waiting, []
             try:
                 self._unnotified += await loop.run_in_executor(
@@ -105,11 +105,11 @@ class JournalWriter:
             for _, safe in batch:
                 if not safe.done():
                     safe.set_result(None)
-            if self._telling is None or self._telling.done():
-                self._telling = asyncio.create_task(self._tell())
+            if self._notifying is None or self._notifying.done():
+                self._notifying = asyncio.create_task(self._notify_later())
 
-    async def _tell(self) -> None:
-        """Tell of what is safe, one in a round of the event loop."""
+    async def _notify_later(self) -> None:
+        """Hand durable results to listeners, one in each round of the event loop."""
         await asyncio.sleep(NOTIFY_DELAY_S)
         try:
             while self._unnotified:
@@ -128,9 +128,9 @@ class JournalWriter:
         for safe in waiting:
             if not safe.done():
                 safe.set_exception(error)
-                safe.exception()  # nobody may be left to look at it
+                safe.exception()  # marks it as retrieved: the worker may be gone
 
 
-def _for_company_s(result: Result) -> float:
-    """Return how long a result waits for others that end with it: next to nothing of what its agent took."""
+def _shared_sync_wait_s(result: Result) -> float:
+    """Return how long a result waits for others that end with it: a small part of its agent's time."""
     return min(MOST_WAIT_S, (result.trace.duration_ms or 0.0) / 20_000)

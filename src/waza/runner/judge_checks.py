@@ -1,4 +1,4 @@
-"""A rubric's goldens put to a judge: does it come to the verdicts its author expects?"""
+"""Checks of a judge: a rubric's goldens with known verdicts, canaries before a run, and stored judge cards."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from waza.stats.scores import Interval, wilson
 from waza.suites.suite import EvalSpec
 
 MOST_APART = 1
-"""A score agrees with the expected one if it is on the same side of `pass_at` and at most so far away."""
+"""A score agrees with the expected one if it is on the same side of `pass_at` and at most this far away."""
 
 
 class Opinion(Struct, frozen=True, kw_only=True):
-    """What a judge said about one golden."""
+    """A judge's verdict on one golden."""
 
     golden: str
     expected: str | int
     said: str | int | None
     """`pass`, `fail` or a score; None where the judge gave no verdict."""
     agrees: bool | None
-    """None where nobody can tell."""
+    """None where the judge gave no verdict."""
     reason: str = ""
 
 
 class Agreement(Struct, frozen=True, kw_only=True):
-    """How often a judge came to the expected verdict; what it left open is counted apart."""
+    """How often a judge came to the expected verdict; undecided goldens are counted separately."""
 
     agreed: int
     decided: int
@@ -77,7 +77,7 @@ def put_goldens(
     judge_for: Callable[[Rubric, Golden], Any],
     on_opinion: Callable[[Opinion], None] = lambda opinion: None,
 ) -> list[Opinion]:
-    """Return what the judge says about each golden of a rubric, through the grader that uses it."""
+    """Return the judge's verdict on each golden of a rubric, through the grader that uses it."""
 
     async def ask(golden: Golden) -> Opinion:
         grade = await grader.agrade(golden_trace(golden), judge=judge_for(rubric, golden))
@@ -92,7 +92,7 @@ def put_goldens(
 
 
 def opinion_of(rubric: Rubric, golden: Golden, grade: Grade) -> Opinion:
-    """Return what a grade says about a golden."""
+    """Return the verdict on a golden that a grade contains."""
     said = _said(rubric, grade)
     agrees = None if said is None else _agree(rubric, golden.expected, said)
     reason = "; ".join(check.claim for check in grade.checks) if said == "pass" else grade.feedback
@@ -116,11 +116,11 @@ def _agree(rubric: Rubric, expected: str | int, said: str | int) -> bool:
 # Canaries put to the judge before a run's first trial: a few goldens of each rubric in use, never from the cache.
 
 MOST = 12
-"""How many canaries a run asks at most, whatever its rubrics."""
+"""The largest number of canaries of a run, whatever its rubrics."""
 
 
-class Seat(NamedTuple):
-    """A rubric before one of the judges that use it."""
+class RubricJudge(NamedTuple):
+    """A rubric and one of the judges that use it."""
 
     rubric: Rubric
     grader: PromptGrader
@@ -128,7 +128,7 @@ class Seat(NamedTuple):
 
 
 def put_canaries(spec: EvalSpec, judge: Judge | None) -> list[Canary]:
-    """Return what the judges of a suite say about a few goldens of its rubrics; none where nobody is to be asked.
+    """Return the verdicts of a suite's judges on a few goldens of its rubrics; none where no judge is asked.
 
     A judge whose verdicts are written down beforehand is not asked: that would use them up.
     """
@@ -140,16 +140,16 @@ def put_canaries(spec: EvalSpec, judge: Judge | None) -> list[Canary]:
     return wait_for_judge(all_of()) if asked else []
 
 
-def planned_canaries(spec: EvalSpec, judge: Judge | None) -> list[tuple[Seat, Golden]]:
-    """Return who would be asked about which golden."""
+def planned_canaries(spec: EvalSpec, judge: Judge | None) -> list[tuple[RubricJudge, Golden]]:
+    """Return which judge would be asked about which golden."""
     if judge is None or not spec.config.canaries:
         return []
-    return list(islice(_asked(seats(spec, judge), spec.config.canaries), MOST))
+    return list(islice(_asked(rubric_judges(spec, judge), spec.config.canaries), MOST))
 
 
-def seats(spec: EvalSpec, judge: Judge) -> list[Seat]:
-    """Return each rubric with goldens that a suite uses, before each judge that judges by it."""
-    found: dict[tuple[str, str, str], Seat] = {}
+def rubric_judges(spec: EvalSpec, judge: Judge) -> list[RubricJudge]:
+    """Return each rubric with goldens that a suite uses, with each judge that uses it."""
+    found: dict[tuple[str, str, str], RubricJudge] = {}
     for grader in judged_graders(spec.asking):
         rubric = grader.rubric_in_use
         if rubric is None or not rubric.goldens:
@@ -158,7 +158,7 @@ def seats(spec: EvalSpec, judge: Judge) -> list[Seat]:
             asked = (juror.judge or judge).model_copy(update={"cache": None})
             model = juror.model or asked.model
             if asked.is_remembered:
-                seat = Seat(rubric, PromptGrader(rubric=grader.rubric, model=model, folder=grader.folder), asked)
+                seat = RubricJudge(rubric, PromptGrader(rubric=grader.rubric, model=model, folder=grader.folder), asked)
                 found.setdefault((rubric.hash, asked.endpoint, model), seat)
     return list(found.values())
 
@@ -174,22 +174,22 @@ def judged_graders(graders: Iterable[Grader]) -> Iterator[JudgedGrader]:
             yield from judged_graders(grader.graders)
 
 
-def _asked(seated: Sequence[Seat], each: int) -> Iterator[tuple[Seat, Golden]]:
-    """Yield who is asked about what: of every rubric a golden that passes and one that fails, in turn."""
+def _asked(seated: Sequence[RubricJudge], each: int) -> Iterator[tuple[RubricJudge, Golden]]:
+    """Yield judges and goldens, of every rubric in turn."""
     chosen = [[(seat, golden) for golden in some(seat.rubric, each)] for seat in seated]
     for row in zip_longest(*chosen):
         yield from (item for item in row if item is not None)
 
 
 def some(rubric: Rubric, count: int) -> list[Golden]:
-    """Return so many goldens of a rubric: one that fails, one that passes, and so on; the same ones every time."""
+    """Return `count` goldens of a rubric: one that fails, one that passes, and so on; the same ones every time."""
     passing = [golden for golden in rubric.goldens if rubric.passes(golden.expected)]
     failing = [golden for golden in rubric.goldens if not rubric.passes(golden.expected)]
     mixed = [golden for pair in zip_longest(failing, passing) for golden in pair if golden is not None]
     return mixed[:count]
 
 
-async def _put(seat: Seat, golden: Golden) -> Canary:
+async def _put(seat: RubricJudge, golden: Golden) -> Canary:
     grade = await seat.grader.agrade(golden_trace(golden), judge=seat.judge)
     opinion = opinion_of(seat.rubric, golden, grade)
     asking = grade.details.get("judge") or {}
@@ -217,7 +217,7 @@ CARDS = "judge_cards"
 
 
 def about_judges(spec: EvalSpec, judge: Judge | None) -> dict[str, JSON]:
-    """Return what a run stores about its judges beside their verdicts: canaries, which are asked now, and cards."""
+    """Return what a run stores about its judges in addition to verdicts: canaries, put to them now, and cards."""
     if judge is None:
         return {}
     found = {KEY: canaries_as_data(put_canaries(spec, judge)), CARDS: known_cards(spec, judge)}
@@ -225,7 +225,7 @@ def about_judges(spec: EvalSpec, judge: Judge | None) -> dict[str, JSON]:
 
 
 def known_cards(spec: EvalSpec, judge: Judge) -> list[JSON]:
-    """Return the card of each rubric and model of a suite that has one, with the line that tells it."""
+    """Return the card of each rubric and model of a suite that has one, with its summary line."""
     wanted: dict[tuple[str, str], str] = {}
     for grader in judged_graders(spec.asking):
         if rubric := grader.rubric_in_use:

@@ -33,7 +33,7 @@ class AgentPace:
         """Return when the next agent may start; at once where there is neither a limit nor a pause."""
         await self._pace.begin()
 
-    def heard(self, trace: Trace) -> float:
+    def record(self, trace: Trace) -> float:
         """Record how an agent ended; return the seconds of the pause that begins if the vendor refused it, else 0.
 
         Refusals during a pause belong to the one that caused it.

@@ -43,7 +43,7 @@ def refusals(
     """Return every reason not to start a run of the suite; without `imports` no code of the project is run for it."""
     built, problems = spec.engine_problems(engine, imports=imports)
     problems = [*problems, *([] if skips_graders else spec.judge_problems(judge_model)), *_trials(spec)]
-    problems += [] if is_run else _folder(spec)  # a run finds that out by writing
+    problems += [] if is_run else _folder(spec)  # a run notices it when it writes
     if built is not None and not is_run and (reason := built.undecided(spec.tasks)):
         problems.append(spec.place.at("config", "executor").problem(reason, "note"))
     if built is not None:
@@ -70,7 +70,7 @@ def _place(problem: Problem) -> tuple[str, int, int, str]:
 
 
 def refuse(spec: EvalSpec, *, engine: str | None = None, **how: bool | str) -> list[Problem]:
-    """Raise SpecError where a run of the suite cannot start; return what to say before its first trial."""
+    """Raise SpecError where a run of the suite cannot start; return what to report before its first trial."""
     found = refusals(spec, engine=engine, is_run=True, **how)  # type: ignore[arg-type]
     if wrong := [problem._replace(severity="error") for problem in found if problem.severity != "note"]:
         raise SpecError(wrong)
@@ -121,16 +121,16 @@ _ASKED = "Does the candidate output give the right answer? If so, call set_waza_
 _PARTS: list[str | Data] = [_ASKED, Data("Task input", "What is two plus two?"), Data("Candidate output", "Four.")]
 
 
-class Sign(NamedTuple):
-    """What a judge's model showed."""
+class JudgeSign(NamedTuple):
+    """Whether a judge's model answers, and how."""
 
     model: str
     is_alive: bool
     text: str
 
 
-def signs_of_life(spec: EvalSpec) -> Iterator[Sign]:
-    """Ask every model that graders of the suite would ask, and yield what it showed. Raises SpecError."""
+def signs_of_life(spec: EvalSpec) -> Iterator[JudgeSign]:
+    """Ask every model that graders of the suite would ask, and yield whether it answered. Raises SpecError."""
     judge = spec.judge()
     if judge is None:
         return
@@ -142,22 +142,22 @@ def signs_of_life(spec: EvalSpec) -> Iterator[Sign]:
             yield _sign(juror.judge, juror.model, spec.folder)
 
 
-def _sign(judge: Judge, model: str, folder: SpecFolder) -> Sign:
+def _sign(judge: Judge, model: str, folder: SpecFolder) -> JudgeSign:
     name = f"judge {judge.type_name()}" + (f" {model}" if model else "")
     if why := untrusted_host(judge, folder):
-        return Sign(model, False, f"{name}: not asked: {why}")
+        return JudgeSign(model, False, f"{name}: not asked: {why}")
     try:
         got = wait_for_judge(answer(judge, Question(_PARTS, model), PASS_FAIL))
     except Unanswered as error:
         cost = error.judge["cost_usd"]
-        return Sign(model, False, f"{name}: {error}" + (f"; ${cost:.6f}" if cost else ""))
+        return JudgeSign(model, False, f"{name}: {error}" + (f"; ${cost:.6f}" if cost else ""))
     facts = got.judge
     tokens = facts["tokens"]
-    told = [f"answered in {facts['seconds']:.1f} s"]
-    told += [f"by {facts['answered_by']}"] if facts["answered_by"] else []
-    told += [f"{tokens['input']} + {tokens['output']} tokens"] if tokens["input"] is not None else []
-    told += [f"${facts['cost_usd']:.6f}"] if facts["cost_usd"] else []
-    told += ["after a reminder"] if facts["reminders"] else []
+    facts_shown = [f"answered in {facts['seconds']:.1f} s"]
+    facts_shown += [f"by {facts['answered_by']}"] if facts["answered_by"] else []
+    facts_shown += [f"{tokens['input']} + {tokens['output']} tokens"] if tokens["input"] is not None else []
+    facts_shown += [f"${facts['cost_usd']:.6f}"] if facts["cost_usd"] else []
+    facts_shown += ["after a reminder"] if facts["reminders"] else []
     if got.verdict.failures:
-        told.append("but it called a right answer wrong: its verdicts may mean little")
-    return Sign(model, True, f"{name}: {', '.join(told)}")
+        facts_shown.append("but it called a right answer wrong: its verdicts may mean little")
+    return JudgeSign(model, True, f"{name}: {', '.join(facts_shown)}")

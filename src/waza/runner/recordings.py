@@ -17,7 +17,7 @@ from waza.suites.suite import EvalSpec
 from waza.traces.reading import Source, opened, read_found
 
 KINDS = (".json", ".jsonl", ".ndjson", ".eval")
-"""How the names of files end that are looked into when a folder is named."""
+"""Suffixes of the files that are read when a folder is named."""
 
 
 class Recorded(NamedTuple):
@@ -32,20 +32,20 @@ class Recorded(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Who is told how the reading of recordings goes."""
+    """Listeners to the reading of recordings."""
 
     on_remark: Callable[[str], None] = lambda text: None
     """What a recording lacks."""
     on_trouble: Callable[[str], None] = lambda text: None
     """What could not be read, or belongs to no task; the rest is graded all the same."""
     on_bytes: Callable[[int], None] = lambda count: None
-    """How much of the files is read."""
+    """The number of bytes read so far."""
 
 
 def from_files(sources: Iterable[Source], spec: EvalSpec, reading: Reading) -> Iterator[Recorded]:
     """Yield the traces in recordings of any format, each with its task, one at a time."""
     tasks = Tasks(spec)
-    seen: Counter[str] = Counter()
+    trials: Counter[str] = Counter()
     before = 0
     for source in sources:
         name = str(source) if isinstance(source, (str, Path)) else "standard input"
@@ -60,13 +60,13 @@ def from_files(sources: Iterable[Source], spec: EvalSpec, reading: Reading) -> I
                     if (task := tasks.of(found.trace)) is None:
                         reading.on_trouble(f"{place}: which task is this trace of? {tasks.hint}")
                         continue
-                    seen[task.id] += 1
+                    trials[task.id] += 1
                     trace = replace(found.trace, extra={"recorded_in": place} | found.trace.extra)
-                    yield Recorded(task.id, seen[task.id], trace)
+                    yield Recorded(task.id, trials[task.id], trace)
                 before += file.tell() if file.seekable() else 0
         except TraceError as error:
-            told = str(error)
-            reading.on_trouble(told if told.startswith(name) else f"{name}: {told}")
+            message = str(error)
+            reading.on_trouble(message if message.startswith(name) else f"{name}: {message}")
 
 
 def recordings_in(path: Path) -> list[Path]:
@@ -93,7 +93,7 @@ class Tasks:
 
     @property
     def hint(self) -> str:
-        """How a trace can be given a task."""
+        """How to give a trace a task."""
         some = ", ".join(list(self._by_id)[:10])
         return f"add a 'task_id' to it, or choose one task with --task; tasks: {some}"
 

@@ -1,4 +1,4 @@
-"""Grade what is already there: a stored run or recorded traces. No agent is called."""
+"""Grade a stored run or recorded traces. No agent is called."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from waza.suites.suite import EvalSpec
 
 T = TypeVar("T")
 BATCH, BATCH_S = 64, 0.5
-"""So many results, or those of so many seconds, share one sync."""
+"""This many results, or those of this many seconds, share one sync."""
 
 
 def from_run(folder: Path, spec: EvalSpec) -> Iterator[Recorded]:
@@ -48,7 +48,7 @@ def from_run(folder: Path, spec: EvalSpec) -> Iterator[Recorded]:
 
 
 class Judging(NamedTuple):
-    """Whom graders ask while recorded trials are graded, and what they compare with."""
+    """The judge of recorded trials, and the outputs to compare with."""
 
     judge: Judge | None = None
     baselines: Mapping[tuple[str, int], str] = {}
@@ -78,10 +78,10 @@ def regraded(recorded: Iterable[Recorded], spec: EvalSpec, judging: Judging = AL
     async def one(item: Recorded) -> list[Grade]:
         if item.trace.status == "error":
             return []
-        asked = GradingContext(judging.judge, tasks[item.task_id], spec.folder)
-        return await grades_of(item.trace, spec.graders[item.task_id], item.files, asked)
+        context = GradingContext(judging.judge, tasks[item.task_id], spec.folder)
+        return await grades_of(item.trace, spec.graders[item.task_id], item.files, context)
 
-    for some in handfuls((_compared(item, judging) for item in recorded), judging.judge.concurrent):
+    for some in batches_of((_compared(item, judging) for item in recorded), judging.judge.concurrent):
         for item, grades in zip(some, wait_for(all_of(some)), strict=True):
             yield _result(item, grades, spec)
 
@@ -92,8 +92,8 @@ def _compared(recorded: Recorded, judging: Judging) -> Recorded:
     return recorded._replace(trace=replace(recorded.trace, baseline_output=other)) if other else recorded
 
 
-def handfuls(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Yield the items by so many at a time."""
+def batches_of(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of `size`."""
     while some := list(islice(items, size)):
         yield some
 
@@ -144,19 +144,19 @@ def graded(
     """Grade recorded trials into a run folder of their own and return it; `source` is the run they come from.
 
     Results go to the journal and are dropped: recordings may be any number. A task of the suite without a recorded
-    trial counts as not run. Trigger tests are taken over as they are: no grader of a suite looks at them.
+    trial counts as not run. Trigger tests are taken over as they are: no grader of a suite grades them.
     """
     redactor, _ = redactor_for(spec)
     spec = dataclasses.replace(spec, triggers=None)
     blank = stored_form(RunRequest(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
     blank.spec[GRADED_FROM] = source.name if source else "traces"
     blank.spec.update(redactor.tree(about_judges(spec, judging.judge)))
-    asked = open_run(source) if source else None
-    if asked and "triggers" in asked.spec:
-        blank.spec["triggers"] = asked.spec["triggers"]
+    earlier = open_run(source) if source else None
+    if earlier and "triggers" in earlier.spec:
+        blank.spec["triggers"] = earlier.spec["triggers"]
     with RunFolder.create(runs_folder(spec), blank) as folder:
-        if asked and asked.triggers:
-            folder.append(*(replace(result, fingerprint="") for result in asked.triggers))
+        if earlier and earlier.triggers:
+            folder.append(*(replace(result, fingerprint="") for result in earlier.triggers))
         if source:
             take_over_artifacts(source / "artifacts", folder.artifacts)
         for batch in _batches(redactor.tree(result) for result in regraded(recorded, spec, judging)):
@@ -167,7 +167,7 @@ def graded(
 
 
 def _batches(results: Iterable[Result]) -> Iterator[list[Result]]:
-    """Yield results by the handful: they can be made again, so several may share one sync."""
+    """Yield results in batches: they can be made again, so several may share one sync."""
     batch: list[Result] = []
     started = monotonic()
     for result in results:
@@ -180,17 +180,17 @@ def _batches(results: Iterable[Result]) -> Iterator[list[Result]]:
 
 
 def eval_of(run: Run, folder: Path, option: str = "--graders") -> Path:
-    """Return the eval file the run in `folder` was made from; raise SpecError when it is not there any more.
+    """Return the eval file the run in `folder` was made from; raise SpecError when it no longer exists.
 
     `option` is the caller's that names another one.
     """
     file = folder.resolve().parent / str(run.spec.get("file", ""))
     if not file.is_file():
-        raise SpecError(f"the eval file of run {run.id} is not there any more; name one with {option}")
+        raise SpecError(f"the eval file of run {run.id} no longer exists; name one with {option}")
     return file
 
 
-# Verdicts that a stored run still lacks: asked for now, everything that was decided stays as it is.
+# Verdicts that a stored run lacks are asked for now; everything decided stays as it is.
 
 
 def ask_missing(
@@ -214,7 +214,7 @@ def ask_missing(
             return await asyncio.gather(*(_completed(result, spec, folder, judge) for result in some))
 
         lacking = iter([result for result in stored.results if _is_open(result, spec, new)])
-        for some in handfuls(lacking, judge.concurrent if judge else 1):
+        for some in batches_of(lacking, judge.concurrent if judge else 1):
             for result in wait_for(fresh(some)):
                 made_from = new["fingerprints"].get(result.task_id, "") if result.fingerprint else ""
                 done = redactor.tree(replace(result, fingerprint=made_from))
@@ -226,7 +226,7 @@ def ask_missing(
 
 
 def _is_open(result: Result, spec: EvalSpec, new: dict[str, JSON]) -> bool:
-    """Say whether a result lacks verdicts, or was made from what is no longer so."""
+    """Return whether a result lacks verdicts, or was made from something that changed since."""
     if result.task_id not in spec.graders:
         return False
     is_stale = bool(result.fingerprint) and result.fingerprint != new["fingerprints"].get(result.task_id)
@@ -254,9 +254,9 @@ async def _completed(result: Result, spec: EvalSpec, folder: Path, judge: Judge 
     turns = result.turn_snapshots
     files = SnapshotFiles(folder / "artifacts", result.snapshot, turns) if result.snapshot else None
     task = next(task for task in spec.tasks if task.id == result.task_id)
-    asked = GradingContext(judge, task, spec.folder)
+    context = GradingContext(judge, task, spec.folder)
     with metering() as meter:
-        found = await grades_of(result.trace, [graders[place] for place in places], files, asked)
+        found = await grades_of(result.trace, [graders[place] for place in places], files, context)
     grades: dict[int, Grade] = dict(enumerate(result.grades)) | dict(zip(places, found, strict=True))
     ordered = [grades[place] for place in sorted(grades)]
     status, reason = status_of(result.trace, ordered, spec.config.on_agent_crash)

@@ -1,4 +1,4 @@
-"""What is to be run and how, and how that is written down."""
+"""The request for a run: suite, engine, trials and limits; and the form in which it is stored."""
 
 from __future__ import annotations
 
@@ -38,33 +38,38 @@ from waza.suites.suite import EvalSpec, fingerprint_of_spec
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to be run and how."""
+    """What to run and how; made by `request_for` from a suite and what the caller gives."""
 
     spec: EvalSpec
     """The suite with the tasks to be run."""
     engine: str
+    """The engine's name; empty where neither the caller nor the suite names one."""
     model: str = ""
+    """The agent's model; empty for the engine's own."""
     trials: int = 1
-    """How often each task is tried; with `auto` at least."""
+    """Trials of each task; with `auto` the least."""
     auto: Auto | None = None
-    """How far trials may go beyond that, where tasks are tried until they are settled."""
+    """The limits of `trials_per_task: auto`; None where the number of trials is fixed."""
     workers: int | None = None
+    """Trials at the same time; the suite's own number if None."""
     runs: Path | None = None
-    """Where the run folder is made; the suite's own place if None."""
+    """The folder in which the run folder is made; the suite's own if None."""
     keep_workspace: bool = False
+    """Whether the trial folders stay after the run."""
     skip_graders: bool = False
+    """Whether agents are run without being graded."""
     max_cost_usd: float | None = None
     """Start no further trial once this much is spent."""
     whole: EvalSpec | None = None
     """The suite before tasks were selected, where some were."""
     given: dict[str, JSON] = field(default_factory=dict)
-    """What was asked for beside the suite: `names` and `tags` of tasks, `engine`, `model`, `trials`."""
+    """What the caller gave in addition to the suite: `names` and `tags` of tasks, `engine`, `model`, `trials`."""
     resume: Resumed | None = None
-    """A stored run to go on with."""
+    """A stored run to continue."""
     judge: Judge | None = None
-    """Whom graders ask that need a judge."""
+    """The judge of graders that need one."""
     baseline: dict[str, JSON] = field(default_factory=dict)
-    """Which arm of a baseline run this is, and of which skill (`stats/impact_records.py`); empty for a plain run."""
+    """Which arm of a baseline run this is, and of which skill (`runs/impact_records.py`); empty for a plain run."""
     baselines: Mapping[tuple[str, int], str] = field(default_factory=dict)
     """By task id and trial: the output of another run, to compare with."""
     rerun_changed: bool = False
@@ -73,7 +78,7 @@ class RunRequest:
     """With `resume`: whether undecided trials are run again."""
 
     def planned(self) -> Iterator[Trial]:
-        """Yield every trial of the order: its tasks', then its trigger tests'."""
+        """Yield every trial of the request: its tasks', then its trigger tests'."""
         return chain(plan(self.spec, trials=self.trials, model=self.model), self.trigger_trials())
 
     def trigger_trials(self) -> Iterator[Trial]:
@@ -82,7 +87,7 @@ class RunRequest:
             yield from (Trial(task=task, number=number + 1, model=self.model) for number in range(self.trials))
 
     def controls(self) -> Controls:
-        """Return the controls of the trigger tests, with what the run it goes on with tells of them."""
+        """Return the controls of the trigger tests, with their results in the run it resumes."""
         if self.spec.triggers is None:
             return Controls()
         stored = self.resume.run.triggers if self.resume else []
@@ -92,7 +97,7 @@ class RunRequest:
 
     @property
     def stored(self) -> EvalSpec:
-        """The suite as the run folder knows it: what is run now, and what a resumed run has of it already."""
+        """The suite as it is stored: what is run now, and what the resumed run has of it already."""
         if self.resume is None:
             return self.spec
         whole = self.whole or self.spec
@@ -113,9 +118,9 @@ def request_for(
     judge_cache: bool = True,
     **how: Any,
 ) -> RunRequest:
-    """Return the order for a suite: what is given wins over what the suite and the project say.
+    """Return the request for a suite; arguments win over the suite's settings, those over the project's.
 
-    Raises SpecError when a judge is needed and there is none, or none that could be asked; UsageError for a number of
+    Raises SpecError when a judge is needed and there is none, or none that is usable; UsageError for a number of
     trials that no stored run may have.
     """
     judge = None if how.get("skip_graders") else judge_for(spec, judge_model, cache=judge_cache)
@@ -136,7 +141,7 @@ def request_for(
 
 
 def auto_for(spec: EvalSpec, trials: int | Literal["auto"] | None = None) -> Auto | None:
-    """Return how far trials may go where a suite, or the caller, leaves their number to `auto`; else None.
+    """Return the limits of `auto` where a suite, or the caller, leaves the number of trials to it; else None.
 
     Raises SpecError when the budget is not even one trial a task.
     """
@@ -150,12 +155,12 @@ def auto_for(spec: EvalSpec, trials: int | Literal["auto"] | None = None) -> Aut
 
 
 def judge_for(spec: EvalSpec, model: str | None = None, *, cache: bool = True) -> Judge | None:
-    """Return the judge of a suite, its verdicts kept among the user's caches; None where no grader needs one."""
+    """Return the judge of a suite, its verdicts cached in the user's cache folder; None where no grader needs one."""
     return spec.judge(model=model or "", cache=_verdicts_of(spec) if cache else None)
 
 
 def _verdicts_of(spec: EvalSpec) -> Path | None:
-    """Return where verdicts on a suite are kept: out of the repository, which may come from anybody."""
+    """Return the cache folder of a suite's verdicts: outside the repository, which is not trusted."""
     try:
         return cache_folder() / "verdicts" / sha256(os.fsencode(runs_folder(spec).resolve())).hexdigest()[:16]
     except StoreError:
@@ -163,9 +168,9 @@ def _verdicts_of(spec: EvalSpec) -> Path | None:
 
 
 def runs_folder(spec: EvalSpec) -> Path:
-    """Return where a suite's run folders stand: the project's `paths.results`, else `runs` beside the eval file.
+    """Return the folder of a suite's runs: the project's `paths.results`, else `runs` next to the eval file.
 
-    An object store gets them afterwards: they are written here first.
+    An object store gets them afterwards.
     """
     if spec.project.paths.results and not is_url(spec.project.paths.results):
         return spec.folder.root / spec.project.paths.results
@@ -173,7 +178,7 @@ def runs_folder(spec: EvalSpec) -> Path:
 
 
 def redactor_for(spec: EvalSpec) -> tuple[Redactor, list[str]]:
-    """Return what keeps secrets out of results: waza's own variables, the suite's and the tasks'."""
+    """Return what removes secrets (in waza's own variables, the suite's, the tasks') from results, and warnings."""
     named = spec.engine_options.get("api_key_env")
     declared = [*(spec.engine_options.get("pass_environment") or []), *_judge_keys(spec)]
     declared += [named] if isinstance(named, str) and named in os.environ else []
@@ -192,14 +197,14 @@ def _judge_keys(spec: EvalSpec) -> list[str]:
 
 
 def stored_form(request: RunRequest, redactor: Redactor | None = None) -> Run:
-    """Return the run before anything happened, as it is written down: without secrets, with its fingerprints."""
+    """Return the run as it is stored before the first trial: without secrets, with its fingerprints."""
     run = (redactor or redactor_for(request.spec)[0]).tree(_blank(request))
     run.spec["fingerprints"] = fingerprints(run.spec)
     return run
 
 
 def _not_selected(spec: EvalSpec, whole: EvalSpec) -> dict[str, JSON]:
-    """Return what the suite has beyond the tasks and trigger tests that are run (`runs/partial.py`)."""
+    """Return the tasks and trigger tests of the suite that are not run (`runs/partial.py`)."""
     chosen = {task.id for task in spec.tasks} if spec.tasks is not whole.tasks else None
     others = [task for task in whole.tasks if task.id not in chosen] if chosen is not None else []
     tasks = [{"id": task.id, "name": task.name, "tags": task.tags, "golden": task.golden} for task in others]
@@ -248,9 +253,6 @@ def folder_for(request: RunRequest, redactor: Redactor) -> RunFolder:
     return folder
 
 
-# Which trials a run consists of, in which order.
-
-
 def plan(spec: EvalSpec, *, trials: int | None = None, model: str | None = None) -> Iterator[Trial]:
     """Yield every trial of every task, tasks in the order of the suite."""
     for task in spec.tasks:
@@ -259,7 +261,7 @@ def plan(spec: EvalSpec, *, trials: int | None = None, model: str | None = None)
 
 
 def fewest_trials(spec: EvalSpec) -> int:
-    """Return how often each task is tried at least."""
+    """Return the least number of trials of a task."""
     return 1 if spec.config.trials_per_task == "auto" else spec.config.trials_per_task
 
 

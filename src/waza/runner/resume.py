@@ -1,4 +1,4 @@
-"""Going on with a stored run: what is done, what changed since, what is to be run again.
+"""Resuming a stored run: what is done, what changed since, what has to be run again.
 
 Everything in a stored spec either affects results (then old results must not be mixed with new ones) or only pace and
 presentation; `PACE` and `AFFECTS` name every setting of a suite, and a test fails when one is in neither. Each result
@@ -41,17 +41,17 @@ PACE = {
 }
 """Settings a resumed run may change: pace, how trials are counted, the default time (each task carries its own)."""
 JUDGE = {"judge", "judge_model", "judge_reasoning_effort"}
-"""Settings of the judge; what they come to stands beside the spec, with the tasks it judges."""
+"""Settings of the judge; the judge they result in is stored next to the spec, with the tasks it judges."""
 AFFECTS = {"executor", "model", "skill_directories", "tool_names", "on_agent_crash"}
 """Settings that change results; so do all keys of engines."""
-_REMEMBERED = 256
-"""So many encoded graders are remembered: most tasks have the suite's and no others."""
+_MOST_CACHED = 256
+"""How many encoded graders are cached: most tasks have the suite's and no others."""
 _READERS = {"name", "description", "tags", "golden", "metadata"}
 """Fields of a task for readers and gates only."""
 
 
 class Resumed(NamedTuple):
-    """A stored run to go on with; its journal is locked until `kept` is closed."""
+    """A stored run to continue; its journal is locked until `kept` is closed."""
 
     kept: RunFolder
     run: Run
@@ -66,9 +66,9 @@ def resume(
 ) -> Resumed:
     """Return what is left to do of the run in `folder` for the suite as it is in `new`.
 
-    The folder is locked before it is read: of two that go on with a run, the second would not see what the first does.
-    Raises StoreError when somebody goes on with it already, UsageError when it is another suite's run, or lists what
-    changed when old results would not fit any more.
+    The folder is locked before it is read: a second process would not see what the first one writes.
+    Raises StoreError when another process resumes it already, UsageError when it is another suite's run or when
+    results would no longer match the suite, with what changed.
     """
     kept = RunFolder.open(folder)
     try:
@@ -107,7 +107,7 @@ def _left_of(kept: RunFolder, new: Run, *, rerun_changed: bool, rerun_errors: bo
 
 
 def _controls(run: Run) -> Controls:
-    """Return the controls of a stored run; where one failed, no answer beside it can be believed."""
+    """Return the controls of a stored run; where one failed, the other answers do not count."""
     return Controls(prompts_of(run).values(), int(run.spec["config"]["trials_per_task"]), run.triggers)
 
 
@@ -128,7 +128,7 @@ def newest(runs: Path, file: str, model: str | None, *, has_tasks: bool = True) 
 
 
 def stored_head(folder: Path) -> Run | None:
-    """Return what a run was made from, without its results; None when that cannot be read."""
+    """Return a stored run without its results; None when it cannot be read."""
     try:
         return read_run_json(folder)
     except WazaError:
@@ -136,7 +136,7 @@ def stored_head(folder: Path) -> Run | None:
 
 
 def fingerprints(spec: dict[str, JSON]) -> CompactDict[str]:
-    """Return for each task what its results depend on, as a short name that changes with any of it."""
+    """Return for each task a hash of everything its results depend on."""
     config, hooks = encoded(_affecting(spec["config"])), encoded(spec.get("hooks"))
     known: dict[int, tuple[JSON, JSON]] = {}
 
@@ -145,7 +145,7 @@ def fingerprints(spec: dict[str, JSON]) -> CompactDict[str]:
         each = spec["graders"].get(task_id)
         if not each:
             return each
-        if len(known) > _REMEMBERED:
+        if len(known) > _MOST_CACHED:
             known.clear()
         for one in each:
             if id(one) not in known:
@@ -160,7 +160,7 @@ def fingerprints(spec: dict[str, JSON]) -> CompactDict[str]:
 
 
 def _tasks(spec: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
-    """Yield all that was asked of the agent: the tasks of a suite and the prompts of its trigger tests."""
+    """Yield the tasks of a suite and the prompts of its trigger tests."""
     return chain(spec["tasks"], (spec.get("triggers") or {}).get("tasks", ()))
 
 
@@ -181,20 +181,20 @@ def changes(old: dict[str, JSON], new: dict[str, JSON]) -> Iterator[tuple[str, l
 
 
 def _changed_graders(old: list[dict[str, JSON]], new: list[dict[str, JSON]]) -> list[str]:
-    """Return what differs between the graders of a task; the files' names where only they hold something else."""
+    """Return what differs between the graders of a task; the files' names where only their content differs."""
     if old == new:
         return []
     if list(map(without_files, old)) != list(map(without_files, new)):
         return ["graders"]
     files = []
     for before, after in ((before.get(FILES), after.get(FILES) or {}) for before, after in zip(old, new, strict=True)):
-        unknown = ": not known what it held then" if before is None else ""
+        unknown = ": its earlier content is not known" if before is None else ""
         files += [f"{name}{unknown}" for name in _changed_keys(before or {}, after)]
     return [f"graders ({', '.join(dict.fromkeys(files))})"]
 
 
 def _judged(spec: dict[str, JSON], task_id: str) -> list[JSON]:
-    """Return the judge of a task and what it is asked by; nothing where the task needs none."""
+    """Return the judge of a task and its rubric hashes; nothing where the task needs none."""
     hashes = (spec.get("judged") or {}).get(task_id)
     return [] if hashes is None else [spec.get("judge"), hashes]
 

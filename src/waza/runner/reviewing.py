@@ -1,4 +1,4 @@
-"""What people are to look at in a stored run, and how their verdicts become grades of it."""
+"""Human review of a stored run: which outputs to review, and how verdicts become grades."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from waza.suites.suite import EvalSpec
 
 
 class JudgedOutput(NamedTuple):
-    """What a grader said about an output, and by which judge."""
+    """A grader's verdict on an output, and its judge."""
 
     said: Answer | None = None
     """None where it decided nothing."""
@@ -39,13 +39,13 @@ class ReviewableOutput(NamedTuple):
     """One output that a person may give a verdict on."""
 
     place: int
-    """Where its result stands in the run."""
+    """The position of its result in the run."""
     run: str
     task: str
     trial: int
     grader: str
     asked: str
-    """What the person is asked."""
+    """The question to the person."""
     question: str
     evidence: str
     judged: JudgedOutput = JudgedOutput()
@@ -74,14 +74,14 @@ class ReviewableOutput(NamedTuple):
 
 
 def verdicts_file(spec: EvalSpec) -> Path:
-    """Return where the verdicts on a suite stand: beside its eval file."""
+    """Return the file of the verdicts on a suite: next to its eval file."""
     return spec.folder.base / VERDICTS
 
 
 def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[ReviewableOutput]:
-    """Return what people may look at: what `human` graders ask, or what the named graders have judged.
+    """Return the outputs to review: those that `human` graders ask about, or that the named graders judged.
 
-    Outputs stand in the order of a hash of them, so that any beginning of the list is a fair sample; the same evidence
+    Outputs are ordered by a hash, so that any beginning of the list is a fair sample; the same evidence
     is listed once. Raises UsageError where a grader is not known.
     """
     known = {name_of(grader) for each in spec.graders.values() for grader in each}
@@ -108,9 +108,11 @@ def _items(
         where = (place, run.id, result.task_id, result.trial)
         part = grader if isinstance(grader, AfterTurnGrader) else None
         if isinstance(inner, HumanGrader) and (not names or name in names):
-            if (told := grader.grade(trace).details.get("human")) is not None:
+            if (human := grader.grade(trace).details.get("human")) is not None:
                 asked = "\n".join([inner.instructions.strip(), *(f"- {one}" for one in inner.criteria)]).strip()
-                yield ReviewableOutput(*where, name_of(inner), asked, inner.question, told["evidence"], checkpoint=part)
+                yield ReviewableOutput(
+                    *where, name_of(inner), asked, inner.question, human["evidence"], checkpoint=part
+                )
         elif name in names:
             grade = result.grades[index] if len(result.grades) == len(graders) else None
             asked = asked_of_people(grader)
@@ -119,7 +121,7 @@ def _items(
 
 
 def judged_by(grade: Grade) -> JudgedOutput:
-    """Return what a grade says and who says so."""
+    """Return the verdict of a grade and its judge."""
     if grade.status == "error":
         return JudgedOutput()
     judge, rubric = (_mapping(grade.details.get(key)) for key in ("judge", "rubric"))
@@ -139,8 +141,8 @@ def with_files(run: Run, result: Result) -> Trace:
     return replace(result.trace, files=SnapshotFiles(artifacts, result.snapshot, result.turn_snapshots))
 
 
-def looked_at(run: Run, item: ReviewableOutput) -> tuple[Result, Trace]:
-    """Return the result an item is about, and the part of its trace that a person is to look at."""
+def reviewed_part(run: Run, item: ReviewableOutput) -> tuple[Result, Trace]:
+    """Return the result an item is about, and the part of its trace to review."""
     result = run.results[item.place]
     trace = with_files(run, result)
     try:
@@ -151,7 +153,7 @@ def looked_at(run: Run, item: ReviewableOutput) -> tuple[Result, Trace]:
 
 
 def name_of(grader: Grader) -> str:
-    """Return how a grader's grades are called."""
+    """Return the name of a grader's grades."""
     return grader.name or grader.type_name()
 
 
@@ -160,7 +162,7 @@ def _inner(grader: Grader) -> Grader:
 
 
 def settle(folder: Path, spec: EvalSpec, on_remark: Callable[[str], None] = lambda text: None) -> int:
-    """Grade again, in the run's own journal, what waits for people, and return how many results changed.
+    """Grade again, in the run's own journal, what waits for human verdicts; return how many results changed.
 
     Everything else stays as it is; no agent and no judge is asked. Raises UsageError when graders changed since the
     run, StoreError when another process writes to it.
@@ -182,7 +184,7 @@ def settle(folder: Path, spec: EvalSpec, on_remark: Callable[[str], None] = lamb
 
 
 def as_stored(run: Run, result: Result, redactor: Redactor, graders: list[Grader]) -> Result:
-    """Return a result without secrets; people look at what is stored, so their verdicts are looked up by that."""
+    """Return a result without secrets; people review what is stored, so their verdicts are matched with that."""
     kept = redactor.tree(result)
     if kept is result or len(kept.grades) != len(graders):
         return kept
@@ -190,7 +192,7 @@ def as_stored(run: Run, result: Result, redactor: Redactor, graders: list[Grader
 
 
 def _settled(run: Run, result: Result, graders: list[Grader]) -> Result:
-    """Return a result with what people say now; the same one where nothing changed."""
+    """Return a result with the human verdicts there are now; the same one where nothing changed."""
     places = [i for i, one in enumerate(graders) if isinstance(_inner(one), HumanGrader | HumanCalibrationGrader)]
     if not places or not result.grades:
         return result
@@ -199,7 +201,7 @@ def _settled(run: Run, result: Result, graders: list[Grader]) -> Result:
     trace, grades = with_files(run, result), list(result.grades)
     for place in places:
         fresh = graders[place].grade(trace)
-        if _told(fresh) != _told(grades[place]):
+        if _comparable(fresh) != _comparable(grades[place]):
             grades[place] = fresh
     if all(one is other for one, other in zip(grades, result.grades, strict=True)):
         return result
@@ -207,5 +209,5 @@ def _settled(run: Run, result: Result, graders: list[Grader]) -> Result:
     return replace(result, grades=grades, status=status, reason=reason)
 
 
-def _told(grade: Grade) -> tuple[object, ...]:
+def _comparable(grade: Grade) -> tuple[object, ...]:
     return grade.name, grade.status, grade.score, grade.feedback, grade.details

@@ -1,4 +1,4 @@
-"""One invocation: a suite in, a stored Run out. Joins the runner to the run folder; prints nothing."""
+"""One run from a request to a stored Run: opens its arms, runs them, ends early on signals. Prints nothing."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def execute(request: RunRequest, listeners: Listeners) -> Run:
                 leave_trial_folders(context, listeners.on_remark)
             for side in sides:
                 _store_costs(side, redactor, redacted)
-        if schedule.controls.held_back:
+        if schedule.controls.skipped:
             listeners.stop(schedule.controls.reason(bool(request.spec.tasks)))
         return _finish(sides, listeners)
 
@@ -157,7 +157,7 @@ def open_sides(request: RunRequest, redactor: Redactor, stack: ExitStack) -> lis
 
 
 def _is_whole(request: RunRequest) -> bool:
-    """Return whether a run's report can be made from the results received while it goes on."""
+    """Return whether a run's report can be made from the results received while it is running."""
     return request.resume is None and request.spec.triggers is None and not request.baseline
 
 
@@ -224,14 +224,14 @@ def _finish(sides: Sequence[Side], listeners: Listeners) -> Run:
 
 
 def _complete_progress(side: Side) -> ProgressResults | None:
-    """Return the results received while the run went on, None where the journal has more: the run was ended early."""
+    """Return the results received during the run; None where the journal has more because it was ended early."""
     found = side.progress.results()
     return found if found is not None and len(found) == side.folder.journal.results else None
 
 
 @contextmanager
 def journal_reports(folder: RunFolder, on_remark: Callable[[str], None]) -> Iterator[None]:
-    """Report what opening the journal found, and afterwards what happened to it while the run went on."""
+    """Report what opening the journal found, and afterwards what happened to it during the run."""
     found = folder.journal.warnings
     for warning in found:
         on_remark(warning)
@@ -244,7 +244,7 @@ def journal_reports(folder: RunFolder, on_remark: Callable[[str], None]) -> Iter
 
 
 def leave_trial_folders(context: RunContext, on_remark: Callable[[str], None]) -> None:
-    """Remove the folder of rooms, or say where it is if workspaces are to be kept."""
+    """Remove the trial folders, or report where they are if workspaces are to be kept."""
     if context.trial_folders is None:
         return
     if context.keep_workspace:
@@ -262,7 +262,7 @@ async def until_done_or_stopped(working: Coroutine[Any, Any, None], listeners: L
             if not listeners.stop.signal:
                 raise
         except BaseExceptionGroup as group:
-            # One cause ends all workers; the others were only told to stop.
+            # One cause ends all workers; the others were only cancelled.
             raise _cause(group) from None
 
 
@@ -274,7 +274,7 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 # How a run ends early: Ctrl-C, a terminal that closes, a CI job that is cancelled.
 
 GRACE_S = 10.0
-"""How long running trials may go on after the first signal."""
+"""How long running trials may continue after the first signal."""
 LAST_S = 1.5
 """How long the clean-up may take after the second one."""
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -1,4 +1,4 @@
-"""All trials of a run, several at once, under one limit. Keeps nothing and prints nothing."""
+"""The trials of a run, several at once, with hooks around them. Stores nothing itself and prints nothing."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ class Stop:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Who wants to know what happens during a run."""
+    """Callbacks for what happens during a run."""
 
     on_start: Callable[[Trial], None] = lambda trial: None
     on_done: Callable[[Result], None] = lambda result: None
-    """A trial has ended; what came of it is not safe yet."""
+    """A trial has ended; its result is not stored yet."""
     on_result: Callable[[Result], None] = lambda result: None
-    """A result is safe."""
+    """A result is durable."""
     on_remark: Callable[[str], None] = lambda text: None
     stop: Stop = field(default_factory=Stop)
     trouble: list[str] = field(default_factory=list)
-    """What went wrong beside the trials: nothing failed, but the run is not all right."""
+    """Problems outside of trials: no trial failed, but the run exits as undecided."""
 
 
 def pin_files(spec: EvalSpec, files: PinnedFiles | None) -> None:
-    """Note the project's files that decide about trials, as they are before the first agent starts.
+    """Pin the project's files that affect grading, as they are before the first agent starts.
 
     While snapshots are being rewritten there are none to rely on.
     """
@@ -85,7 +85,7 @@ def pin_files(spec: EvalSpec, files: PinnedFiles | None) -> None:
         return  # they may write input files
     for task in spec.tasks:
         named = [Path(file.source) for file in task.files if file.source]
-        with suppress(ValueError):  # whoever reads it says so
+        with suppress(ValueError):  # reported by whoever reads it
             named += source_files(task, spec.folder) if task.context.get("source") else []
         for path in named:
             inside = path.is_relative_to(spec.folder.base)
@@ -162,7 +162,7 @@ async def run_suite(
 async def end_suite(
     spec: EvalSpec, engines: Sequence[Engine], listeners: Listeners, environment: dict[str, str]
 ) -> None:
-    """Stop the engines and run the last hooks; what goes wrong there is told, and costs no result."""
+    """Stop the engines and run the last hooks; problems there are reported and cost no result."""
     for engine in engines:
         try:
             await engine.stop()

@@ -34,7 +34,7 @@ from waza.traces.conversation import Progress, following
 GRACE_S = 60
 """How long past a task's time an engine may need to end its agent before the runner stops waiting."""
 SHORT_MS = 5
-"""An agent as quick as that gains nothing from its turn."""
+"""An agent as quick as this gains nothing from waiting for its turn."""
 CUT_SHORT = "ended with the run"
 """The fingerprint of a trial that was ended with its run: it fits no task, so only its costs count (`store.py`)."""
 RETRY_DELAY_S = 1.0
@@ -52,20 +52,20 @@ class RunContext(NamedTuple):
     skip_graders: bool = False
     max_attempts: int = 1
     on_crash: OnCrash = "fail"
-    """What becomes of a trial whose agent crashed."""
+    """The status of a trial whose agent crashed."""
     clean: Clean | None = None
-    """Takes secrets out of the files that are kept."""
+    """Removes secrets from the files that are kept."""
     fingerprints: Mapping[str, str] = {}
-    """By task id: what results of it are made from."""
+    """By task id: the hash of what its results depend on."""
     trial_folders: Path | None = None
-    """The folder trials' rooms are made in; the system's folder for temporary files if None."""
+    """The folder in which trial folders are made; the system's folder for temporary files if None."""
     on_remark: Callable[[str], None] = lambda text: None
     judge: Judge | None = None
-    """Whom graders ask that need a judge."""
+    """The judge of graders that need one."""
     baselines: Mapping[tuple[str, int], str] = {}
     """By task id and trial: the output of another run, to compare with."""
     vet: Callable[[Trace], str] = lambda trace: ""
-    """Tells why a trial that went well does not count: the agent had what it must not have, or lacked what it needs."""
+    """Returns why a trial that went well does not count: the agent had a skill it must not have, or lacked one."""
     pace: AgentPace | None = None
     """When agents may start, all of the same vendor together; None means at once."""
     pinned: PinnedFiles | None = None
@@ -79,7 +79,7 @@ class RunContext(NamedTuple):
 
 
 async def run_trial(trial: Trial, graders: list[Grader], context: RunContext) -> Result:
-    """Return what came of one trial; infrastructure errors are tried again up to `max_attempts` times."""
+    """Return the result of one trial; infrastructure errors are retried up to `max_attempts` times."""
     with context.pinned.trial() if context.pinned else nullcontext():
         return await _tried(trial, graders, context)
 
@@ -104,14 +104,14 @@ async def _tried(trial: Trial, graders: list[Grader], context: RunContext) -> Re
     raise AssertionError("max_attempts is at least 1")
 
 
-def _hear(context: RunContext, trace: Trace) -> None:
-    """Let all agents of the vendor pause where it refused this one, and say so."""
-    if context.pace is not None and (pause_s := context.pace.heard(trace)):
-        context.on_remark(f"the vendor refuses for its rate limit: no agent starts for {pause_s:.0f} s")
+def _pause_if_limited(context: RunContext, trace: Trace) -> None:
+    """Pause all agents of the vendor where it rate-limited this one, and report that."""
+    if context.pace is not None and (pause_s := context.pace.record(trace)):
+        context.on_remark(f"the vendor's rate limit is reached: no agent starts for {pause_s:.0f} s")
 
 
 async def _attempt(trial: Trial, graders: list[Grader], context: RunContext, log: list[Attempt]) -> Result:
-    """Return what came of one attempt; `log` holds those before it."""
+    """Return the result of one attempt; `log` has those before it."""
     started_at, started = _now(), time.perf_counter()
     task = trial.task
     has_things = task.files or task.workdir or (task.mocks and context.engine.mocks)
@@ -207,7 +207,7 @@ def _shortened(sentences: Sequence[str]) -> list[str]:
 
 
 async def _with_mocks(trial: Trial, trial_folder: TrialFolder, context: RunContext, meter: Meter) -> Trace:
-    """Return what the agent did, with the calls that the task's mocks answered; those without an answer are told of."""
+    """Return what the agent did, with the calls that the task's mocks answered; unanswered calls are reported."""
     if not trial.task.mocks or not context.engine.mocks:
         return await _work(trial, trial_folder, context, meter)
     from waza.engines.mocks.serve import serve_mocks  # only runs with mocks pay for it
@@ -233,7 +233,7 @@ async def _without_trial_folder(trial: Trial, graders: list[Grader], context: Ru
 async def _rest(
     trial: Trial, trace: Trace, files: Files | None, checkpoints: Checkpoints, context: RunContext
 ) -> list[Grade]:
-    """Return every grade; an engine that did not stop where it was to is told of."""
+    """Return every grade; an engine that did not stop at a failed checkpoint is reported."""
     if context.turns is not None and (trace.duration_ms or 0) > SHORT_MS:
         await context.turns.wait()
     grades = await checkpoints.rest(trace, files)
@@ -256,20 +256,20 @@ async def _grade(
     """Return the grades of a trace."""
     if trace.status == "error" or context.skip_graders:
         return []
-    asked = GradingContext(context.judge, trial.task, context.engine.folder, pinned=context.pinned)
+    grading = GradingContext(context.judge, trial.task, context.engine.folder, pinned=context.pinned)
     if context.engine.continues and any(grader.continues for grader in graders):
         from waza.engines.continued import AgentSession, StoredSession  # only runs with such graders pay for it
 
         begin = context.pace.begin if context.pace else None
         session = StoredSession(context.engine, trial, trace, trial_folder)
-        asked = asked._replace(session=AgentSession(session, begin, partial(_hear, context)))
-    return await grades_of(trace, graders, files, asked)
+        grading = grading._replace(session=AgentSession(session, begin, partial(_pause_if_limited, context)))
+    return await grades_of(trace, graders, files, grading)
 
 
 async def _work(trial: Trial, trial_folder: TrialFolder, context: RunContext, meter: Meter) -> Trace:
     """Return what the agent did; an agent that could not run gives a trace with status `error`.
 
-    What it was billed is counted by `meter`, whatever comes of the trial afterwards.
+    Its cost is counted by `meter`, whatever happens to the trial afterwards.
     """
     with following() as progress:
         try:
@@ -318,7 +318,7 @@ async def _engine_run(trial: Trial, trial_folder: TrialFolder, context: RunConte
             took_ms = round((time.perf_counter() - started) * 1000, 3)
             trace = Trace(input=trial.task.prompt, output="", status="timeout", error=late, duration_ms=took_ms)
             return replace(trace, engine=context.engine_name), True
-        fact = f"the engine broke: {type(error).__name__}: {error}"
+        fact = f"the engine failed: {type(error).__name__}: {error}"
         trace = Trace(input=trial.task.prompt, output="", status="error", error=fact)
     finally:
         limits.cancel(number)
@@ -335,7 +335,7 @@ async def _engine_run(trial: Trial, trial_folder: TrialFolder, context: RunConte
         paused_s = trial_folder.after_turn.elapsed_s if isinstance(trial_folder.after_turn, Checkpoints) else 0.0
         changes["duration_ms"] = round((time.perf_counter() - started - paused_s) * 1000, 3)
     trace = replace(trace, **changes) if changes else trace
-    _hear(context, trace)
+    _pause_if_limited(context, trace)
     return trace, is_started
 
 
@@ -368,7 +368,7 @@ def failed_trial(
     )
 
 
-# What is looked at between the prompts of one trial: files are kept, and a conversation may end there.
+# Checkpoints between the prompts of one trial: files are kept, and a conversation may end there.
 
 Grading = Callable[[list[Grader], Trace, Files | None], Awaitable[list[Grade]]]
 
@@ -380,7 +380,7 @@ class Checkpoints:
         self._graders = graders
         self._grade = grade
         self.keep: Callable[[], tuple[str, Files | None]] | None = None
-        """Keeps the files as they are now and returns their name; None where no file can be looked at."""
+        """Keeps the files as they are now and returns their name; None where there are no files to read."""
         self.snapshots: dict[str, str] = {}
         """By the number of a prompt: the files as they were before the next one."""
         self.decided: dict[int, Grade] = {}
@@ -389,7 +389,7 @@ class Checkpoints:
         """Time between the prompts, which is not the agent's."""
 
     async def __call__(self, turns: Sequence[Trace]) -> str:
-        """Return why the conversation is to end after these turns; nothing when it goes on."""
+        """Return why the conversation is to end after these turns; nothing when it continues."""
         started = time.perf_counter()
         try:
             return await self._checked(turns)
@@ -413,13 +413,13 @@ class Checkpoints:
         return f"stopped after turn {number}, where {', '.join(failed)} failed" if failed else ""
 
     def passed_over(self, turns: Sequence[Trace], grades: Sequence[Grade]) -> list[str]:
-        """Return the checkpoints that were to stop the conversation, and which the engine did not wait for."""
+        """Return the checkpoints that were to stop the conversation, and for which the engine did not wait."""
         found = zip(self._graders, grades, strict=False)
         late = [(grader, grade) for grader, grade in found if isinstance(grader, AfterTurnGrader) and grader.stops]
         return [grade.name for grader, grade in late if grade.status == "failed" and grader.turn < len(turns)]
 
     async def rest(self, trace: Trace, files: Files | None) -> list[Grade]:
-        """Return every grader's verdict when it is all over, in order; none on an agent that could not run."""
+        """Return every grader's verdict on the whole trial, in order; none for an agent that could not run."""
         if trace.status == "error":
             return []
         if not self.decided:

@@ -25,7 +25,7 @@ from waza.suites.suite import EvalSpec
 from waza.untrusted.text import clipped, visible
 
 MAX_CHECKS = 20
-"""How many checks of one grade are told; the rest is counted."""
+"""How many checks of one grade are shown; the rest is counted."""
 _WIDTH = 500
 
 Graders = Mapping[str, Any] | Iterable[Grader | Mapping[str, Any]]
@@ -38,9 +38,9 @@ class Grades(list[Grade]):
     def __init__(self, grades: Iterable[Grade], status: ResultStatus, reason: str = "") -> None:
         super().__init__(grades)
         self.status = status
-        """`passed`, `failed`, or `error` when nobody can tell."""
+        """`passed`, `failed`, or `error` when that could not be decided."""
         self.reason = reason
-        """Why, where the grades do not say: the agent could not run, or ran out of time."""
+        """Why, where the grades do not contain it: the agent could not run, or ran out of time."""
 
     @property
     def passed(self) -> bool:
@@ -68,13 +68,13 @@ def grade(
 
     `graders` are Grader objects or mappings as in `eval.yaml`, or one `expected:` block. A trace may be JSON.
     """
-    seen = _trace(trace)
-    grades = [grader.grade(seen, workspace=workspace, judge=judge) for grader in as_graders(graders, base_dir)]
-    return Grades(grades, *status_of(seen, grades))
+    read = _trace(trace)
+    grades = [grader.grade(read, workspace=workspace, judge=judge) for grader in as_graders(graders, base_dir)]
+    return Grades(grades, *status_of(read, grades))
 
 
 def assert_grades(trace: Trace | Mapping[str, Any] | str | bytes, graders: Graders, **evidence: Any) -> Grades:
-    """Return the grades if all passed; otherwise raise AssertionError that tells each check that did not hold."""
+    """Return the grades if all passed; otherwise raise AssertionError with each failed check."""
     __tracebackhide__ = True
     grades = grade(trace, graders, **evidence)
     if not grades.passed:
@@ -86,18 +86,18 @@ def as_graders(graders: Graders, base_dir: str | Path = ".") -> list[Grader]:
     """Return Grader objects; raise SpecError with every mistake, UsageError for what is no grader."""
     if isinstance(graders, Mapping):
         return load_expected(dict(graders), base_dir)
-    found: list[Grader] = []
+    built: list[Grader] = []
     problems: list[Problem] = []
     for entry in [graders] if isinstance(graders, Grader) else graders:
         try:
-            found.append(_grader(entry, base_dir))
+            built.append(_grader(entry, base_dir))
         except SpecError as error:
             problems += error.problems
     if problems:
         raise SpecError(problems)
-    if not found:
+    if not built:
         raise UsageError("no graders: nothing could fail")
-    return found
+    return built
 
 
 def _grader(entry: Any, base_dir: str | Path) -> Grader:
@@ -120,7 +120,7 @@ def _trace(trace: Any) -> Trace:
 
 
 def explained(grades: Iterable[Grade], status: ResultStatus, reason: str = "") -> str:
-    """Return what a person needs to know about a trace that did not pass: each check that did not hold."""
+    """Return why a trace did not pass: each failed check."""
     if status == "passed":
         return "passed"
     wrong = [grade for grade in grades if grade.status != "passed"]
@@ -140,12 +140,12 @@ def _explained(grade: Grade) -> Iterator[str]:
     if not wrong:
         yield f"    {clipped(visible(grade.feedback), _WIDTH)}"
     for check in wrong[:MAX_CHECKS]:
-        yield from _told(check)
+        yield from _check_lines(check)
     if len(wrong) > MAX_CHECKS:
         yield f"    and {len(wrong) - MAX_CHECKS} more checks"
 
 
-def _told(check: Check) -> Iterator[str]:
+def _check_lines(check: Check) -> Iterator[str]:
     mark = "✗" if check.ok is False else "?"
     yield f"    {mark} {clipped(visible(check.failure or f'not so: {check.claim}'), _WIDTH)}"
     if check.expected is not None:
@@ -163,14 +163,14 @@ def _value(value: Any) -> str:
 
 
 class SingleTrial(NamedTuple):
-    """A trial's result, and what else there is to say about it."""
+    """A trial's result and the remarks about it."""
 
     result: Result
     remarks: list[str]
 
 
 def run_one(spec: EvalSpec, trial: Trial, engine: Engine, engine_name: str) -> SingleTrial:
-    """Run one trial with the commands around its task and return what came of it, without secrets.
+    """Run one trial with the commands around its task and return its result, without secrets.
 
     Nothing is stored. Commands around the run are the caller's: there is no run.
     """
