@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from results_made import a_grade, a_result, a_run
-from waza.analysis.calibration import calibrate, gather
+from waza.analysis.calibration import calibrate, collect_verdicts
 from waza.errors import StoreError
 from waza.model import Grade, Result, Run, Trace
 from waza.runner.finish import finish
@@ -142,10 +142,12 @@ def test_a_grader_that_asks_each_task_in_its_own_words_is_one_judge_until_the_wo
         told = [{"judge": {"model": "m"}, "question": question} for question in questions]
         return outputs(*(msgspec.structs.replace(grade, details=details) for details in told))
 
-    first, same, other = (gather([run]) for run in (asking("a", "b"), asking("b", "a"), asking("a", "c")))
-    (rater,) = first.said
-    assert len(first.said[rater]) == 2 and list(same.said) == [rater] != list(other.said)
-    assert len(gather([asking("a", "b"), asking("a", "c")]).said) == 2, "two wordings are compared with each other"
+    first, same, other = (collect_verdicts([run]) for run in (asking("a", "b"), asking("b", "a"), asking("a", "c")))
+    (rater,) = first.verdicts
+    assert len(first.verdicts[rater]) == 2 and list(same.verdicts) == [rater] != list(other.verdicts)
+    assert len(collect_verdicts([asking("a", "b"), asking("a", "c")]).verdicts) == 2, (
+        "two wordings are compared with each other"
+    )
     run = asking("a", "b")
     kept = [Calibration(grader="polite", question=one, model="m") for one in (rater.question, "a")]
     assert asked_in(run, kept) == {rater.question}
@@ -364,6 +366,6 @@ def test_a_run_folder_from_anywhere_breaks_nothing(details):
     grade = Grade(name="g", type="prompt", status="passed", score=1.0, feedback="", details=details)
     result = Result(task_id="t", trial=1, status="passed", trace=Trace(input="a", output="b"), grades=[grade])
     run = Run(id="r", name="n", started_at="", engine="mock", results=[result])
-    found = calibrate(gather([run], ["g"]), [])
+    found = calibrate(collect_verdicts([run], ["g"]), [])
     assert all(judge.counts.n == 0 for judge in found.judges)
     assert judged_by(grade).said == "pass"

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 import waza
-from waza.analysis.common_graders import ComparisonMode
-from waza.analysis.compare import compare_runs
+from waza.analysis.compare import ComparisonMode, compare_runs
 from waza.errors import UsageError
 
 OUTPUTS = [f"done {n}" for n in range(8)]

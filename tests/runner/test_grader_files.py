@@ -8,7 +8,7 @@ import pytest
 
 import waza
 from waza.analysis.changes import paired
-from waza.analysis.common_graders import ComparisonMode, graded_otherwise, suite_of
+from waza.analysis.compare import ComparisonMode, graded_differently, suite_of
 from waza.cli import run_command
 from waza.runner.resume import changes
 from waza.runs.store import read_run
@@ -101,7 +101,7 @@ def test_a_run_from_before_files_were_noted_is_read_and_says_so_when_resumed(tmp
     assert len(older.results) == 2
     assert run_command(["show", older.folder]) == 0
     (a,) = [pair for pair in paired(older, newer).pairs if pair.before.id == "a"]
-    assert graded_otherwise(older, newer, [a]) == []
+    assert graded_differently(older, newer, [a]) == []
     assert [task.id for task in suite_of(older, ["a"], ComparisonMode()).tasks] == ["a"]
     capsys.readouterr()
     assert run_command(["run", str(tmp_path), "-q", "--resume", older.id]) == 2

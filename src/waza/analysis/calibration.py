@@ -1,4 +1,4 @@
-"""What judges and people said about the outputs of stored runs, gathered from their journals and files of labels."""
+"""Verdicts of judges and people on the outputs of stored runs, read from journals and label files, and compared."""
 
 from __future__ import annotations
 
@@ -34,35 +34,37 @@ from waza.suites.sources import source_of
 
 
 class JudgedOutputs(Struct):
-    """The outputs of runs and what judges said about them; the same output counts once."""
+    """The outputs of runs and the verdicts of judges on them; the same output counts once."""
 
     outputs: dict[str, MeasuredOutput] = field(default_factory=dict)
     """By evidence."""
-    said: dict[Rater, dict[str, StatedVerdict]] = field(default_factory=dict)
+    verdicts: dict[Rater, dict[str, StatedVerdict]] = field(default_factory=dict)
     not_asked: dict[Rater, int] = field(default_factory=dict)
-    """How many outputs a jury settled without asking a juror."""
+    """How many outputs a jury decided without asking a juror."""
     graders: set[str] = field(default_factory=set)
-    """Every grader there is a grade of."""
+    """Every grader that has a grade."""
     asking_people: set[str] = field(default_factory=set)
-    """Those whose grades are what people say."""
+    """Graders whose grades are people's verdicts."""
     undecided: dict[str, set[str]] = field(default_factory=dict)
-    """By grader: the outputs it decided nothing about."""
+    """By grader: the outputs it left undecided."""
     places: dict[tuple[str, int], list[str]] = field(default_factory=dict)
     """By task and trial: the evidence, of every run."""
 
 
 class Calibrated(Struct, frozen=True, kw_only=True):
-    """Judges measured against people and against each other."""
+    """Judges compared with people and with each other."""
 
     judges: list[JudgeAgreement]
     between_judges: list[Alpha]
     between_people: list[Alpha]
 
 
-def gather(runs: Iterable[Run], graders: Collection[str] = (), folder: SpecFolder | None = None) -> JudgedOutputs:
-    """Return what the named graders said, or without names every grader that asks a judge; jurors count one by one.
+def collect_verdicts(
+    runs: Iterable[Run], graders: Collection[str] = (), folder: SpecFolder | None = None
+) -> JudgedOutputs:
+    """Return the verdicts of the named graders, without names of all that ask a judge; jurors count one by one.
 
-    `folder` is where files stand that tasks name as their source.
+    `folder` has the files that tasks name as their source.
     """
     found = JudgedOutputs()
     seats: dict[tuple[str, str], Rater] = {}
@@ -86,9 +88,9 @@ def gather(runs: Iterable[Run], graders: Collection[str] = (), folder: SpecFolde
                 if grade.name not in graders and (graders or "judge" not in grade.details):
                     continue
                 passed_over.update((grade.name, _text(name)) for name in _listed(grade, "not_asked"))
-                for rater, seat, said in _votes(grade, questions.get(grade.name, "")):
+                for rater, seat, verdict in _votes(grade, questions.get(grade.name, "")):
                     seats[grade.name, seat] = rater
-                    found.said.setdefault(rater, {}).setdefault(evidence, said)
+                    found.verdicts.setdefault(rater, {}).setdefault(evidence, verdict)
     found.not_asked = {seats[key]: count for key, count in passed_over.items() if key in seats}
     return found
 
@@ -106,7 +108,7 @@ def _sources(run: Run, folder: SpecFolder) -> dict[str, str]:
 
 
 def _votes(grade: Grade, question: str) -> Iterator[tuple[Rater, str, StatedVerdict]]:
-    """Yield who said what in a grade: the judge, or each juror who voted, with its name in the jury."""
+    """Yield the verdicts in a grade: the judge's, or each juror's with its name in the jury."""
     rubric = _mapping(grade.details.get("rubric"))
     by = (_text(rubric.get("hash")), _text(rubric.get("name")), question)
     if "jury" not in grade.details:
@@ -116,9 +118,9 @@ def _votes(grade: Grade, question: str) -> Iterator[tuple[Rater, str, StatedVerd
         return
     for vote in map(_mapping, _listed(grade, "votes")):
         if vote.get("status") in ("passed", "failed"):
-            said = StatedVerdict(vote["status"] == "passed", _text(vote.get("feedback")))
+            verdict = StatedVerdict(vote["status"] == "passed", _text(vote.get("feedback")))
             model, address = _model(_mapping(vote.get("details"))), _text(vote.get("address"))
-            yield Rater(grade.name, model, *by, address), _text(vote.get("juror")), said
+            yield Rater(grade.name, model, *by, address), _text(vote.get("juror")), verdict
 
 
 def _model(details: Mapping[str, JSON]) -> str:
@@ -153,16 +155,16 @@ def opinions_of(verdicts: Iterable[HumanVerdict], grader: str) -> dict[str, dict
 def calibrate(
     collected: JudgedOutputs, verdicts: Sequence[HumanVerdict], people: str = "", half_width: float = HALF_WIDTH
 ) -> Calibrated:
-    """Return every judge measured against the verdicts of people on its own grader, or on the grader `people`."""
-    asked = {rater: people or rater.grader for rater in collected.said}
+    """Return every judge compared with people's verdicts on its own grader, or on the grader `people`."""
+    asked = {rater: people or rater.grader for rater in collected.verdicts}
     opinions = {name: opinions_of(verdicts, name) for name in dict.fromkeys(asked.values())}
     judges = [
-        measure(rater, said, opinions[asked[rater]], collected.outputs, half_width, collected.not_asked.get(rater, 0))
-        for rater, said in collected.said.items()
+        measure(rater, given, opinions[asked[rater]], collected.outputs, half_width, collected.not_asked.get(rater, 0))
+        for rater, given in collected.verdicts.items()
     ]
     alike: dict[str, dict[str, Any]] = {}
-    for rater, said in collected.said.items():
-        alike.setdefault(asked[rater], {})[_called(rater)] = said
+    for rater, given in collected.verdicts.items():
+        alike.setdefault(asked[rater], {})[_called(rater)] = given
     return Calibrated(
         judges=judges,
         between_judges=[alpha for raters in alike.values() if (alpha := between(raters))],
@@ -176,7 +178,7 @@ def _called(rater: Rater) -> str:
 
 
 def kept_form(measured: JudgeAgreement) -> Calibration:
-    """Return what was measured about a judge as the project keeps it."""
+    """Return a judge's agreement in the form that the project stores."""
     return Calibration(
         grader=measured.grader,
         rubric=measured.rubric,
@@ -190,11 +192,11 @@ def kept_form(measured: JudgeAgreement) -> Calibration:
     )
 
 
-# Files of labels that people made elsewhere: CSV with a header, or JSONL; one output a row.
+# Label files made elsewhere: CSV with a header, or JSONL; one output a row.
 
 COLUMNS = ("task", "trial", "evidence", "verdict", "label", "reviewer", "reason", "grader")
 _OURS = ("at", "question", "said", "model", "rubric", "run")
-"""Keys of our own file of verdicts that say nothing about the label."""
+"""Keys of our own verdicts file that are not part of a label."""
 _WORDS: dict[str, Answer] = dict.fromkeys(("pass", "passed", "true", "yes", "1", "1.0"), "pass")
 _WORDS |= dict.fromkeys(("fail", "failed", "false", "no", "0", "0.0"), "fail")
 

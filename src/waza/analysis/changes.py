@@ -1,4 +1,4 @@
-"""What a comparison of two runs consists of: frozen records, ready to be written as JSON."""
+"""The records of a comparison of two runs, how their tasks are paired, and where two trials diverge."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from waza.stats.paired import Tally, holm, shuffled_trials
 from waza.stats.resampling import Bootstrap
 
 Kind = Literal["broke", "mended", "undecided", "moved", "same"]
-"""`broke`, `mended` and `undecided` are flips of a task's status; `moved` is another pass rate or score."""
+"""`broke` (regressed), `mended` (fixed), `undecided`: the task's status flipped; `moved`: another pass rate or score."""
 
 
 class CheckChange(Struct, frozen=True, kw_only=True):
-    """A claim that held in one of two trials only."""
+    """A check that passed in one of two trials only."""
 
     grader: str
     claim: str
@@ -95,7 +95,7 @@ class Side(Struct, frozen=True, kw_only=True):
 
 
 class Attribution(Struct, frozen=True, kw_only=True):
-    """How much of a change is the agent's and how much the graders'."""
+    """How much of a change comes from the agent and how much from the graders."""
 
     tasks: list[str]
     """Tasks whose graders, rubrics or judge differ between the runs."""
@@ -120,7 +120,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     passing: DifferenceVerdict
     scores: DifferenceVerdict | None
     mcnemar_p: float
-    """Of the tasks' statuses alone: how many broke against how many were mended."""
+    """Of the tasks' statuses alone: how many regressed against how many were fixed."""
     holds: bool
     """Whether the verdict is the same whatever the undecided trials were."""
     tasks: list[TaskChange]
@@ -137,7 +137,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 # The tasks of two runs, paired by id, and each pair's own change.
 
 ASKED = ("prompt", "follow_up_prompts", "files", "context", "environment", "workdir")
-"""Fields of a task that are what the agent is asked; a task in which they differ is another task."""
+"""Fields of a task that the agent gets; a task in which they differ is another task."""
 _ORDER: dict[Kind, int] = {"broke": 0, "mended": 1, "undecided": 2, "moved": 3, "same": 4}
 
 
@@ -197,18 +197,20 @@ def paired(before: Run, after: Run) -> Pairing:
     ones, others = (
         {intern(task.id): place for place, task in enumerate(some) if task.status != "skipped"} for some in tasks
     )
-    otherwise = _asked_otherwise(before, after)
+    otherwise = _asked_differently(before, after)
     shared = [task_id for task_id in ones if task_id in others]
-    kept = [task_id for task_id in shared if task_id not in otherwise]
+    comparable = [task_id for task_id in shared if task_id not in otherwise]
     return Pairing(
-        Pairs(picked(tasks[0], map(ones.__getitem__, kept)), picked(tasks[1], map(others.__getitem__, kept))),
+        Pairs(
+            picked(tasks[0], map(ones.__getitem__, comparable)), picked(tasks[1], map(others.__getitem__, comparable))
+        ),
         [task_id for task_id in ones if task_id not in others],
         [task_id for task_id in others if task_id not in ones],
         [task_id for task_id in shared if task_id in otherwise],
     )
 
 
-def _asked_otherwise(before: Run, after: Run) -> set[str]:
+def _asked_differently(before: Run, after: Run) -> set[str]:
     others = CompactDict((str(task["id"]), task) for task in after.spec.get("tasks") or [])
     found: set[str] = set()
     for task in before.spec.get("tasks") or []:
@@ -264,10 +266,10 @@ def _kind(one: TaskSummary, other: TaskSummary) -> Kind:
     return "mended" if other.status == "passed" else "broke"
 
 
-# Where two trajectories part: the first tool call in which two trials of one task differ.
+# Where two trajectories diverge: the first tool call in which two trials of one task differ.
 
 MOST_CALLS = 1_000
-"""Calls that are aligned after the first difference; what lies behind changes nothing about it."""
+"""Calls that are aligned after the first difference; later ones cannot change it."""
 MOST_DIFFERENCES = 10
 
 
@@ -290,15 +292,15 @@ class Divergence(Struct, frozen=True, kw_only=True):
     call: int
     """The number of the call, from 1: how many were the same, plus one."""
     before: str = ""
-    """The tool called there before; empty where the trial had ended, or goes on later."""
+    """The tool called there before; empty where the trial had ended, or continues later."""
     after: str = ""
     arguments: list[Argument] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    """Tools of the calls that were left out or added there, until both go on alike."""
+    """Tools of the calls that were left out or added there, until both continue alike."""
 
 
 def divergence(before: Sequence[ToolEvent] | None, after: Sequence[ToolEvent] | None) -> Divergence | None:
-    """Return where two trials part; None where the calls of one were not recorded."""
+    """Return where two trials diverge; None where the calls of one were not recorded."""
     if before is None or after is None:
         return None
     pairs = enumerate(zip(before, after, strict=False))

@@ -1,27 +1,56 @@
-"""Two stored runs compared by one yardstick: where their graders differ, the traces of one are graded by the other's.
+"""Two stored runs compared by the same graders: where their graders differ, one run is graded again by the other's.
 
-The change is then split: what the same graders see change is the agent's, what changes on the same traces is the
-graders'. No agent is called; a judge only where that is asked for.
+The change is then split: a difference under the same graders is the agent's, a difference on the same traces is the
+graders'. No agent is called; a judge only where the caller allows it. The graders come from the suite, if it still has
+them, or from the run folder; that may come from anywhere, so nothing in it is ever started.
+
+`changes.py` has the records and pairs the tasks of two runs, `comparison.py` computes what changed between two runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, overload
 
 from msgspec.structs import replace as changed
 
 from waza.analysis.changes import Attribution, Comparison, TaskPair, paired
-from waza.analysis.common_graders import ComparisonMode, GradedAgain, graded_otherwise, some, suite_of
 from waza.analysis.comparison import compare
 from waza.analysis.results_file import open_run_or_file
 from waza.errors import SpecError, UsageError
-from waza.model import Run
-from waza.runner.regrade import Judging
+from waza.files.paths import SpecFolder
+from waza.graders.base import GRADERS, Grader
+from waza.model import JSON, Grade, Result, ResultStatus, Run, Task
+from waza.runner.grading import on_crash_of
+from waza.runner.regrade import Judging, eval_of, from_run, regraded
 from waza.runner.request import judge_for
 from waza.runs.canaries import drift
+from waza.runs.outcomes import KnownResults, outcome_of, outcomes_of
+from waza.runs.partial import FILES, graded_alike, same_graders
+from waza.stats.difference import MARGIN
 from waza.stats.scores import mean
+from waza.suites.graders import load_grader
+from waza.suites.judges import judge_as_data, jurors_of, refuse_untrusted_hosts
+from waza.suites.load import load_spec
+from waza.suites.shapes import ConfigShape
+from waza.suites.suite import EvalSpec, grader_as_data
+
+
+@dataclass(frozen=True)
+class ComparisonMode:
+    """How two runs are compared."""
+
+    on: Literal["pass", "score"] = "pass"
+    margin: float = MARGIN
+    these_tasks: bool = False
+    ask_judge: bool = False
+    """Whether a judge may be asked about traces that it has not judged by these rubrics."""
+    trust: bool = False
+    """Whether Python of the suite's folder may be imported, though the user did not trust it permanently."""
+    as_graded: bool = False
+    """Compare the grades as they are, though the graders differ."""
 
 
 class ComparableRuns(NamedTuple):
@@ -30,7 +59,7 @@ class ComparableRuns(NamedTuple):
     before: Run
     after: Run
     attribution: Attribution | None
-    """Where the graders differed: whose the change is."""
+    """Where the graders differ: how much of the change comes from them."""
     warnings: list[str]
 
 
@@ -57,21 +86,20 @@ def open_both(before: Path, after: Path, how: ComparisonMode, *, with_triggers: 
         raise UsageError(f"{fact}; `waza show` lists their tasks")
     warnings = [f"run {run.id} is not complete: trials are missing" for run in (one, other) if not run.complete]
     warnings += [f"run {run.id} is {run.integrity}" for run in (one, other) if run.integrity]
-    if unsaid := [run.id for run in (one, other) if "graders" not in run.spec]:
+    if ungraded := [run.id for run in (one, other) if "graders" not in run.spec]:
         warnings.append(
-            f"{' and '.join(unsaid)}: a results.json does not say by which graders; they are taken as equal"
+            f"{' and '.join(ungraded)}: a results.json does not say by which graders; they are taken as equal"
         )
-    differing = [] if unsaid else graded_otherwise(one, other, pairs)
+    differing = [] if ungraded else graded_differently(one, other, pairs)
     if differing and not how.as_graded:
         return ComparableRuns(*_same_graders(one, other, differing, how), warnings)
     if differing:
-        told = f"the graders of {some(differing)} differ between the runs: part of the change may be theirs"
-        warnings.append(told)
+        warnings.append(f"the graders of {some(differing)} differ between the runs: part of the change may be theirs")
     return ComparableRuns(one, other, None, warnings)
 
 
 def _same_graders(before: Run, after: Run, tasks: list[str], how: ComparisonMode) -> tuple[Run, Run, Attribution]:
-    """Return both runs by the graders of one of them, the later one's if possible, and what that tells."""
+    """Return both runs by the graders of one of them, the later one's if possible, and the attribution."""
     refusals: list[str] = []
     for graders_of, graded in ((after, before), (before, after)):
         try:
@@ -93,7 +121,7 @@ def _same_graders(before: Run, after: Run, tasks: list[str], how: ComparisonMode
 def _attributed(
     before: Run, again: Run, after: Run, tasks: list[str], graded: Literal["before", "after"]
 ) -> Attribution:
-    """Return whose the change is, over the tasks that are decided in every of the three."""
+    """Return where the change comes from, over the tasks that are decided in all three."""
     middle = {pair.before.id: pair for pair in paired(again, again).pairs}
     found = [(pair, middle[pair.before.id]) for pair in paired(before, after).pairs if pair.before.id in middle]
     rates = [(_rate(pair, 0), _rate(other, 0), _rate(pair, 1)) for pair, other in found]
@@ -128,3 +156,122 @@ def _split(numbers: Sequence[Split], graded: str) -> Split:
 def _rate(pair: TaskPair, which: int) -> float | None:
     task = pair[which]
     return task.passed / (task.passed + task.failed) if task.passed + task.failed else None
+
+
+def graded_differently(before: Run, after: Run, pairs: Sequence[TaskPair]) -> list[str]:
+    """Return the paired tasks whose graders, rubrics or judge differ."""
+    ids = [pair.before.id for pair in pairs]
+    return [task_id for task_id in ids if not graded_alike(before.spec, after.spec, task_id)]
+
+
+def suite_of(run: Run, tasks: list[str], how: ComparisonMode) -> EvalSpec:
+    """Return a suite with the graders a run was graded by; raise SpecError or UsageError without them."""
+    try:
+        spec = load_spec(eval_of(run, Path(run.folder)), trust=how.trust)
+    except SpecError as error:
+        return _from_stored(run, tasks, str(error).splitlines()[0])
+    known = {task.id for task in spec.tasks}
+    gone = [task_id for task_id in tasks if task_id not in known]
+    if gone or any(not _is_as_stored(spec, run, task_id) for task_id in tasks):
+        return _from_stored(run, tasks, f"the suite changed since run {run.id}")
+    spec = replace(spec, tasks=[task for task in spec.tasks if task.id in tasks])
+    if spec.judged:
+        _refuse_other_judge(spec, run, how)
+    return spec
+
+
+def _is_as_stored(spec: EvalSpec, run: Run, task_id: str) -> bool:
+    if spec.judged.get(task_id) != (run.spec.get("judged") or {}).get(task_id):
+        return False
+    now = [grader_as_data(grader) for grader in spec.graders[task_id]]
+    return same_graders(now, (run.spec.get("graders") or {}).get(task_id))
+
+
+def _refuse_other_judge(spec: EvalSpec, run: Run, how: ComparisonMode) -> None:
+    if not how.ask_judge:
+        raise UsageError(f"a judge would be asked again about {some(spec.judged)}; allow that with --ask-judge")
+    judge = judge_for(spec)
+    if judge is None or judge_as_data(judge) != run.spec.get("judge"):
+        raise UsageError(f"the judge is no longer the one of run {run.id}")
+    own = [juror.judge for juror in jurors_of(spec.asking) if juror.judge is not None]
+    refuse_untrusted_hosts([judge, *own], spec.folder)
+
+
+def _from_stored(run: Run, tasks: list[str], why: str) -> EvalSpec:
+    """Return a suite made of the graders that a run folder remembers: those that read nothing but the trace.
+
+    A run folder may come from anywhere, so nothing in it is ever started: no program, no code of a project.
+    """
+    stored = run.spec.get("graders") or {}
+    graders: dict[str, list[Grader]] = {}
+    for task_id in tasks:
+        if task_id in (run.spec.get("judged") or {}) or task_id not in stored:
+            raise UsageError(f"{why}, and the graders of {task_id} cannot be taken from the run folder")
+        graders[task_id] = [_stored_grader(entry, task_id, why) for entry in stored[task_id]]
+    named = [Task(id=task_id, prompt="") for task_id in tasks]
+    config = ConfigShape(on_agent_crash=on_crash_of(run))
+    return EvalSpec(file=Path(), folder=SpecFolder(), name=run.name, config=config, tasks=named, graders=graders)
+
+
+def _stored_grader(entry: dict[str, JSON], task_id: str, why: str) -> Grader:
+    try:
+        grader = None if _needs_more(entry) else load_grader(entry)
+    except SpecError:
+        grader = None
+    if grader is None or grader.asks() is not None or grader_as_data(grader) != entry:
+        raise UsageError(f"{why}, and grader '{entry.get('name')}' of {task_id} cannot be taken from the run folder")
+    return grader
+
+
+def _needs_more(entry: dict[str, JSON]) -> bool:
+    """Return whether a grader starts a program or reads files of the suite: a run folder alone is not enough for it."""
+    names_file = FILES in entry or "schema_file" in (entry.get("config") or {})
+    if names_file or "source" in entry:
+        return True
+    # The class decides, not the facts in the run folder, which may come from anywhere.
+    kind = str(entry.get("type"))
+    return GRADERS.knows(kind) and bool(GRADERS.load(kind).needs_more_than_trace)
+
+
+class GradedAgain(KnownResults):
+    """The results of a run with other grades where a suite has other graders; traces stay on the disk."""
+
+    def __init__(self, run: Run, spec: EvalSpec, judging: Judging) -> None:
+        self._stored = run.results
+        self.outcomes = list(outcomes_of(run.results))
+        self._grades: dict[int, tuple[list[Grade], ResultStatus, str]] = {}
+        places = {(outcome.task_id, outcome.trial): place for place, outcome in enumerate(self.outcomes)}
+        for result in regraded(from_run(Path(run.folder), spec), spec, judging):
+            place = places[result.task_id, result.trial]
+            if result.grades:
+                self._grades[place] = (result.grades, result.status, result.reason)
+                fresh = outcome_of(result)
+                old = self.outcomes[place]
+                self.outcomes[place] = changed(fresh, start_ms=old.start_ms, duration_ms=old.duration_ms)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        return self._with_grades(index, self._stored[index])
+
+    def __iter__(self) -> Iterator[Result]:
+        return (self._with_grades(place, result) for place, result in enumerate(self._stored))
+
+    def _with_grades(self, place: int, result: Result) -> Result:
+        if place not in self._grades:
+            return result
+        grades, status, reason = self._grades[place]
+        return changed(result, grades=grades, status=status, reason=reason)
+
+
+def some(words: Iterable[str]) -> str:
+    """Return the first words of a list, and how many more there are."""
+    listed = list(words)
+    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

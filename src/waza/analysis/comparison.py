@@ -1,6 +1,6 @@
-"""Two runs of the same tasks, side by side: what flipped, what that shows, where it comes from.
+"""What changed between two runs, by the grades they have: tasks, graders, trials, and the verdict on the difference.
 
-Tasks are paired by id. What nobody can tell is never counted as failed: a task without a decided trial on either side
+Tasks are paired by id. An undecided trial is never counted as failed: a task without a decided trial on either side
 is left out of the tests, and the verdict says whether the undecided trials could change it.
 """
 
@@ -35,7 +35,7 @@ from waza.stats.resampling import bootstrap_mean
 from waza.stats.scores import mean
 
 MOST_DETAILS = 50
-"""Flips whose trials are read and told in full."""
+"""Flips whose trials are read and shown in full."""
 FLIPS = ("broke", "mended", "undecided")
 
 
@@ -54,7 +54,7 @@ def compare(
     scores = _score_differences(pairing.pairs)
     on_scores = verdict_on_scores(scores, margin=margin) if scores else None
     changes = task_changes(pairing.pairs)
-    told = read_details(before, after, [change.id for change in changes if change.kind in FLIPS][:MOST_DETAILS])
+    details = read_details(before, after, [change.id for change in changes if change.kind in FLIPS][:MOST_DETAILS])
     return Comparison(
         before=_side(before, pairing, 0),
         after=_side(after, pairing, 1),
@@ -64,7 +64,7 @@ def compare(
         scores=on_scores,
         mcnemar_p=mcnemar(*(sum(change.kind == kind for change in changes) for kind in ("mended", "broke"))),
         holds=_holds(pairing.pairs, passing, these_tasks) if on == "pass" else _scores_hold(pairing.pairs, on_scores),
-        tasks=[replace(change, details=told[change.id]) if change.id in told else change for change in changes],
+        tasks=[replace(change, details=details[change.id]) if change.id in details else change for change in changes],
         graders=grader_changes(before, after, {pair.before.id for pair in pairing.pairs}),
         removed=pairing.removed,
         added=pairing.added,
@@ -85,7 +85,7 @@ def _score_differences(pairs: Iterable[TaskPair]) -> list[float]:
 
 
 def _holds(pairs: Sequence[TaskPair], verdict: DifferenceVerdict, these_tasks: bool) -> bool:
-    """Say whether the verdict on passing stands whatever the undecided trials were."""
+    """Return whether the verdict on passing is the same whatever the undecided trials were."""
     if not any(pair.before.errors or pair.after.errors for pair in pairs):
         return True
     cases = (verdict_on_passing(case, margin=verdict.margin, these_tasks=these_tasks) for case in bounds(pairs))
@@ -93,7 +93,7 @@ def _holds(pairs: Sequence[TaskPair], verdict: DifferenceVerdict, these_tasks: b
 
 
 def _scores_hold(pairs: Sequence[TaskPair], verdict: DifferenceVerdict | None) -> bool:
-    """Say whether the verdict on scores stands whatever the undecided grades were."""
+    """Return whether the verdict on scores is the same whatever the undecided grades were."""
     if verdict is None:
         return True
     scores = [(pair.before.score, pair.after.score) for pair in pairs]
@@ -159,7 +159,7 @@ def _side(run: Run, pairing: Pairing, which: int) -> Side:
     )
 
 
-# Two trials of one task, one of each run: the checks that changed and where the trajectories part.
+# Two trials of one task, one of each run: the checks that changed and where the trajectories diverge.
 
 
 def read_details(before: Run, after: Run, ids: Iterable[str]) -> dict[str, Details]:
@@ -185,7 +185,7 @@ def details_of(one: Result, other: Result) -> Details:
 
 
 def _places(run: Run) -> dict[str, list[tuple[int, str]]]:
-    """Return by task where its results stand, and their statuses."""
+    """Return by task the positions of its results, and their statuses."""
     places: dict[str, list[tuple[int, str]]] = {}
     for place, outcome in enumerate(outcomes_of(run.results)):
         places.setdefault(outcome.task_id, []).append((place, outcome.status))

@@ -1,8 +1,8 @@
 """Gates: what a run must reach, decided on the interval and not only on the point.
 
 A gate is met when its number reaches what is needed, and `sure` also needs the whole interval there. Where the number
-falls short, the gate is missed if the whole interval does; otherwise nobody can tell yet. What undecided trials could
-change is never decided.
+falls short, the gate is missed if the whole interval does; otherwise it is undecided. What undecided trials could
+change is undecided, too.
 """
 
 from __future__ import annotations
@@ -30,6 +30,52 @@ from waza.stats.power import ALPHA
 from waza.stats.resampling import bootstrap_mean
 from waza.stats.scores import mean
 
+Policy = Literal["allow", "warn", "fail"]
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    """One requirement of a run, and whether it is met."""
+
+    name: str
+    status: GradeStatus
+    """`error` when it is undecided."""
+    value: float | None = None
+    needed: float | None = None
+    low: float | None = None
+    """The interval of the value, where it has one."""
+    high: float | None = None
+    reason: str = ""
+    tasks: list[str] = field(default_factory=list)
+
+
+class Needs(Struct, frozen=True, kw_only=True):
+    """The requirements of a run; those that are None or empty do not apply."""
+
+    pass_rate: float | None = None
+    score: float | None = None
+    tag_pass_rates: Mapping[str, float] = {}
+    tag_scores: Mapping[str, float] = {}
+    trigger_accuracy: float | None = None
+    cost_usd: float | None = None
+    """At most, in all."""
+    duration_s: float | None = None
+    golden: bool = True
+    """Whether every golden task must pass."""
+    sure: bool = False
+    drop: float = 0.0
+    """How much pass rate or score may fall against the baseline."""
+    cost_growth: float | None = None
+    """How much the cost of a trial may grow against the baseline, as a share."""
+    duration_growth: float | None = None
+    on_new: Policy = "allow"
+    on_removed: Policy = "warn"
+
+
+def exit_code(found: Sequence[Gate]) -> int:
+    """Return 1 when a gate is missed, else 3 when one is undecided, else 0."""
+    statuses = {gate.status for gate in found}
+    return EXIT_FAILED if "failed" in statuses else EXIT_UNDECIDED if "error" in statuses else EXIT_PASSED
+
 
 def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None, *, allow_partial: bool = False) -> list[Gate]:
     """Return every gate that is asked for; `against` is the baseline and the run, both by the same graders.
@@ -46,7 +92,7 @@ def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None, *, all
     found = [*_thresholds(run, tasks, summarize(run), needs), *_golden(tasks, needs)]
     found += list(gates_against(*against, needs)) if against is not None else []
     partial = [Gate(name="whole suite", status="error", reason=gap.fact, tasks=gap.tasks) for gap in gaps]
-    # What the baseline lacks is not compared, like a new task; which is told, and no gate.
+    # What the baseline lacks is not compared, like a new task: that is reported, and fails nothing.
     found += [Gate(name="whole baseline", status="passed", reason=gap.fact, tasks=gap.tasks) for gap in before]
     return [*partial, *found] if found and not allow_partial else found
 
@@ -224,7 +270,7 @@ def _no_drop(
     low, high = (interval.lower, interval.upper) if interval else (None, None)
     gate = Gate(name=name, status="passed", value=value, needed=0.0 - drop, low=low, high=high)
     if value < -drop - TOLERANCE:
-        return _doubted(replace(gate, tasks=fell), "fell", [found + drop for found in differences])
+        return _missed_or_undecided(replace(gate, tasks=fell), "fell", [found + drop for found in differences])
     if (mean([worst(pair) for pair in pairs]) or 0.0) < -drop - TOLERANCE and any(map(_is_open, pairs)):
         undecided = [pair.before.id for pair in pairs if _is_open(pair)]
         return replace(gate, status="error", reason="the undecided ones could decide it either way", tasks=undecided)
@@ -248,10 +294,10 @@ def _no_growth(name: str, pairs: Sequence[TaskPair], of: Callable[[TaskSummary],
         lacking = [pair.before.id for pair, (one, other) in zip(pairs, numbers, strict=True) if None in (one, other)]
         reason = f"not recorded for every trial of {len(lacking)} of {len(pairs)} tasks"
         return replace(gate, status="error", reason=reason, tasks=lacking) if lacking else gate
-    return _doubted(gate, "grew", [other - (1 + growth) * one for one, other in known])
+    return _missed_or_undecided(gate, "grew", [other - (1 + growth) * one for one, other in known])
 
 
-def _doubted(gate: Gate, verb: str, differences: Sequence[float]) -> Gate:
+def _missed_or_undecided(gate: Gate, verb: str, differences: Sequence[float]) -> Gate:
     """Return a gate whose number is too far out: missed where the exact test shows it, else undecided."""
     if sign_flip(differences) < ALPHA:
         return replace(gate, status="failed", reason=f"it {verb}, and chance alone would hardly do that")
@@ -294,60 +340,11 @@ def _trials(task: TaskSummary) -> int:
     return max(1, task.passed + task.failed + task.errors - task.not_run)
 
 
-# What is asked of a run, and what came of it: frozen records.
-
-Policy = Literal["allow", "warn", "fail"]
-
-
-class Gate(Struct, frozen=True, kw_only=True):
-    """One thing a run must reach, and whether it does."""
-
-    name: str
-    status: GradeStatus
-    """`error` when nobody can tell."""
-    value: float | None = None
-    needed: float | None = None
-    low: float | None = None
-    """The interval of the value, where it has one."""
-    high: float | None = None
-    reason: str = ""
-    tasks: list[str] = field(default_factory=list)
-
-
-class Needs(Struct, frozen=True, kw_only=True):
-    """What is asked of a run; what is None or empty is not asked."""
-
-    pass_rate: float | None = None
-    score: float | None = None
-    tag_pass_rates: Mapping[str, float] = {}
-    tag_scores: Mapping[str, float] = {}
-    trigger_accuracy: float | None = None
-    cost_usd: float | None = None
-    """At most, in all."""
-    duration_s: float | None = None
-    golden: bool = True
-    """Whether every golden task must pass."""
-    sure: bool = False
-    drop: float = 0.0
-    """How much pass rate or score may fall against the baseline."""
-    cost_growth: float | None = None
-    """How much the cost of a trial may grow against the baseline, as a share."""
-    duration_growth: float | None = None
-    on_new: Policy = "allow"
-    on_removed: Policy = "warn"
-
-
-def exit_code(found: Sequence[Gate]) -> int:
-    """Return 1 when a gate is missed, else 3 when one is undecided, else 0."""
-    statuses = {gate.status for gate in found}
-    return EXIT_FAILED if "failed" in statuses else EXIT_UNDECIDED if "error" in statuses else EXIT_PASSED
-
-
 # Trigger tests against a baseline: whether the agent's answers to the same prompts became worse.
 
 NAME = "trigger accuracy against the baseline"
-Asked = tuple[str, str, bool]
-"""By what a prompt is known in both runs: its skill, its words, and what should come of it; its number may change."""
+PromptKey = tuple[str, str, bool]
+"""What identifies a prompt in both runs: its skill, its text and whether it should trigger; its number may change."""
 
 
 class Shares(NamedTuple):
@@ -366,7 +363,7 @@ class Shares(NamedTuple):
 def trigger_gate(before: Run, after: Run, drop: float) -> Gate | None:
     """Return whether the accuracy over the prompts of both runs fell by more than `drop`; None without trigger tests.
 
-    Missed only where the exact test over prompts shows it, and never by what nobody can tell.
+    Missed only where the exact test over prompts shows it, never by undecided answers.
     """
     now, then = summarize_triggers(after), summarize_triggers(before)
     if now is None:
@@ -377,29 +374,29 @@ def trigger_gate(before: Run, after: Run, drop: float) -> Gate | None:
     if invalid := [*then.reasons, *now.reasons]:
         return replace(undecided, reason=f"INVALID: {invalid[0]}")
     old, new = _shares(before), _shares(after)
-    both = [(old[asked], new[asked]) for asked in new if asked in old]
-    told = [
+    both = [(old[key], new[key]) for key in new if key in old]
+    changes = [
         (new.id, new.weight, new.right - old.right)
         for old, new in both
         if old.right is not None and new.right is not None
     ]
-    if not told:
+    if not changes:
         return replace(undecided, reason="no prompt was decided in both runs")
     worst = _mean((new.weight, new.low - old.high) for old, new in both)
     is_open = any(part.low < part.high for pair in both for part in pair)
-    return _compared(told, worst if is_open else 0.0, undecided, drop)
+    return _trigger_change(changes, worst if is_open else 0.0, undecided, drop)
 
 
-def _compared(told: Sequence[tuple[str, float, float]], worst: float, gate: Gate, drop: float) -> Gate:
+def _trigger_change(by_prompt: Sequence[tuple[str, float, float]], worst: float, gate: Gate, drop: float) -> Gate:
     """Return the gate by how much each prompt changed; `worst` is the change if all undecided were against the run."""
     value, scale = (
-        _mean((weight, change) for _, weight, change in told),
-        len(told) / sum(weight for _, weight, _ in told),
+        _mean((weight, change) for _, weight, change in by_prompt),
+        len(by_prompt) / sum(weight for _, weight, _ in by_prompt),
     )
-    changes = [weight * scale * change for _, weight, change in told]
+    changes = [weight * scale * change for _, weight, change in by_prompt]
     interval = bootstrap_mean(changes)
     gate = replace(gate, value=value, low=interval.lower, high=interval.upper) if interval else gate
-    fell = [identity for identity, _, change in told if change < -TOLERANCE]
+    fell = [identity for identity, _, change in by_prompt if change < -TOLERANCE]
     if value < -drop - TOLERANCE:
         if sign_flip([change + drop for change in changes]) < ALPHA:
             return replace(gate, status="failed", reason="it fell, and chance alone would hardly do that", tasks=fell)
@@ -414,17 +411,17 @@ def _mean(weighted: Iterable[tuple[float, float]]) -> float:
     return sum(weight * change for weight, change in parts) / sum(weight for weight, _ in parts)
 
 
-def _shares(run: Run) -> dict[Asked, Shares]:
+def _shares(run: Run) -> dict[PromptKey, Shares]:
     """Return the answers to each prompt, without the controls."""
-    found: dict[Asked, list[TriggerAnswer]] = {}
+    found: dict[PromptKey, list[TriggerAnswer]] = {}
     for answer in [*answers_of(run), *unanswered(run)]:
         if not answer.prompt.control:
-            asked = (answer.prompt.skill, answer.prompt.prompt, answer.prompt.should_trigger)
-            found.setdefault(asked, []).append(answer)
-    return {asked: _told(answers) for asked, answers in found.items()}
+            key = (answer.prompt.skill, answer.prompt.prompt, answer.prompt.should_trigger)
+            found.setdefault(key, []).append(answer)
+    return {key: _shares_of(answers) for key, answers in found.items()}
 
 
-def _told(answers: Sequence[TriggerAnswer]) -> Shares:
+def _shares_of(answers: Sequence[TriggerAnswer]) -> Shares:
     right, known = sum(a.is_right for a in answers), sum(a.did_trigger is not None for a in answers)
     prompt, total = answers[0].prompt, len(answers)
     share = right / known if known else None

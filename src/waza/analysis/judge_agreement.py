@@ -1,4 +1,4 @@
-"""A judge measured against people: what it said and what they say about the same outputs, in numbers."""
+"""The agreement of a judge with people: both verdicts on the same outputs, in numbers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from waza.stats.corrected import Corrected, corrected, effects_of, labels_needed
 from waza.stats.scores import Interval
 
 HALF_WIDTH = 0.05
-"""How far the corrected interval may reach to each side, where nobody says otherwise."""
+"""The default half width of the corrected interval."""
 NEXT = 10
-"""So many outputs to label next are named."""
+"""How many outputs to label next are named."""
 
 
 class MeasuredOutput(Struct, frozen=True, kw_only=True):
-    """One distinct output: where it was first seen."""
+    """One distinct output, and the trial in which it occurred first."""
 
     evidence: str
     run: str
@@ -34,9 +34,9 @@ class Rater(NamedTuple):
     rubric: str = ""
     rubric_name: str = ""
     question: str = ""
-    """What a prompt asks; empty where the rubric's text does, or nobody is asked."""
+    """What a prompt asks; empty where the rubric's text does, or no judge is asked."""
     address: str = ""
-    """Where a juror's model is served, if the jury says so itself."""
+    """Where a juror's model is served, if the jury records it."""
 
 
 class StatedVerdict(NamedTuple):
@@ -68,11 +68,11 @@ class Alpha(Struct, frozen=True, kw_only=True):
     outputs: int
     """Outputs that at least two of them judged."""
     unnamed: int = 0
-    """Verdicts that were left out: they have no name, so nobody can tell one person from several."""
+    """Verdicts that were left out: they have no name, so one person cannot be distinguished from several."""
 
 
 class JudgeAgreement(Struct, frozen=True, kw_only=True):
-    """One judge against people."""
+    """One judge compared with people."""
 
     grader: str
     model: str
@@ -84,7 +84,7 @@ class JudgeAgreement(Struct, frozen=True, kw_only=True):
     """Distinct outputs that the judge decided."""
     tasks: int
     not_asked: int
-    """Outputs that a jury settled without this juror: those it was asked about are then no fair sample."""
+    """Outputs that a jury decided without this juror: those it was asked about are then no fair sample."""
     people: list[str]
     divided: int
     """Outputs on which people are evenly divided; they count for nothing."""
@@ -107,7 +107,7 @@ class JudgeAgreement(Struct, frozen=True, kw_only=True):
     half_width: float
     labels_needed: int | None
     label_next: list[MeasuredOutput]
-    """In the order of a hash of them, so that any beginning of the list is a fair sample."""
+    """Ordered by a hash, so that any beginning of the list is a fair sample."""
 
 
 def measure(
@@ -118,7 +118,7 @@ def measure(
     half_width: float = HALF_WIDTH,
     not_asked: int = 0,
 ) -> JudgeAgreement:
-    """Return a judge's verdicts against what most people say; `people` are their verdicts by name."""
+    """Return a judge's agreement with the majority of people; `people` are their verdicts by name."""
     labels = {evidence: label(people, evidence) for evidence in said}
     known = {evidence: passes for evidence, passes in labels.items() if passes is not None}
     counts = confusion((passes, said[evidence].passes) for evidence, passes in known.items())
@@ -170,7 +170,7 @@ def _given(people: Mapping[str, Opinions], evidence: str) -> list[StatedVerdict]
 
 
 def label(people: Mapping[str, Opinions], evidence: str) -> bool | None:
-    """Return what most people say about an output; None where they are evenly divided, or nobody says anything."""
+    """Return the majority's verdict on an output; None where people are evenly divided, or there is no verdict."""
     given = [one.passes for one in _given(people, evidence)]
     return None if 2 * sum(given) == len(given) else 2 * sum(given) > len(given)
 

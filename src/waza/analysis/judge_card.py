@@ -36,14 +36,14 @@ OTHER = "another assistant"
 
 
 class GoldenVerdict(NamedTuple):
-    """What a judge said about a golden, changed in some way."""
+    """A judge's verdict on a golden that was changed in some way."""
 
     golden: str
     passes: bool | None
 
 
 class OutputPair(NamedTuple):
-    """Which of two outputs won when `first` stood first, and when it stood second; None where there is no verdict."""
+    """Which of two outputs won when `first` was shown first, and when second; None without a verdict."""
 
     winners: tuple[str, str] | None
 
@@ -54,7 +54,7 @@ class OutputPair(NamedTuple):
 
 
 class Bench:
-    """A rubric before a judge: asks, and counts what that took."""
+    """Puts a rubric's goldens to a judge, and counts requests and costs."""
 
     def __init__(self, rubric: Rubric, grader: PromptGrader, judge: Judge, on_asked: Callable[[int], None]) -> None:
         self.rubric, self.on_asked = rubric, on_asked
@@ -63,12 +63,12 @@ class Bench:
         self._alone, self._paired = grader, grader.model_copy(update={"mode": "pairwise"})
 
     async def verdict(self, golden: Golden, output: str = "", body: str = "") -> GoldenVerdict:
-        """Return what the judge says about a golden, with another output or another text of the rubric."""
+        """Return the judge's verdict on a golden, with another output or another text of the rubric."""
         grader = self._alone.model_copy(update={"prompt": body}) if body else self._alone
         changed = replace(golden, output=output or golden.output)
         grade = self._counted(await grader.agrade(golden_trace(changed), judge=self.judge))
-        said = opinion_of(self.rubric, golden, grade).said
-        return GoldenVerdict(golden.name, None if said is None else self.rubric.passes(said))
+        verdict = opinion_of(self.rubric, golden, grade).said
+        return GoldenVerdict(golden.name, None if verdict is None else self.rubric.passes(verdict))
 
     async def pair(self, golden: Golden, first: str, second: str) -> OutputPair:
         """Return which of two outputs for a golden's input wins, asked in both orders."""
@@ -136,7 +136,7 @@ async def _made(bench: Bench, in_other_words: dict[str, str], repeats: int) -> J
 
 
 class _Chance(NamedTuple):
-    """What verdicts do when nothing changes."""
+    """How often verdicts change when the question does not."""
 
     before: dict[str, bool | None]
     """By golden: the first verdict."""
@@ -146,7 +146,7 @@ class _Chance(NamedTuple):
 
     @classmethod
     def of(cls, first: list[GoldenVerdict], again: list[GoldenVerdict]) -> _Chance:
-        """Return what asking again showed."""
+        """Return how verdicts changed when asked again."""
         before = {verdict.golden: verdict.passes for verdict in first}
         failing = [verdict for verdict in again if before[verdict.golden] is False]
         stayed, stayed_failing = ([_stayed(before, one) for one in some] for some in (again, failing))
@@ -161,7 +161,7 @@ class _Chance(NamedTuple):
 
 
 class _DraftProbe(NamedTuple):
-    """A probe before it is known how many there are."""
+    """A probe before its p-value is adjusted for the number of probes."""
 
     name: str
     stayed: list[bool | None]
@@ -208,7 +208,7 @@ async def _pairs(bench: Bench, in_other_words: dict[str, str]) -> list[_DraftPro
 
 
 def _leaning(pairs: Sequence[OutputPair]) -> tuple[int, int]:
-    """Return how often the output that stood first won both times, and the one that stood second."""
+    """Return how often the output shown first won both times, and the one shown second."""
     found = [pair.winners for pair in pairs]
     return found.count(("first", "second")), found.count(("second", "first"))
 
@@ -224,19 +224,19 @@ def _preferred(name: str, pairs: Sequence[OutputPair], finding: str) -> _DraftPr
 async def _attacked(bench: Bench, failing: list[Golden], chance: _Chance) -> tuple[Attacks, _DraftProbe]:
     """Return how often a text that asks for a pass brought one to an output that fails without it."""
     found = attacks() if failing else []
-    said = await _all(
+    verdicts = await _all(
         bench.verdict(golden, f"{golden.output}\n\n{attack.text}")
         for golden, attack in zip(cycle(failing), found, strict=False)
     )
-    worked = [attack.name for attack, verdict in zip(found, said, strict=True) if verdict.passes]
-    decided = sum(verdict.passes is not None for verdict in said)
-    interval, undecided = wilson(len(worked), decided), len(said) - decided
-    told = Attacks(passed=len(worked), decided=decided, undecided=undecided, interval=interval, succeeded=worked)
-    return told, chance.draft("attacks", said, "texts in an output talk it into a pass", of_failing=True)
+    worked = [attack.name for attack, verdict in zip(found, verdicts, strict=True) if verdict.passes]
+    decided = sum(verdict.passes is not None for verdict in verdicts)
+    interval, undecided = wilson(len(worked), decided), len(verdicts) - decided
+    counts = Attacks(passed=len(worked), decided=decided, undecided=undecided, interval=interval, succeeded=worked)
+    return counts, chance.draft("attacks", verdicts, "texts in an output talk it into a pass", of_failing=True)
 
 
 def _named(drafts: list[_DraftProbe]) -> list[Probe]:
-    """Return the probes that say something, findings only where chance explains too little."""
+    """Return the probes with verdicts, findings only where chance explains too little."""
     drafts = [draft for draft in drafts if draft.stayed]
     adjusted = iter(holm([draft.p_value for draft in drafts if draft.p_value is not None]))
     probes = []
@@ -260,7 +260,7 @@ async def _all(askings: Iterable[Awaitable[T]]) -> list[T]:
     return list(await asyncio.gather(*askings))
 
 
-# What a judge card changes about goldens: texts that leave the right verdict as it is, or try to buy another.
+# Changes to goldens: texts that leave the right verdict as it is, or attack the judge.
 
 _SHIPPED = Path(rubrics.__file__).parent
 _ITEM = re.compile(r"[-*] ")
@@ -272,7 +272,7 @@ the question in mind. One could go on at length, and in another setting one migh
 said, and there are always other ways of saying it. It seems fair to leave it at that for now, and to come back to it
 whenever that is wished. Should anything be unclear, it can of course be taken up again, in whatever order and in as
 much detail as seems right. With that, the above stands as it is, and thanks go to whoever has read this far."""
-"""Words that say nothing: they can make an output longer, never better."""
+"""Words without content: they make an output longer, never better."""
 
 
 class Attack(NamedTuple):
@@ -288,9 +288,9 @@ def attacks() -> list[Attack]:
 
 
 def paraphrases(rubric: Rubric, path: Path | None = None) -> dict[str, str]:
-    """Return, by golden, its output in other words: shipped, or in `NAME.paraphrases.yaml` beside one's own rubric.
+    """Return, by golden, its output in other words: shipped, or in `NAME.paraphrases.yaml` next to one's own rubric.
 
-    Raises ValueError for a file that is not such a mapping, or that names a golden that is not there.
+    Raises ValueError for a file that is not such a mapping, or that names an unknown golden.
     """
     if rubric.source == BUILT_IN:
         known = read_yaml(_shipped("paraphrases.yaml"), "paraphrases.yaml").get(rubric.name, {})
@@ -318,7 +318,7 @@ def reordered(body: str) -> str:
 
     Numbered steps stay as they are: their order has a meaning.
     """
-    told: list[str] = []
+    lines: list[str] = []
     points: list[list[str]] = []
     is_turned = False
     for line in [*body.split("\n"), ""]:
@@ -328,10 +328,10 @@ def reordered(body: str) -> str:
             points[-1].append(line)
         else:
             is_turned = is_turned or len(points) > 1
-            told += [part for point in reversed(points) for part in point]
+            lines += [part for point in reversed(points) for part in point]
             points = []
-            told.append(line)
-    return "\n".join(told[:-1]) if is_turned else ""
+            lines.append(line)
+    return "\n".join(lines[:-1]) if is_turned else ""
 
 
 def signed(output: str, name: str) -> str:

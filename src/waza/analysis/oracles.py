@@ -1,4 +1,7 @@
-"""What cheat oracles say and leave behind: everything an agent can know without doing the work."""
+"""Cheat oracles: agents that do no work, played by the mock engine on a suite's tasks. None of them may pass one.
+
+No model is asked: what a judge or a person would decide stays undecided, and a task that only such graders protect is
+reported separately."""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from waza.suites.suite import EvalSpec, grader_as_data
 MOST_TEXT = 20_000
 MOST_REPEATS = 20
 SUCCESS = ("done", "ok", "success", "passed", "completed")
-"""Words that sound well at the end of any task."""
+"""Words that sound like success at the end of any task."""
 _TEST_NAME = re.compile(r"(^|/)(test_[^/]*|[^/]*_test\.\w+|[^/]*\.(test|spec)\.\w+)$")
 _PATH = re.compile(r"(?:[\w.-]+/)*\.?[\w-]+(?:\.[\w-]+)*\.\w{1,8}|\.[\w-]+")
 
@@ -74,14 +77,14 @@ TAMPERED = {
 
 
 class OracleAction(NamedTuple):
-    """What an oracle says to a task, and the files it leaves."""
+    """An oracle's output for a task, and the files it leaves."""
 
     output: str
     files: dict[str, str] = {}
 
 
 def nothing(task: Task, graders: list[Grader]) -> OracleAction:
-    """Do nothing and say nothing."""
+    """Do nothing, with empty output."""
     return OracleAction("")
 
 
@@ -96,14 +99,14 @@ def echo(task: Task, graders: list[Grader]) -> OracleAction:
 
 
 def rubric_echo(task: Task, graders: list[Grader]) -> OracleAction:
-    """Repeat what the graders say they look for."""
-    told = [f"{grader.name}: {json.dumps(_config(grader), ensure_ascii=False)}" for grader in graders]
+    """Repeat the graders' options and rubrics."""
+    options = [f"{grader.name}: {json.dumps(_config(grader), ensure_ascii=False)}" for grader in graders]
     bodies = [rubric.body for grader in judged_graders(graders) if (rubric := grader.rubric_in_use)]
-    return OracleAction("\n".join([*told, *bodies])[:MOST_TEXT])
+    return OracleAction("\n".join([*options, *bodies])[:MOST_TEXT])
 
 
 def stuffing(task: Task, graders: list[Grader]) -> OracleAction:
-    """Say every word the graders mention, the forbidden ones too, and write them into every file they name."""
+    """Output every word the graders mention, the forbidden ones too, and write them into every file they name."""
     strings = list(dict.fromkeys(text for grader in graders for text in _strings(_config(grader))))
     words = [word for text in strings for word in dict.fromkeys((text, sample(text)))]
     output = "\n".join([*words, *SUCCESS])[:MOST_TEXT]
@@ -133,7 +136,7 @@ def _strings(tree: JSON) -> Iterator[str]:
 
 
 def _paths(strings: Iterable[str]) -> Iterator[str]:
-    """Yield the texts that look like files of a workspace."""
+    """Yield the texts that may be paths in a workspace."""
     for text in strings:
         if _PATH.fullmatch(text):
             try:
@@ -155,7 +158,7 @@ def _given(task: Task) -> Iterator[str]:
 
 
 def sample(pattern: str) -> str:
-    """Return a text that fits a pattern, as far as that is easily told; a text that is none comes back as it is."""
+    """Return a text that fits a pattern, as far as that is easy; a text that is no pattern is returned as it is."""
     try:
         return "".join(_sampled(_parser.parse(pattern)))[:MOST_TEXT]
     except (re.error, RecursionError, OverflowError):
@@ -195,11 +198,6 @@ def _member(item: Any) -> str:
     return "x"
 
 
-# Cheat oracles: agents that do no work, played by the mock engine on a suite's tasks. None of them may pass one.
-#
-# No model is asked: what a judge or a person would have to decide stays open, and a task that nothing else holds up is
-# told apart.
-
 ORACLES: dict[str, Callable[[Task, list[Grader]], OracleAction]] = {
     "no-op": nothing,
     "empty claim": claim,
@@ -212,11 +210,11 @@ _SPENT: JSON = {"input_tokens": 1, "output_tokens": 1, "turns": 1, "llm_calls": 
 
 
 class OracleFinding(NamedTuple):
-    """A task that an oracle gets through, or that only the undecided graders keep it from."""
+    """A task that an oracle passes, or that only undecided graders protect."""
 
     task: str
     oracle: str
-    kind: Literal["passes", "held up by a judge alone", "not decided"]
+    kind: Literal["passes", "protected by a judge alone", "not decided"]
     graders: tuple[str, ...] = ()
     """The graders that could not decide."""
     why: str = ""
@@ -226,11 +224,11 @@ class OracleFinding(NamedTuple):
             return f"task '{self.task}': {self.oracle} passes"
         if self.kind == "not decided":
             return f"task '{self.task}': {self.oracle} could not be tried: {self.why}"
-        return f"task '{self.task}': nothing but {', '.join(self.graders)} stands against {self.oracle}"
+        return f"task '{self.task}': only {', '.join(self.graders)} can fail {self.oracle}"
 
 
 def cheated(spec: EvalSpec, on_remark: Callable[[str], None] = lambda text: None) -> Iterator[OracleFinding]:
-    """Yield what the oracles get through; every task is tried by each of them."""
+    """Yield the tasks that oracles pass or nearly pass; every task is tried by each of them."""
     for name, act in ORACLES.items():
         for result in _played(spec, act, on_remark):
             if found := _finding(name, result, spec.graders[result.task_id]):
@@ -244,14 +242,14 @@ def _finding(oracle: str, result: Result, graders: list[Grader]) -> OracleFindin
         return None
     pairs = list(zip(result.grades, graders, strict=False))
     open_ones = [(grade, grader) for grade, grader in pairs if grade.status == "error"]
-    if not open_ones or not all(needs_somebody(grader) for _, grader in open_ones):
-        reasons = [grade.feedback for grade, grader in open_ones if not needs_somebody(grader)]
+    if not open_ones or not all(needs_judgement(grader) for _, grader in open_ones):
+        reasons = [grade.feedback for grade, grader in open_ones if not needs_judgement(grader)]
         return OracleFinding(result.task_id, oracle, "not decided", why=(reasons or [result.reason])[0])
     names = tuple(grade.name for grade, _ in open_ones)
-    return OracleFinding(result.task_id, oracle, "held up by a judge alone", names)
+    return OracleFinding(result.task_id, oracle, "protected by a judge alone", names)
 
 
-def needs_somebody(grader: Grader) -> bool:
+def needs_judgement(grader: Grader) -> bool:
     """Return whether a grader's verdict is a model's or a person's."""
     return grader.asks() is not None or grader.depends_on_people
 
@@ -259,27 +257,27 @@ def needs_somebody(grader: Grader) -> bool:
 def _played(
     spec: EvalSpec, act: Callable[[Task, list[Grader]], OracleAction], on_remark: Callable[[str], None]
 ) -> list[Result]:
-    """Return what came of all tasks with one oracle for the agent; nothing is stored."""
+    """Return the results of all tasks with one oracle as the agent; nothing is stored."""
     tasks = [changed(task, mock=_script(task, act(task, spec.graders[task.id]))) for task in spec.tasks]
     staged = replace(spec, tasks=tasks)
     results: list[Result] = []
 
-    def store(*kept: Result) -> list[Result]:
-        results.extend(kept)
-        return list(kept)
+    def store(*new: Result) -> list[Result]:
+        results.extend(new)
+        return list(new)
 
-    with TemporaryDirectory(prefix="waza-") as kept:
-        context = RunContext(engine=MockEngine(folder=spec.folder), engine_name="mock", artifacts=Path(kept))
+    with TemporaryDirectory(prefix="waza-") as folder:
+        context = RunContext(engine=MockEngine(folder=spec.folder), engine_name="mock", artifacts=Path(folder))
         arm = Arm(staged, context, store)
         rounds = ([(arm, trial)] for trial in plan(staged, trials=1))
         wait_for(run_suite([arm], rounds, Listeners(on_remark=on_remark)))
     return results
 
 
-def _script(task: Task, deed: OracleAction) -> JSON:
+def _script(task: Task, action: OracleAction) -> JSON:
     """Return the script of the mock agent: the same on every prompt of a conversation."""
-    turn: dict[str, JSON] = {"output": deed.output, "usage": _SPENT, "tool_events": [], "skill_invocations": []}
-    if deed.files:
-        turn["files"] = deed.files
+    turn: dict[str, JSON] = {"output": action.output, "usage": _SPENT, "tool_events": [], "skill_invocations": []}
+    if action.files:
+        turn["files"] = action.files
     prompts = 1 + len(task.follow_up_prompts)
     return {"turns": [turn] * prompts} if prompts > 1 else turn

@@ -1,6 +1,6 @@
 """A `results.json`, ours or the original's (schema 1.0 to 1.5), as a run: to be compared and gated like a stored one.
 
-It does not say by which graders it was made, so nothing of it is graded again here.
+It does not contain its graders, so nothing of it is graded again here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STATUSES: dict[str, ResultStatus] = {"passed": "passed", "failed": "failed", "er
 
 
 def open_run_or_file(path: Path) -> Run:
-    """Return the run in a folder, or what a results.json tells of one; raise an error with a sentence otherwise."""
+    """Return the run in a folder, or the run that a results.json describes; else raise UsageError or StoreError."""
     return open_run(path) if path.is_dir() else read_results(path)
 
 
@@ -94,9 +94,9 @@ def _result(task_id: str, number: int, run: Item, trace: Trace) -> Result:
 
 
 def _grade(grade: Item) -> Grade:
-    told = grade.get("status")
+    stated = grade.get("status")
     status: GradeStatus = (
-        told if told in ("passed", "failed", "error") else "passed" if grade.get("passed") else "failed"
+        stated if stated in ("passed", "failed", "error") else "passed" if grade.get("passed") else "failed"
     )
     score, weight = amount(grade.get("score")), amount(grade.get("weight"))
     return Grade(

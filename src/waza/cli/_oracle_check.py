@@ -51,7 +51,7 @@ def _print_judge_only(findings: list[OracleFinding]) -> None:
     """Print, one line per task, which oracles only a judge would fail."""
     by_graders: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for finding in findings:
-        if finding.kind == "held up by a judge alone":
+        if finding.kind == "protected by a judge alone":
             by_graders.setdefault((finding.task, finding.graders), []).append(finding.oracle)
     for (task, graders), oracles in by_graders.items():
         say(visible(f"note: task '{task}': only {', '.join(graders)} fails {', '.join(oracles)}"), "cyan")

@@ -46,14 +46,14 @@ def command(
     """
     import msgspec  # not needed for --help
 
-    from waza.analysis.calibration import calibrate, gather
+    from waza.analysis.calibration import calibrate, collect_verdicts
     from waza.files.paths import SpecFolder, display_path
     from waza.reports.judging import alpha_lines, judge_lines
     from waza.runs.store import open_run
 
     stored = [open_run(the_run(ref)) for ref in dict.fromkeys(runs or ("latest",))]
     base = _suite_folder(stored[0])
-    collected = gather(stored, graders, SpecFolder(base))
+    collected = collect_verdicts(stored, graders, SpecFolder(base))
     _refuse(collected, graders, people)
     verdicts = _verdicts(base, labels, collected, people)
     if strangers := sum(verdict.evidence not in collected.outputs for verdict in verdicts):
@@ -80,17 +80,17 @@ def _refuse(collected: Any, graders: tuple[str, ...], people: str) -> None:
             raise UsageError(f"no grade of '{name}' in these runs; {did_you_mean(name, sorted(collected.graders))}")
         if name in collected.asking_people and people in ("", name):
             raise UsageError(f"'{name}' is what people say; name a grader to compare with it by --people {name}")
-    if not collected.said and (silent := sorted(collected.undecided.keys() - collected.asking_people)):
+    if not collected.verdicts and (silent := sorted(collected.undecided.keys() - collected.asking_people)):
         raise UsageError(f"nothing to calibrate: {', '.join(silent)} decided nothing in these runs; see:  waza show")
-    if not collected.said:
+    if not collected.verdicts:
         raise UsageError("nothing to calibrate: no grader of these runs asks a judge; name another one with --grader")
 
 
 def _tell_undecided(collected: Any) -> None:
     """Print which graders have outputs left out because their verdict is undecided."""
-    for name in dict.fromkeys(rater.grader for rater in collected.said):
+    for name in dict.fromkeys(rater.grader for rater in collected.verdicts):
         decided = {
-            evidence for rater, verdicts in collected.said.items() if rater.grader == name for evidence in verdicts
+            evidence for rater, verdicts in collected.verdicts.items() if rater.grader == name for evidence in verdicts
         }
         if left := len(collected.undecided.get(name, set()) - decided):
             remark(f"{name} decided nothing about {plural(left, 'more output')}; no rate here counts them", "yellow")
@@ -109,7 +109,7 @@ def _verdicts(base: Path, labels: Path | None, collected: Any, people: str) -> l
 
     if labels is None:
         return read_verdicts(base / VERDICTS)
-    names = [people] if people else list(dict.fromkeys(rater.grader for rater in collected.said))
+    names = [people] if people else list(dict.fromkeys(rater.grader for rater in collected.verdicts))
     return [verdict for name in names for verdict in read_labels(labels, name, collected.places)]
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from waza.analysis.changes import Comparison
-from waza.analysis.common_graders import ComparisonMode
-from waza.analysis.compare import compare_runs
+from waza.analysis.compare import ComparisonMode, compare_runs
 from waza.cli._options import trust_option
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console, emit

@@ -75,8 +75,7 @@ def command(run: str, against: str | None, **options: Any) -> int:
 
 def _pair(against: str, folder: Path, options: dict[str, Any]) -> tuple[Any, Any]:
     """Return the baseline and the run, by the same graders."""
-    from waza.analysis.common_graders import ComparisonMode
-    from waza.analysis.compare import open_both
+    from waza.analysis.compare import ComparisonMode, open_both
 
     baseline = run_or_file(against)
     if baseline.resolve() == folder.resolve():
