@@ -148,8 +148,8 @@ FAULTS = [
     Fault(
         "a result is reported before it is stored, with one worker",
         "runner/journal_writer.py",
-        "            for kept in self._store(result):\n",
-        "            self._on_result(result)\n            for kept in self._store(result):\n",
+        "            for written in self._store(result):\n",
+        "            self._on_result(result)\n            for written in self._store(result):\n",
         "runner/test_run.py::test_each_result_is_stored_before_anyone_hears_of_it",
     ),
     Fault(

@@ -84,7 +84,7 @@ def test_refusals_one_after_the_other_wait_longer_and_those_at_once_count_as_one
     pace, _ = paced()
 
     async def one_more():
-        told = [pace.record(refused("429")), pace.heard(refused("429"))]
+        told = [pace.record(refused("429")), pace.record(refused("429"))]
         await pace.begin()
         return told
 

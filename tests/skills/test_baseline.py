@@ -482,7 +482,7 @@ def test_fail_fast_stops_at_a_failure_with_the_skill_and_not_at_one_without(tmp_
     monkeypatch.chdir(tmp_path)
     fails = {"output": "hm", "without_skill": {"output": "hm"}}
     suite(tmp_path, {"helps": HELPS, "fails": fails, "later": HELPS}, trials=1, config={"workers": 1})
-    assert run_command(["run", "--baseline", "--skip-graders"]) == 3
+    assert run_command(["run", "--baseline", "--fail-fast"]) == 3
     assert "task 'fails' did not pass" in capsys.readouterr().err
     (made,) = list_runs(tmp_path / "runs")
     skill, _ = trials_of(made.folder)

@@ -17,7 +17,7 @@ from waza.stats.paired import Tally, holm, shuffled_trials
 from waza.stats.resampling import Bootstrap
 
 Kind = Literal["broke", "mended", "undecided", "moved", "same"]
-"""`broke` (regressed), `mended` (fixed), `undecided`: the task's status flipped; `moved`: another pass rate or score."""
+"""`broke` (regressed), `mended` (fixed), `undecided`: its status flipped; `moved`: another pass rate or score."""
 
 
 class CheckChange(Struct, frozen=True, kw_only=True):
