@@ -117,7 +117,7 @@ def test_what_was_measured_is_not_told_of_another_question_with_the_same_name(ex
     write_calibration(example, msgspec.structs.replace(kept, question=""))
     shown = waza("show").out
     assert told not in shown
-    assert "polite by gpt-4o-mini: its calibration does not say what was asked, so it counts for nothing" in shown
+    assert "polite by gpt-4o-mini: its calibration does not record its question and is ignored" in shown
 
 
 def outputs(*grades):
@@ -201,7 +201,7 @@ def test_verdicts_without_a_name_are_no_rater_and_that_is_said(ran, waza):
     waza("review", "--grader", "polite", typed="p\n\nf\n\nq\n")
     (people,) = json.loads(waza("calibrate", "--json").out)["between_people"]
     assert (people["alpha"], people["raters"], people["outputs"], people["unnamed"]) == (None, ["ana"], 0, 2)
-    fact = "agreement between people leaves out 2 verdicts without a name beside ana, from one person or several"
+    fact = "agreement between people leaves out 2 verdicts without a name next to ana, from one person or several"
     out = waza("calibrate").out
     assert fact in out and "alpha between people" not in out
     waza("review", "--grader", "polite", "--reviewer", "ben", typed="p\n\np\n\nf\n\n")
