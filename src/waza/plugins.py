@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,9 +43,8 @@ class Folder:
         """Return the first paragraph of a class's docstring; our own files are read, not imported, which is slow."""
         if (folded := _folded(name)) in self.built_in():
             text = _module_file(self.kind, folded).read_text("utf-8")
-            header = rf"\nclass {_class_name(folded, self.suffix)}\([^:]*:\n"
-            found = re.search(header + r' +r?"""(.*?)(?:\n\n|""")', text, re.S)
-            docstring = found[1] if found else ""
+            body = text.partition(f"\nclass {_class_name(folded, self.suffix)}(")[2]
+            docstring = body.split('"""')[1].split("\n\n")[0]
         else:
             docstring = (inspect.getdoc(self.load(name)) or "").split("\n\n")[0]
         return " ".join(docstring.split())
