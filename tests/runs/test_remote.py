@@ -412,7 +412,7 @@ def test_a_project_whose_runs_stand_in_a_store(s3, bucket, call, tmp_path, monke
     assert [run["passed"] for run in told] == [0, 1]
     newest, before = (f"s3://{bucket}/runs/{run['run']}" for run in told)
     assert "0.00" in call("show", "latest", "-v").stdout
-    assert "1 broke" in call("compare", before, newest).stdout
+    assert "1 regressed" in call("compare", before, newest).stdout
     assert call("gate", newest, "--min-pass-rate", "1").returncode == 1
     assert call("gate", before, "--min-pass-rate", "1").returncode == 0
     assert "shop · 2 runs" in call("trend", "--path", f"s3://{bucket}/runs").stdout

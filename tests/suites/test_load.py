@@ -460,13 +460,17 @@ def test_a_loaded_row_of_a_dataset_keeps_no_more_than_its_task(tmp_path):
     rows = 1000
     (tmp_path / "tasks.jsonl").write_text("\n".join(f'{{"id": "t{n}", "prompt": "Say {n}"}}' for n in range(rows)))
     load_spec(tmp_path)  # what is made once is not counted
-    tracemalloc.start()
+    tracemalloc.start(40)
     try:
         spec = load_spec(tmp_path)
         gc.collect()
-        bytes_a_row = tracemalloc.get_traced_memory()[0] / rows
+        # Only what was allocated by loading: this process has other threads.
+        loading = tracemalloc.Filter(True, load_spec.__code__.co_filename, all_frames=True)
+        found = tracemalloc.take_snapshot().filter_traces([loading]).statistics("filename")
+        bytes_a_row = sum(entry.size for entry in found) / rows
     finally:
         tracemalloc.stop()
     assert len(spec.tasks) == rows
+    assert bytes_a_row > 300, "the rows themselves are counted"
     assert spec.places["t41"].line == 42
     assert bytes_a_row < 1100
