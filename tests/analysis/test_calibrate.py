@@ -351,7 +351,7 @@ def test_a_rubric_and_a_model_name_a_judge_and_no_name_becomes_a_path(tmp_path):
 def test_a_damaged_calibration_is_named(tmp_path):
     path = write_calibration(tmp_path, Calibration(grader="g"))
     path.write_text("{")
-    with pytest.raises(StoreError, match="is no calibration"):
+    with pytest.raises(StoreError, match="is not a calibration"):
         read_calibration(tmp_path, grader="g")
 
 

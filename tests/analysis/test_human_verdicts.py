@@ -60,11 +60,11 @@ def test_most_people_decide_and_an_even_division_decides_nothing():
 @pytest.mark.parametrize(
     ("line", "fact"),
     [
-        (b'{"grader":"polite","evidence":"e","verdict":"maybe"}', "is no verdict"),
-        (b'{"grader":"polite","evid', "is no verdict"),
+        (b'{"grader":"polite","evidence":"e","verdict":"maybe"}', "is not a verdict"),
+        (b'{"grader":"polite","evid', "is not a verdict"),
         (b"<<<<<<< HEAD", "a conflict of git; keep the lines of both sides"),
-        (b"\xff\xfe", "is no verdict"),
-        (b"[" * 100_000, "is no verdict"),
+        (b"\xff\xfe", "is not a verdict"),
+        (b"[" * 100_000, "is not a verdict"),
     ],
 )
 def test_a_line_that_is_no_verdict_is_named_and_never_passed_over(tmp_path, line, fact):
@@ -86,7 +86,7 @@ def test_a_line_that_a_crash_cut_off_does_not_swallow_the_next_one(tmp_path):
     file.write_bytes(b'{"grader":"polite"')
     record_verdict(file, verdict())
     assert file.read_bytes().split(b"\n")[0] == b'{"grader":"polite"'
-    with pytest.raises(StoreError, match=":1: is no verdict"):
+    with pytest.raises(StoreError, match=":1: is not a verdict"):
         read_verdicts(file)
     file.write_bytes(file.read_bytes().split(b"\n", 1)[1])
     assert len(read_verdicts(file)) == 1

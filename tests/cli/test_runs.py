@@ -16,7 +16,7 @@ from waza.cli.trend import plot
 from waza.errors import UsageError
 from waza.model import Trace, Usage
 from waza.runs.folder import RunFolder
-from waza.runs.retention import export_runs, is_going_on, tag_run, tags_of, to_prune
+from waza.runs.retention import export_runs, is_running, tag_run, tags_of, to_prune
 from waza.runs.store import list_runs, open_run
 from waza.runs.summary import summarize
 
@@ -57,9 +57,9 @@ def test_only_old_runs_go_and_none_with_a_tag(tmp_path):
 
 def test_a_run_that_is_going_on_is_never_removed(tmp_path):
     with RunFolder.create(tmp_path, a_run(tasks=["a"], id="run-000")) as folder:
-        assert is_going_on(folder.path)
+        assert is_running(folder.path)
         assert to_prune(list_runs(tmp_path), keep=0) == []
-    assert not is_going_on(folder.path)
+    assert not is_running(folder.path)
     assert names(to_prune(list_runs(tmp_path), keep=0)) == ["run-000"]
 
 

@@ -73,7 +73,7 @@ def test_a_damaged_file_leaves_it_undecided_and_says_which_line(folder):
     with (folder / "verdicts.jsonl").open("a") as file:
         file.write("not a verdict\n")
     grade = human(folder).grade(TRACE)
-    assert grade.status == "error" and "verdicts.jsonl:2: is no verdict" in grade.feedback
+    assert grade.status == "error" and "verdicts.jsonl:2: is not a verdict" in grade.feedback
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_drift_between_two_runs_is_named(suite, capsys):
     assert run_command(["compare", first.folder, second.folder]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert (
-        "the judge drifted: 1 of 2 canaries came out differently (helpfulness/direct-answer-passes pass → fail)" in told
+        "the judge drifted: 1 of 2 canaries have other verdicts (helpfulness/direct-answer-passes pass → fail)" in told
     )
     assert "the judge's model called itself judge-1-2026-01 before and judge-1-2026-07 after" in told
     assert list(drift(first, first)) == []
@@ -194,7 +194,7 @@ def test_a_score_that_moves_by_more_than_one_is_a_drift():
         )
 
     assert list(drift(run(3), run(4))) == []
-    assert "1 of 1 canaries came out differently (r/g 3 → 5)" in next(drift(run(3), run(5)))
+    assert "1 of 1 canaries have other verdicts (r/g 3 → 5)" in next(drift(run(3), run(5)))
 
 
 def _encoded(canary):

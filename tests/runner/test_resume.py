@@ -269,7 +269,7 @@ print("no")
     (tmp_path / "eval.yaml").write_text(f"{config}\ngraders:{suite}")
     done, _ = ran("--task", "b")
     assert done.returncode == 1
-    assert "somebody else wrote into it while the run went on" in " ".join(done.stderr.split())
+    assert "another program wrote into it during the run" in " ".join(done.stderr.split())
     ignored = "altered: 2 records that this run did not write were ignored"
     shown = waza("show")
     assert ignored in " ".join(shown.stdout.split())

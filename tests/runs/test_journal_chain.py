@@ -1,4 +1,4 @@
-"""Records that somebody else wrote, moved, repeated or removed: reported, and never counted."""
+"""Records that another program wrote, moved, repeated or removed: reported, and never counted."""
 
 import errno
 import multiprocessing
@@ -66,7 +66,7 @@ def test_a_record_that_an_agent_appends_is_reported_and_not_counted(path):
         (piece,) = journal.append(a_result("b"))
         assert path.read_bytes()[piece.offset : piece.end] == piece.raw
         assert journal.warnings == [
-            f"{path}: somebody else wrote into it while the run went on; what they wrote is ignored"
+            f"{path}: another program wrote into it during the run; what it wrote is ignored"
         ]
     assert names(path) == ["a", "b"]
     assert read_journal(path)[1] == [f"{path}: 1 record that this run did not write was ignored"]
@@ -133,7 +133,7 @@ def test_a_journal_that_somebody_cuts_says_how_many_results_are_left(path):
             journal.append(a_result(task))
         with path.open("r+b") as file:
             file.truncate(len(b"".join(path.read_bytes().splitlines(keepends=True)[:2])))
-        with pytest.raises(StoreError, match="somebody else cut it; 1 result is left of 4; resume the run"):
+        with pytest.raises(StoreError, match="another program truncated it; 1 result is left of 4; resume the run"):
             journal.append(a_result("e"))
     assert names(path) == ["a"]
 
@@ -243,7 +243,7 @@ def test_a_run_older_than_signatures_is_unverified_and_can_be_continued(tmp_path
     run = a_run([a_result("a")], tasks=["a", "b"])
     end = write_record(End(run=run, summary=summarize(run), complete=False))
     journal.write_bytes(frame(header) + forged("a") + frame(end))
-    old = "unverified: it was written before records were signed, so nobody can tell whether it was changed"
+    old = "unverified: it was written before records were signed, so it cannot be determined whether it was changed"
     assert read_run(folder.path).integrity == summary_of(folder.path).run.integrity == old
     with RunFolder.open(folder.path) as again:
         assert not again.journal.warnings

@@ -234,7 +234,7 @@ def test_a_run_folder_that_is_deleted_under_a_run_comes_back_with_its_results(tm
     for task in TASKS[:3]:
         folder.append(a_result(task))
     shutil.rmtree(tmp_path / "runs")
-    with pytest.raises(StoreError, match="was deleted while the run went on; 4 results are there again"):
+    with pytest.raises(StoreError, match="was deleted during the run; 4 results are restored"):
         folder.append(a_result(TASKS[3]))
     folder.close()
     assert [result.task_id for result in read_run(folder.path).results] == TASKS[:4]

@@ -91,7 +91,7 @@ def test_trigger_accuracy_is_undecided_until_it_is_measured():
     found = only([a_result()], metric)
     assert (found.status, found.reason) == ("error", "no trigger tests were run")
     given = {"trigger_accuracy": Metric(name="trigger_accuracy", value=0.8, low=0.8, high=0.8)}
-    assert only([a_result()], metric, measured=given).status == "failed"
+    assert only([a_result()], metric, computed=given).status == "failed"
 
 
 @pytest.mark.parametrize(

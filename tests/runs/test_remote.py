@@ -198,7 +198,7 @@ def test_a_name_in_a_bucket_never_leads_out_of_the_copy(s3, bucket, tmp_path):
     url = push(store(tmp_path / "runs"), f"s3://{bucket}/p").url
     for odd in ODD:
         s3.put_object(Bucket=bucket, Key=f"p/run-001/{odd}", Body=b"owned")
-        with pytest.raises(StoreError, match=r"holds a name that is not waza's .*; nothing was fetched"):
+        with pytest.raises(StoreError, match=r"has a name that is not waza's .*; nothing was fetched"):
             local_copy(url)
         assert not (tmp_path / "caches").exists(), odd
         s3.delete_object(Bucket=bucket, Key=f"p/run-001/{odd}")
@@ -212,7 +212,7 @@ def test_a_run_with_an_odd_name_is_told_and_never_opened(s3, bucket, tmp_path):
         s3.put_object(Bucket=bucket, Key=name, Body=b"[]")
     problems = [run.problem for run in list_remote(f"s3://{bucket}/p") if run.problem]
     assert len(problems) == len(odd)
-    assert all("holds a name that is not waza's" in problem for problem in problems)
+    assert all("has a name that is not waza's" in problem for problem in problems)
     assert {path.split("/")[0] for path in files(cache_of(f"s3://{bucket}/p"))} == {"listing.json"}
 
 
@@ -239,7 +239,7 @@ def test_a_run_that_is_going_on_or_has_an_odd_name_is_not_sent(s3, bucket, tmp_p
         push(store(tmp_path).rename(tmp_path / "my run!"), f"s3://{bucket}")
     with (
         RunFolder.create(tmp_path, a_run(tasks=["a"], id="run-001")) as folder,
-        pytest.raises(UsageError, match="goes on at this moment"),
+        pytest.raises(UsageError, match="is still running"),
     ):
         push(folder.path, f"s3://{bucket}")
 
@@ -250,12 +250,12 @@ def test_results_in_a_store_are_never_overwritten_by_fewer_or_by_others(s3, buck
     there = pull(url, elsewhere)
     go_on(there, a_result("c"))
     push(there, f"s3://{bucket}")
-    with pytest.raises(StoreError, match=r"holds more results than .*; fetch them with: waza runs pull s3://"):
+    with pytest.raises(StoreError, match=r"has more results than .*; fetch them with: waza runs pull s3://"):
         push(here, f"s3://{bucket}")
     go_on(here, a_result("d"))
-    with pytest.raises(StoreError, match=r"holds other results than .*--replace"):
+    with pytest.raises(StoreError, match=r"has other results than .*--replace"):
         push(here, f"s3://{bucket}")
-    with pytest.raises(StoreError, match="holds results that the store does not"):
+    with pytest.raises(StoreError, match="has results that the store does not"):
         pull(url, tmp_path / "here")
     assert read_run(local_copy(url)).results == read_run(there).results
     push(here, f"s3://{bucket}", replace=True)
@@ -345,8 +345,8 @@ def test_nobody_can_go_on_with_a_run_while_it_is_sent(s3, bucket, tmp_path, monk
         ("ftp://host/runs", "runs are kept in folders, or at s3://, gs://"),
         ("file:///etc", "runs are kept in folders, or at s3://"),
         ("http://host/x", "runs are kept in folders, or at s3://"),
-        ("s3://key:secret@bucket/runs", "an address holds no password"),
-        ("s3://bucket/runs?key=secret", "an address holds no password and no"),
+        ("s3://key:secret@bucket/runs", "an address has no password"),
+        ("s3://bucket/runs?key=secret", "an address has no password and no"),
         ("s3://", "a bucket and plain names are needed"),
         ("s3:///runs", "a bucket and plain names are needed"),
         ("s3://bucket/../other", "a bucket and plain names are needed"),

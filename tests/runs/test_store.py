@@ -19,7 +19,7 @@ from waza.analysis.trends import trends
 from waza.errors import StoreError, UsageError
 from waza.model import Trace
 from waza.runs.journal import Note
-from waza.runs.retention import is_going_on, tags_of
+from waza.runs.retention import is_running, tags_of
 from waza.runs.start_order import read_start
 from waza.runs.store import (
     RunFolder,
@@ -388,4 +388,4 @@ def test_a_pipe_or_a_device_is_no_tags_and_no_run_that_goes_on(runs, kind):
     for name in ("journal.jsonl", "tags.json"):
         SPECIAL[kind](folder / name)
     assert ended(lambda: tags_of(folder), folder / "tags.json") == []
-    assert ended(lambda: is_going_on(folder), folder / "journal.jsonl") is False
+    assert ended(lambda: is_running(folder), folder / "journal.jsonl") is False

@@ -120,7 +120,7 @@ def test_a_python_agent_is_told_where_the_skill_is_in_one_arm_only(tmp_path):
     found = stored_impact(made)
     assert found.lift.value == 1
     assert found.activation is None
-    assert found.notes == ["the use of skills was not recorded: activation and benefit are not told apart"]
+    assert found.notes == ["the use of skills was not recorded: activation and benefit cannot be separated"]
 
 
 def test_a_command_agent_finds_the_skill_in_one_arm_only(tmp_path):

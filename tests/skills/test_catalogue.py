@@ -91,7 +91,7 @@ def test_each_skill_has_a_control_of_its_own_and_one_that_fails_makes_the_run_in
     code, run = catalogue(tmp_path, [(ALPHA, "alpha|^a "), (BETA, "^b ")])
     assert code == 3
     assert summarize(run).triggers.reasons == [
-        "the control that names 'beta' outright did not register: no skill use was seen"
+        "the control that names 'beta' outright did not register: no skill use was detected"
     ]
     shown = capsys.readouterr().out
     assert "INVALID" in shown

@@ -32,7 +32,7 @@ def test_no_prompt_is_asked_once_the_control_did_not_register(workers, tmp_path,
     assert run_command(["trigger", str(suite(tmp_path, rules=BLIND)), "--trials", "2", "--workers", workers]) == 3
     assert asked(tmp_path) == CONTROLS
     told = capsys.readouterr()
-    assert "INVALID: the control that names 'explainer' outright did not register: no skill use was seen" in told.out
+    assert "INVALID: the control that names 'explainer' outright did not register: no skill use was" in told.out
     why = (
         "stopped: trigger tests are INVALID, so their other prompts were not asked: the control that names 'explainer'"
     )

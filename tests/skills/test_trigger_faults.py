@@ -117,10 +117,10 @@ def test_control_an_unbroken_detector_gives_a_valid_run(project, capsys):
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        (missing, "no skill use was seen"),
-        (renamed, "no skill use was seen"),
+        (missing, "no skill use was detected"),
+        (renamed, "no skill use was detected"),
         (late, "the agent ran out of time before any skill was used"),
-        (wrong, "'csv-rapport' was seen instead"),
+        (wrong, "'csv-rapport' was used instead"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -139,8 +139,8 @@ def test_controls_count_in_no_number():
     ("seen", "reason"),
     [
         (None, "skill use was not recorded"),
-        ([], "no skill use was seen"),
-        (["other"], "'other' was seen instead"),
+        ([], "no skill use was detected"),
+        (["other"], "'other' was used instead"),
         ("the key was refused", "the key was refused"),
     ],
 )

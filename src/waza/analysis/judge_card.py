@@ -22,7 +22,7 @@ from waza.judges.base import Judge
 from waza.judges.rubrics import BUILT_IN, Golden, Rubric, golden_trace, read_text
 from waza.model import Grade
 from waza.runner.judge_checks import opinion_of
-from waza.runs.costs import ASKINGS
+from waza.runs.costs import REQUEST_KEYS
 from waza.runs.judge_card import Attacks, JudgeCard, Probe
 from waza.stats.paired import holm, mcnemar
 from waza.stats.scores import invariance, more_often, one_sided_sign, wilson
@@ -82,7 +82,7 @@ class Bench:
         return OutputPair((one, other))
 
     def _counted(self, grade: Grade) -> Grade:
-        askings = [asking for key in ASKINGS if isinstance(asking := grade.details.get(key), dict)]
+        askings = [asking for key in REQUEST_KEYS if isinstance(asking := grade.details.get(key), dict)]
         self.requests += sum(asking["requests"] for asking in askings)
         self.costs += [None if "requests_without_cost" in asking else asking["cost_usd"] for asking in askings]
         self.on_asked(len(askings))

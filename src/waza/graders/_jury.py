@@ -14,7 +14,7 @@ from waza.graders.base import Finding
 from waza.judges.jury import EQUAL, OPEN, Juror, Rule, Vote, VoteWeight, how_many_next, jury_verdict, vote_weight
 from waza.model import JSON, Check, GradeStatus
 from waza.runs.calibrations import Calibration, read_calibration
-from waza.runs.costs import ASKINGS
+from waza.runs.costs import REQUEST_KEYS
 
 QUESTION_KEYS = ("question", "rubric")
 """Keys of `details` that describe the question: the same for every juror."""
@@ -201,7 +201,7 @@ def _details(jury: Jury, votes: Sequence[Vote], findings: dict[int, Finding], ve
     parts = [part for finding in findings.values() if isinstance(part := finding.details, dict)]
     details = {
         "jury": jury_details,
-        "judge": _total_usage(jury, [one[key] for one in parts for key in ASKINGS if key in one]),
+        "judge": _total_usage(jury, [one[key] for one in parts for key in REQUEST_KEYS if key in one]),
     }
     question = {key: one[key] for key in QUESTION_KEYS for one in parts[:1] if key in one}
     return details | question | _pairwise(votes, findings, verdict)

@@ -26,7 +26,7 @@ from waza.runner.controls import Controls
 from waza.runner.judge_checks import CARDS, about_judges
 from waza.runner.resume import Resumed, fingerprints
 from waza.runs.canaries import KEY
-from waza.runs.folder import MOST_TRIALS
+from waza.runs.folder import MAX_TRIALS
 from waza.runs.grader_facts import GRADER_FACTS
 from waza.runs.partial import NOT_SELECTED
 from waza.runs.redaction import Redactor, secrets_in
@@ -126,8 +126,8 @@ def request_for(
     judge = None if how.get("skip_graders") else judge_for(spec, judge_model, cache=judge_cache)
     chosen = engine or spec.config.executor or spec.project.defaults.engine or ""
     number = trials if isinstance(trials, int) else 1 if trials else fewest_trials(spec)
-    if number > MOST_TRIALS:
-        raise UsageError(f"{number} trials a task are more than {MOST_TRIALS}; choose fewer")
+    if number > MAX_TRIALS:
+        raise UsageError(f"{number} trials a task are more than {MAX_TRIALS}; choose fewer")
     return RunRequest(
         spec=spec,
         engine=chosen,

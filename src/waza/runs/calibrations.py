@@ -1,8 +1,8 @@
-"""What was measured about a judge: how its verdicts compare with people's, kept in the project, one file a judge.
+"""Calibrations: how a judge's verdicts compare with people's, stored in the project, one file per judge.
 
 A calibration belongs to what is asked (a rubric, or the question of a grader's prompt) and to the judge's model, at
-the address that a jury names for it: another question or another model is another judge. The files stand in
-`.waza/calibration/` of the project's root; they hold counts and names, no outputs, and are made to be shared.
+the address that a jury names for it: another question or another model is another judge. The files are in
+`.waza/calibration/` of the project's root; they have counts and names, no outputs, and can be shared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from waza.runs.verdicts import question_of
 from waza.stats.agreement import Confusion
 
 FOLDER = ".waza/calibration"
-"""Where calibrations stand below a project's root."""
+"""The folder of calibrations below a project's root."""
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
@@ -32,20 +32,20 @@ class Calibration(Struct, frozen=True, kw_only=True):
     """The rubric's hash; empty where the grader has a prompt and no rubric."""
     rubric_name: str = ""
     question: str = ""
-    """What is asked where a prompt says it, as `questions_in` names it; empty where the rubric's text does."""
+    """The name of a prompt's question, as in `questions_in`; empty where a rubric asks."""
     model: str = ""
-    """The judge's model as it was asked for; empty where it has none."""
+    """The judge's model as requested; empty where it has none."""
     address: str = ""
-    """Where a juror's model is served, if the jury says so itself."""
+    """Where a juror's model is served, if the jury names it."""
     counts: Confusion = field(default_factory=Confusion)
     when: str = ""
-    """When it was measured, in UTC."""
+    """When it was calibrated, in UTC."""
     reviewers: list[str] = field(default_factory=list)
     """The people whose verdicts were compared with; no name where none was given."""
 
     @property
     def asked(self) -> str:
-        """What was asked: the question's name or the rubric's hash; empty for one that may be about anything."""
+        """The question's name or the rubric's hash; empty for one that may be about anything."""
         return self.question or self.rubric
 
     @property
@@ -65,12 +65,12 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's kappa; None where it says nothing."""
+        """Cohen's kappa; None where it is undefined."""
         return self.counts.kappa
 
     @property
     def accuracy(self) -> float | None:
-        """The share of items that both say the same about."""
+        """The share of items that both agree on."""
         return self.counts.accuracy
 
     @property
@@ -86,7 +86,7 @@ _WHAT = "calibration: waza calibrate"
 def read_calibration(
     root: str | Path, *, grader: str = "", rubric: str = "", question: str = "", model: str = "", address: str = ""
 ) -> Calibration | None:
-    """Return what was measured about a judge, or None; the grader's name counts only where nothing was asked.
+    """Return the calibration of a judge, or None; the grader's name counts only where there is no question or rubric.
 
     Raises StoreError when the file is there and cannot be read.
     """
@@ -101,9 +101,9 @@ def read_calibrations(root: str | Path) -> list[Calibration]:
 
 
 def asked_in(run: Run, known: Iterable[Calibration]) -> set[str]:
-    """Return what the judges of a run were asked: hashes of rubrics, and names of questions that are known.
+    """Return the questions to the judges of a run: hashes of rubrics, and names of questions that are known.
 
-    Results are looked through only where some calibration is about a question: there may be any number of them.
+    Results are read only where some calibration is about a question: there may be any number of them.
     """
     judged = run.spec.get("judged") or {}
     rubrics = {one for task in judged.values() for one in task}
@@ -124,16 +124,16 @@ def questions_in(run: Run) -> dict[str, str]:
 
 
 def write_calibration(root: str | Path, calibration: Calibration) -> Path:
-    """Keep what was measured, in place of what was known about the same judge before, and return the file's path."""
+    """Write a calibration in place of an older one of the same judge, and return the file's path."""
     path = _place(root, calibration)
     numbers = ("n", "accuracy", "constant_accuracy", "kappa", "sensitivity", "specificity")
-    told = msgspec.to_builtins(calibration) | {name: getattr(calibration, name) for name in numbers}
-    return write_one(path, told, _WHAT)
+    record = msgspec.to_builtins(calibration) | {name: getattr(calibration, name) for name in numbers}
+    return write_one(path, record, _WHAT)
 
 
 def _place(root: str | Path, one: Calibration) -> Path:
-    """Return the file of a judge; names are hashed, since they may hold anything."""
-    asked = ["question", one.question, one.rubric] if one.question else ["rubric", one.rubric]
-    key = [*(asked if one.question or one.rubric else ["grader", one.grader]), one.model]
+    """Return the file of a judge; names are hashed, since they may have any characters."""
+    identity = ["question", one.question, one.rubric] if one.question else ["rubric", one.rubric]
+    key = [*(identity if one.question or one.rubric else ["grader", one.grader]), one.model]
     name = hashlib.sha256(msgspec.json.encode([*key, one.address] if one.address else key)).hexdigest()[:16]
     return Path(root) / FOLDER / f"{name}.json"

@@ -1,4 +1,4 @@
-"""Canaries: known goldens judged in every run, kept with it. A verdict on one that changes is a judge that changed."""
+"""Canaries: known goldens judged in every run and stored with it. A changed verdict on one means a changed judge."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from waza.model import JSON, Run
 from waza.spending import NOTHING, Spending, spent
 
 KEY = "canaries"
-"""Where `run.spec` holds them."""
-MOST_NAMED = 5
+"""Their key in `run.spec`."""
+MAX_NAMED = 5
 
 
 class Canary(Struct, frozen=True, kw_only=True):
-    """What a judge said about one golden during a run."""
+    """A judge's verdict on one golden during a run."""
 
     rubric: str
     rubric_hash: str
@@ -29,7 +29,7 @@ class Canary(Struct, frozen=True, kw_only=True):
     """`pass`, `fail` or a score; None where the judge gave no verdict."""
     passes: bool | None
     agrees: bool | None
-    """Whether that is the expected verdict; None where nobody can tell."""
+    """Whether that is the expected verdict; None where it is undecided."""
     answered_by: str | None = None
     """The model that answered, by its own account."""
     cost_usd: float | None = None
@@ -49,7 +49,7 @@ class Canary(Struct, frozen=True, kw_only=True):
 
 
 def canaries_of(run: Run) -> list[Canary]:
-    """Return the canaries of a stored run; none where it has none, or has them in a shape nobody knows."""
+    """Return the canaries of a stored run; none where it has none, or has them in an unknown shape."""
     try:
         return msgspec.convert(run.spec.get(KEY) or [], list[Canary])
     except msgspec.ValidationError:
@@ -63,18 +63,18 @@ def canaries_as_data(canaries: list[Canary]) -> list[JSON]:
 
 
 def canary_line(canaries: list[Canary]) -> str:
-    """Return how the canaries of a run came out, in one line; empty where there are none."""
+    """Return the results of a run's canaries in one line; empty where there are none."""
     if not canaries:
         return ""
     agreed, silent = (sum(one.agrees is what for one in canaries) for what in (True, None))
     billed = NOTHING
     for one in canaries:
         billed += one.billed
-    told = f"canaries: {agreed} of {len(canaries)} as expected"
-    told += f", {silent} without a verdict" if silent else ""
-    told += "; cost not known" if billed.without_cost else f"; ${billed.cost_usd:.4f}"
+    line = f"canaries: {agreed} of {len(canaries)} as expected"
+    line += f", {silent} without a verdict" if silent else ""
+    line += "; cost not known" if billed.without_cost else f"; ${billed.cost_usd:.4f}"
     wrong = [f"{one.rubric}/{one.golden}: {one.said}" for one in canaries if one.agrees is False]
-    return told + (f" ({', '.join(wrong[:MOST_NAMED])})" if wrong else "")
+    return line + (f" ({', '.join(wrong[:MAX_NAMED])})" if wrong else "")
 
 
 def drift(before: Run, after: Run) -> Iterator[str]:
@@ -84,10 +84,10 @@ def drift(before: Run, after: Run) -> Iterator[str]:
     decided = [(one, other) for one, other in pairs if one.said is not None and other.said is not None]
     changed = [(one, other) for one, other in decided if _differs(one, other)]
     if changed:
-        named = ", ".join(f"{one.rubric}/{one.golden} {one.said} → {other.said}" for one, other in changed[:MOST_NAMED])
-        more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+        named = ", ".join(f"{one.rubric}/{one.golden} {one.said} → {other.said}" for one, other in changed[:MAX_NAMED])
+        more = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
         yield (
-            f"the judge drifted: {len(changed)} of {len(decided)} canaries came out differently ({named}{more}); "
+            f"the judge drifted: {len(changed)} of {len(decided)} canaries have other verdicts ({named}{more}); "
             "part of the change may be the judge's"
         )
     names = {(one.answered_by, other.answered_by) for one, other in pairs if one.answered_by and other.answered_by}

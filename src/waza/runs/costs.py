@@ -1,6 +1,6 @@
 """What a trial was billed: every attempt of its agent, every request to its judges.
 
-A result of this version says so itself, attempt by attempt, counted while it was made. For one that does not (an older
+A result of this version has it, attempt by attempt, counted while it was made. For one that does not (an older
 run, another program's file) it is read from the trace, and from what the grades report about their judges.
 """
 
@@ -15,23 +15,23 @@ from waza.runs.grader_facts import FREE_JUDGES_OF_OLDER_RUNS
 from waza.runs.result_view import GradeView, ResultView, TraceView, TurnView
 from waza.spending import NO_COSTS, NOTHING, Costs, Spending, spent
 
-ASKINGS = ("judge", "judge_swapped")
-"""Where a grade reports what asking a judge took."""
+REQUEST_KEYS = ("judge", "judge_swapped")
+"""The keys of a grade's details with the costs of requests to a judge."""
 
 
 def costs_of(result: Result | ResultView) -> Costs:
     """Return what a trial was billed, all of its attempts together."""
     if not result.attempt_log:
-        return _one_of_many(Costs(agent=agent_spending(result.trace), judge=judge_spending(result.grades)))
-    found = NO_COSTS
+        return _shared(Costs(agent=agent_spending(result.trace), judge=judge_spending(result.grades)))
+    total = NO_COSTS
     for attempt in result.attempt_log:
-        found += attempt.costs
-    return _one_of_many(found)
+        total += attempt.costs
+    return _shared(total)
 
 
 @lru_cache(maxsize=1024)
-def _one_of_many(costs: Costs) -> Costs:
-    """Return equal costs as one object: of thousands of trials few differ in them."""
+def _shared(costs: Costs) -> Costs:
+    """Return equal costs as one object, to save memory: thousands of trials have few different ones."""
     return costs
 
 
@@ -40,10 +40,10 @@ def agent_spending(trace: Trace | TraceView) -> Spending:
     turns: Sequence[Trace | TurnView] = trace.turns or ()
     if not turns or (trace.usage is not None and trace.usage.cost_usd is not None):
         return _reported(trace.usage)
-    found = NOTHING
+    total = NOTHING
     for turn in turns:
-        found += _reported(turn.usage)
-    return found
+        total += _reported(turn.usage)
+    return total
 
 
 def is_invalid_cost(trace: Trace) -> bool:
@@ -58,36 +58,36 @@ def _reported(usage: Usage | None) -> Spending:
 
 def judge_spending(grades: Iterable[Grade | GradeView]) -> Spending:
     """Return what the grades report of the requests to their judges."""
-    found = NOTHING
+    total = NOTHING
     for grade in grades:
-        for asked in _askings(grade.details):
-            found += _asked(asked)
-    return found
+        for request in _judge_requests(grade.details):
+            total += _request_spending(request)
+    return total
 
 
-def _askings(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
-    """Yield each asking of a judge, of every juror: the sum over a jury leaves out what is not known."""
+def _judge_requests(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
+    """Yield the details of each request to a judge, of every juror: the sum over a jury leaves out unknown costs."""
     jury = details.get("jury")
     votes = jury.get("votes") if isinstance(jury, dict) else None
     if isinstance(votes, list):
         for vote in votes:
-            if isinstance(vote, dict) and isinstance(told := vote.get("details"), dict):
-                yield from _askings(told)
+            if isinstance(vote, dict) and isinstance(vote_details := vote.get("details"), dict):
+                yield from _judge_requests(vote_details)
         return
-    yield from (asking for key in ASKINGS if isinstance(asking := details.get(key), dict))
+    yield from (request for key in REQUEST_KEYS if isinstance(request := details.get(key), dict))
 
 
-def _asked(asking: dict[str, JSON]) -> Spending:
-    """Return what one asking took: the requests it reports, or as many as there were reminders."""
-    if asking.get("cached") is True:
+def _request_spending(request: dict[str, JSON]) -> Spending:
+    """Return the cost of one question to a judge: the requests it reports, or as many as there were reminders."""
+    if request.get("cached") is True:
         return NOTHING
-    tokens = asking.get("tokens")
+    tokens = request.get("tokens")
     tokens = tokens if isinstance(tokens, dict) else {}
-    cost = asking.get("cost_usd")
-    if cost is None and asking.get("type") in FREE_JUDGES_OF_OLDER_RUNS:
+    cost = request.get("cost_usd")
+    if cost is None and request.get("type") in FREE_JUDGES_OF_OLDER_RUNS:
         cost = 0.0
     found = spent(cost, tokens.get("input"), tokens.get("output"))
-    requests, unknown = asking.get("requests"), asking.get("requests_without_cost")
+    requests, unknown = request.get("requests"), request.get("requests_without_cost")
     further = requests - 1 if isinstance(requests, int) and 0 < requests < 10**6 else 0
     unknown = unknown if isinstance(unknown, int) and 0 < unknown < 10**6 else found.without_cost
     known = spent(found.cost_usd, found.input_tokens, found.output_tokens)
@@ -95,12 +95,12 @@ def _asked(asking: dict[str, JSON]) -> Spending:
 
 
 class CacheUse(NamedTuple):
-    """What the judge cache gave to a run."""
+    """How a run used the judge cache."""
 
     verdicts: int = 0
     """All verdicts of judges."""
     cached: int = 0
-    """Those that were not asked for, because the same question was answered before."""
+    """Those that came from the cache, because the same question was answered before."""
     refused: int = 0
     """Entries that were not signed with the user's key; the judge was asked instead."""
 
@@ -115,7 +115,7 @@ def cache_use(run: Run) -> CacheUse:
 
 
 def _requests(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
-    """Yield what is known about each asking of a judge in a grade's details, those of jurors too."""
+    """Yield the details of each request to a judge in a grade, those of jurors too."""
     jury = details.get("jury")
     votes = jury.get("votes") if isinstance(jury, dict) else None
     for vote in votes if isinstance(votes, list) else ():

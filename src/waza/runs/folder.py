@@ -1,7 +1,7 @@
 """A run folder being written: `run.json` (written once), `journal.jsonl` (the authority), `artifacts/`.
 
-A folder's name is an id of ours: nothing a task, an agent or a page says ever becomes part of a path. Reading stored
-runs is the business of `store.py`.
+A folder's name is an id made here: no text of a task, an agent or a page ever becomes part of a path. Stored runs are
+read in `store.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _File(Run, frozen=True, kw_only=True):
 
 _DECODER = msgspec.json.Decoder(_File)
 _SPEC = b'"spec":{}'
-"""How an empty spec is written; nothing else in the file can read so, as a text's own quotes are escaped."""
+"""How an empty spec is written; nothing else in the file matches it, as quotes in texts are escaped."""
 
 
 class RunFolder:
@@ -56,7 +56,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: str | Path, run: Run, disk: Disk = DISK) -> Self:
-        """Return a new folder for `run` under `parent`, which is made if it is not there.
+        """Return a new folder for `run` under `parent`, which is created if it does not exist.
 
         The run gets an id if it has none. Raises StoreError when anything cannot be written: nothing was run then.
         """
@@ -77,9 +77,9 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path, disk: Disk = DISK) -> Self:
-        """Return a folder that has been written before, to go on with it; its journal is locked, checked, repaired.
+        """Return an existing folder, to continue its run; its journal is locked, checked and repaired.
 
-        Raises StoreError when another process holds it or it cannot be written.
+        Raises StoreError when another process has it locked or it cannot be written.
         """
         path = Path(path)
         run, digest = read_run_and_hash(path)
@@ -87,11 +87,11 @@ class RunFolder:
 
     @property
     def artifacts(self) -> Path:
-        """Where workspace snapshots stand, by their content."""
+        """The folder of workspace snapshots, by their content."""
         return self.path / ARTIFACTS
 
     def append(self, *records: Record) -> list[Piece]:
-        """Put results or notes on the disk; when this returns they are safe. Raises StoreError otherwise."""
+        """Write results or notes to the disk; when this returns they are durable. Raises StoreError otherwise."""
         try:
             return self.journal.append(*records)
         except StoreError:
@@ -100,13 +100,13 @@ class RunFolder:
             raise
 
     def finish(self, summary: Summary, *, complete: bool = True, reason: str = "") -> None:
-        """Write down how the run ended, so that a listing needs no full read."""
+        """Record how the run ended, so that a listing needs no full read."""
         self.append(End(run=self.run, summary=summary, complete=complete, reason=reason))
 
     def respec(self, run: Run) -> None:
         """Replace what the run was made from, where a resume runs changed tasks again.
 
-        The journal names the new file before it is there, so that an end in between leaves one that fits.
+        The journal names the new file before it is written, so that a crash in between leaves a valid pair.
         """
         self.run = replace(run, id=self.path.name, folder=str(self.path), results=[], triggers=[], complete=False)
         new = hash_of(_encoded(self.run))
@@ -120,7 +120,7 @@ class RunFolder:
         return self.path / name
 
     def close(self) -> None:
-        """Give back the journal's lock."""
+        """Release the journal's lock."""
         self.journal.close()
 
     def __enter__(self) -> Self:
@@ -131,12 +131,12 @@ class RunFolder:
 
 
 def read_run_json(folder: Path) -> Run:
-    """Return the run without its results. Raises StoreError when the folder holds none."""
+    """Return the run without its results. Raises StoreError when the folder has none."""
     return read_run_and_hash(folder)[0]
 
 
 def read_run_and_hash(folder: Path) -> tuple[Run, str]:
-    """Return the run without its results, and the hash of the file. Raises StoreError when the folder holds none."""
+    """Return the run without its results, and the hash of the file. Raises StoreError when the folder has none."""
     path = folder / RUN
     try:
         with open_regular(path) as file:
@@ -152,12 +152,12 @@ def read_run_and_hash(folder: Path) -> tuple[Run, str]:
 
 
 def _run_in(content: bytes) -> Run:
-    """Return the run that a `run.json` holds; raise msgspec.DecodeError when it is none."""
+    """Return the run in a `run.json`; raise msgspec.DecodeError when it is none."""
     file = _DECODER.decode(content)
     try:
         spec = spec_from(file.spec)
     except msgspec.ValidationError:
-        refuse_odd(msgspec.json.decode(content)["spec"])  # which says in what place
+        refuse_odd(msgspec.json.decode(content)["spec"])  # which names the place
         raise
     return Run(**{name: getattr(file, name) for name in Run.__struct_fields__ if name != "spec"}, spec=spec)
 
@@ -194,13 +194,13 @@ def hash_of(content: bytes | Iterable[bytes]) -> str:
 
 
 def _new_folder(parent: Path, run_id: str, disk: Disk) -> Path:
-    """Make and return a folder nobody else has, readable by its owner alone; git ignores it and its neighbours."""
+    """Create and return a new folder, readable by its owner alone; git ignores it and its siblings."""
     if not parent.is_dir():
         parent.mkdir(parents=True, exist_ok=True)
         parent.chmod(0o700)
     if not (parent / ".gitignore").exists():
         write_atomically(parent / ".gitignore", "*\n", disk, lasts=False)
-    # An arm of a run stands inside that run's folder and is not a run of its own.
+    # The folder of an arm is inside the folder of its run and is not listed as a run.
     start = None if (parent / RUN).exists() else next_start(parent, disk)
     while True:
         path = parent / (run_id or new_run_id())
@@ -224,19 +224,16 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"[:-3] + f"-{secrets.token_hex(4)}"
 
 
-# What readers of a stored run take for granted about its spec; a file that says otherwise is refused when it is read.
-#
-# `run.spec` stays plain data: keys that no reader looks at may hold anything. What the numbers make of the rest stands
-# at
-# the head of `summary.py`.
+# The shape of a stored spec that readers rely on; other files are refused when they are read. Other keys may have any
+# value; what summaries do with odd values is described in `summary.py`.
 
-MOST_TRIALS = 1_000_000
-"""More trials a task than that nobody runs: a file that says so is damaged, and would be counted forever."""
+MAX_TRIALS = 1_000_000
+"""A file with more trials a task is damaged; counting them would take forever."""
 _Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class _Config(Struct, frozen=True):
-    trials_per_task: Annotated[int, Meta(ge=0, le=MOST_TRIALS)] | None = None
+    trials_per_task: Annotated[int, Meta(ge=0, le=MAX_TRIALS)] | None = None
     timeout_seconds: float | None = None
     pass_rule: Literal["all", "any"] | _Share = "all"
     min_pass_rate: _Share | None = None
@@ -312,14 +309,14 @@ _SHAPES: dict[str, Any] = {
 """The parts of a spec that have an entry for each task."""
 _ENTRIES = {name: msgspec.json.Decoder(shape.__args__[-1]) for name, shape in _SHAPES.items()}
 _ANY = msgspec.json.Decoder()
-_REMEMBERED = 64
-"""So many different entries are remembered: most tasks have the suite's graders and no others."""
+_CACHED_ENTRIES = 64
+"""How many different entries are cached: most tasks have the suite's graders and no others."""
 
 
 def spec_from(parts: dict[str, msgspec.Raw]) -> dict[str, JSON]:
-    """Return a stored spec from its parts as they are in the file, those with an entry for each task compact.
+    """Return a stored spec from its parts as they are in the file; those with an entry for each task are compact.
 
-    Raises msgspec.ValidationError when a part has another shape than readers expect.
+    Raises msgspec.ValidationError when a part has a shape that readers do not expect.
     """
     spec: dict[str, JSON] = {}
     known: CompactDict[JSON] | None = None
@@ -343,23 +340,23 @@ _dict_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _entry_reader(key: str) -> Callable[[msgspec.Raw], JSON]:
-    """Return what makes an entry of a part; equal ones in a row are the same object."""
-    check, remembered = _ENTRIES[key].decode, dict[bytes, JSON]()
+    """Return a function that reads an entry of a part; equal entries share one object."""
+    check, cache = _ENTRIES[key].decode, dict[bytes, JSON]()
 
     def read(raw: msgspec.Raw) -> JSON:
         text = bytes(raw)
-        if text not in remembered:
-            if len(remembered) == _REMEMBERED:
-                remembered.clear()
+        if text not in cache:
+            if len(cache) == _CACHED_ENTRIES:
+                cache.clear()
             check(text)
-            remembered[text] = _ANY.decode(text)
-        return remembered[text]
+            cache[text] = _ANY.decode(text)
+        return cache[text]
 
     return read
 
 
 def expanded(spec: dict[str, JSON]) -> dict[str, JSON]:
-    """Return a spec made of lists and dicts alone, for callers who may write it as they like."""
+    """Return a spec made of lists and dicts alone, for callers that need standard types."""
     return {key: _expanded(value) for key, value in spec.items()}
 
 
@@ -370,5 +367,5 @@ def _expanded(value: JSON) -> JSON:
 
 
 def refuse_odd(spec: dict[str, JSON]) -> None:
-    """Raise msgspec.ValidationError when a part of a stored spec has another shape than readers expect."""
+    """Raise msgspec.ValidationError when a part of a stored spec has a shape that readers do not expect."""
     msgspec.convert({"spec": spec}, _StoredRun)

@@ -1,4 +1,4 @@
-"""The garbage collector, told to look rarely while thousands of records are made."""
+"""Garbage collection made rare while thousands of records are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the collector look rarely: records hold no cycles, and looking at all of them costs more than it frees."""
+    """Let the collector run rarely: records have no cycles, and scanning all of them costs more than it frees."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 50, 1_000)
     try:

@@ -1,9 +1,9 @@
 """Whether a skill is worth having: the same tasks with and without it, as one run and its control arm.
 
-A baseline run is stored as a run whose folder holds a second run folder, `control/`: the same trials without the skill.
-Graders that look at the use of skills do not count here: the control arm cannot pass them, and a benefit by definition
-is none. Graders that compare both arms' outputs are counted apart, as wins and losses. A task that has no other grader
-is decided by them: an output passes that is not worse than the other arm's.
+A baseline run is stored as a run whose folder contains a second run folder, `control/`: the same trials without the
+skill. Graders that check the use of skills do not count here: the control arm cannot pass them, and a benefit by
+definition is none. Graders that compare both arms' outputs are counted apart, as wins and losses. A task that has no
+other grader is decided by them: an output passes that is not worse than the other arm's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS: dict[str, Word] = {"better": "improvement shown", "worse": "regression s
 
 
 class ImpactTrial(NamedTuple):
-    """One trial as far as the impact looks at it; None where nobody can tell."""
+    """One trial, as far as the impact needs it; None where it is undecided."""
 
     passed: bool | None
     score: float | None
@@ -44,7 +44,7 @@ class ImpactTrial(NamedTuple):
     cost_usd: float | None
     pairwise: JSON = None
     winners: tuple[str | None, ...] = ()
-    """What each comparing grader says: `candidate`, `baseline`, `tie`, or None where it decided nothing."""
+    """The verdict of each comparing grader: `candidate`, `baseline`, `tie`, or None where it decided nothing."""
 
 
 Trials = dict[str, dict[int, ImpactTrial]]
@@ -147,7 +147,7 @@ def _unless_late(trial: ImpactTrial, passed: bool) -> ImpactTrial:
 
 
 def _keys(tree: JSON) -> Iterator[str]:
-    """Yield every key in a grader's options; its texts may hold any word."""
+    """Yield every key in a grader's options, not the words in its texts."""
     if isinstance(tree, dict):
         yield from tree
     for inner in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
@@ -170,7 +170,7 @@ def _tried(run: Run, skill: str) -> Trials:
 
 
 def _one(result: Result, counts: Sequence[bool], skill: str) -> ImpactTrial:
-    """Return a trial; `counts` says of each of its graders whether both arms could pass it."""
+    """Return a trial; `counts` has for each of its graders whether both arms could pass it."""
     trace = result.trace
     is_ungraded = result.status == "skipped" and bool(counts)
     if trace.status == "error" or is_ungraded or len(counts) != len(result.grades):
@@ -191,8 +191,8 @@ def _one(result: Result, counts: Sequence[bool], skill: str) -> ImpactTrial:
 
 
 def _winner(grade: Grade) -> str | None:
-    said = grade.details.get("pairwise")
-    winner = said.get("winner") if isinstance(said, dict) and grade.status != "error" else None
+    verdict = grade.details.get("pairwise")
+    winner = verdict.get("winner") if isinstance(verdict, dict) and grade.status != "error" else None
     return winner if isinstance(winner, str) else None
 
 
@@ -221,7 +221,7 @@ def _task(task_id: str, ones: dict[int, ImpactTrial], others: dict[int, ImpactTr
     one, other = _decided(ones), _decided(others)
     used = [trial.triggered for trial in one.values()]
     arms = _arms(ones, others)
-    told = [trial.pairwise for _, trial in sorted(ones.items()) if trial.pairwise is not None]
+    verdicts = [trial.pairwise for _, trial in sorted(ones.items()) if trial.pairwise is not None]
     return TaskImpact(
         id=task_id,
         passed_with=sum(bool(trial.passed) for trial in one.values()),
@@ -233,7 +233,7 @@ def _task(task_id: str, ones: dict[int, ImpactTrial], others: dict[int, ImpactTr
         triggered=None if None in used else sum(map(bool, used)),
         difference=_difference(arms) if arms else None,
         **{name: _change(ones, others, name) for name in _NUMBERS},
-        pairwise=told[0] if told else None,
+        pairwise=verdicts[0] if verdicts else None,
     )
 
 
@@ -288,13 +288,13 @@ def _over_tasks(changes: Sequence[Change | None]) -> Change | None:
     if not known:
         return None
     interval = bootstrap_mean([change.difference for change in known])
-    tells = interval is not None and interval.tells
+    is_informative = interval is not None and interval.tells
     return Change(
         with_skill=mean([change.with_skill for change in known]) or 0.0,
         without_skill=mean([change.without_skill for change in known]) or 0.0,
         difference=mean([change.difference for change in known]) or 0.0,
-        lower=interval.lower if interval and tells else None,
-        upper=interval.upper if interval and tells else None,
+        lower=interval.lower if interval and is_informative else None,
+        upper=interval.upper if interval and is_informative else None,
         tasks=len(known),
     )
 
@@ -315,12 +315,14 @@ def _silent(ones: Trials, others: Trials, ids: list[str]) -> Change | None:
 
 
 def _use_of_skill(ones: Trials, ids: list[str], *, injected: bool) -> tuple[list[str], bool]:
-    """Return what to say about the use of the skill, and whether it is known in every decided trial."""
+    """Return notes about the use of the skill, and whether it is known in every decided trial."""
     if injected:
-        return ["inject_skill_body puts the skill into every session: activation and benefit are not told apart"], False
+        return [
+            "inject_skill_body puts the skill into every session: activation and benefit cannot be separated"
+        ], False
     used = [trial.triggered for task_id in ids for trial in _decided(ones.get(task_id, {})).values()]
     if None in used:
-        return ["the use of skills was not recorded: activation and benefit are not told apart"], False
+        return ["the use of skills was not recorded: activation and benefit cannot be separated"], False
     return [], bool(used)
 
 

@@ -13,9 +13,9 @@ from waza.stats.lift import Estimate
 from waza.stats.scores import Interval, wilson
 
 CONTROL = "control"
-"""The folder in a run's folder that holds its control arm, itself a run folder."""
+"""The folder in a run's folder with its control arm, itself a run folder."""
 BASELINE = "baseline"
-"""The key of `run.spec` that says so: `{arm: skill|control, skill: NAME, these_tasks: bool, injected: bool}`."""
+"""The key of `run.spec` for it: `{arm: skill|control, skill: NAME, these_tasks: bool, injected: bool}`."""
 UNCLEAN = "the control arm is not clean"
 """How the error of a control trial begins that had the skill."""
 
@@ -29,7 +29,7 @@ class Change(Struct, frozen=True, kw_only=True):
     without_skill: float
     difference: float
     lower: float | None = None
-    """The 95 % interval of the difference, by resampling tasks; None where so few tasks tell none."""
+    """The 95 % interval of the difference, by resampling tasks; None where there are too few tasks for one."""
     upper: float | None = None
     tasks: int = 0
 
@@ -54,7 +54,7 @@ class TaskImpact(Struct, frozen=True, kw_only=True):
     duration_ms: Change | None = None
     cost_usd: Change | None = None
     pairwise: JSON = None
-    """What a comparing judge said of the first trial: `{winner, magnitude, reasoning, position_consistent}`."""
+    """The verdict of a comparing judge on the first trial: `{winner, magnitude, reasoning, position_consistent}`."""
 
 
 class Impact(Struct, frozen=True, kw_only=True):
@@ -69,9 +69,9 @@ class Impact(Struct, frozen=True, kw_only=True):
     skill: str
     word: Word
     verdict: DifferenceVerdict
-    """The exact test behind the word, on the pass rates."""
+    """The p-value of the exact test behind the verdict, on the pass rates."""
     holds: bool
-    """Whether the word is the same whatever the undecided trials were."""
+    """Whether the verdict is the same whatever the undecided trials were."""
     lift: Estimate | None
     activation: Estimate | None
     benefit: Estimate | None
@@ -96,7 +96,7 @@ class Impact(Struct, frozen=True, kw_only=True):
 
 
 def task_impacts(found: Impact | None) -> dict[str, dict[str, JSON]]:
-    """Return by task what the original calls `skill_impact`, with the interval, counts and numbers beside it."""
+    """Return by task what the original calls `skill_impact`, with the interval, counts and other numbers."""
     return {task.id: {"skill_impact": _task_impact(task)} for task in found.tasks} if found else {}
 
 
@@ -125,7 +125,7 @@ _CHANGES = ("score", "tokens", "duration_ms", "cost_usd")
 
 
 class WinRate(Struct, frozen=True, kw_only=True):
-    """What the comparisons of one grader came to."""
+    """The result of the comparisons of one grader."""
 
     grader: str
     wins: int
@@ -148,8 +148,8 @@ def win_rates(run: Run) -> list[WinRate]:
     for result in run.results:
         for grade in result.grades:
             if grade.name in counts:
-                said = grade.details.get("pairwise")
-                winner = said.get("winner") if isinstance(said, dict) and grade.status != "error" else ""
+                verdict = grade.details.get("pairwise")
+                winner = verdict.get("winner") if isinstance(verdict, dict) and grade.status != "error" else ""
                 counts[grade.name][winner if isinstance(winner, str) else ""] += 1
     return [_rate(name, count) for name, count in counts.items()]
 

@@ -1,9 +1,9 @@
-"""The journal: one append-only file a run, one checksummed record a line, on the disk before it is acknowledged.
+"""The journal: one append-only file per run, one checksummed record per line, on the disk before it is acknowledged.
 
-What was acknowledged survives a kill, a crash and a full disk; what was cut or damaged is noticed and skipped, never
-misread. The journal is the only authority on results: everything else in a run folder can be made again from it.
-How a line looks is in `frames.py`, what it holds in `records.py`, and how records are signed in `signing.py`: what
-somebody else wrote into the file is reported and never counted.
+Acknowledged records survive a kill, a crash and a full disk; truncated or damaged lines are detected and skipped, never
+misread. The journal is the only authority on results: everything else in a run folder can be derived from it. Lines and
+records are defined in `records.py`, signatures in `signing.py`: what another program wrote into the file is reported
+and never counted.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ __all__ = ["End", "Ended", "Header", "Journal", "Note", "Record", "begun", "read
 
 _TAIL = 1 << 13
 _BUFFER = 1 << 18
-_MOST_FOREIGN = 1 << 20
-"""How many bytes that somebody else wrote are looked through for ours after a write that failed."""
-WRITTEN_TO = "somebody else wrote into it while the run went on; what they wrote is ignored"
-Seen = TypeVar("Seen")
+_MAX_FOREIGN = 1 << 20
+"""How many foreign bytes are searched for our records after a failed write."""
+WRITTEN_TO = "another program wrote into it during the run; what it wrote is ignored"
+Parsed = TypeVar("Parsed")
 
 
 class Journal:
-    """A journal open for writing, held by this process alone; `append` may be called from any thread."""
+    """A journal open for writing, locked by this process; `append` may be called from any thread."""
 
     def __init__(self, path: Path, fd: int, disk: Disk) -> None:
         self.path = path
         self.results = 0
-        """How many results are safe in the file."""
+        """How many results are durable in the file."""
         self.warnings: list[str] = []
-        """What opening it found, for a person to read."""
+        """Problems found when it was opened, for people."""
         self._disk = disk
         self._fd = fd
         self._end = 0
@@ -80,28 +80,28 @@ class Journal:
         self._chain = Chain()
         self._key = b""
         self._needs_newline = False
-        """Whether bytes that are not ours to remove may be left without an end."""
+        """Whether foreign bytes at the end of the file may lack a newline."""
         self._turn = threading.Lock()
 
     @classmethod
     def open(cls, path: str | Path, disk: Disk = DISK, *, run_json: str = "") -> Self:
-        """Return the journal at `path`: made if it is not there, locked, checked and repaired.
+        """Return the journal at `path`: created if it does not exist, locked, checked and repaired.
 
-        `run_json` is the hash of the file it belongs to. Raises StoreError when another process holds it, when a newer
-        version wrote it, or when it cannot be written.
+        `run_json` is the hash of the file it belongs to. Raises StoreError when another process has it locked, when a
+        newer version wrote it, or when it cannot be written.
         """
         path = Path(path)
         try:
             fd, is_locked = _open_locked(path, disk)
         except BlockingIOError:
-            raise StoreError(_held(path)) from None
+            raise StoreError(_locked_message(path)) from None
         except OSError as error:
             raise StoreError(f"{path}: cannot be opened for writing: {why(error)}; nothing was run") from error
         journal = cls(path, fd, disk)
         if not is_locked:
             journal.warnings.append(f"{path}: this file system has no locks; do not start a second run on this folder")
         try:
-            journal._take_key()
+            journal._load_key()
             changed = journal._repair(run_json)
             journal.append(_header(run_json), *changed)
         except BaseException:
@@ -110,9 +110,10 @@ class Journal:
         return journal
 
     def append(self, *records: Record) -> list[Piece]:
-        """Put records on the disk, with one sync for all of them; when this returns they are safe: here they stand.
+        """Write records to the disk, with one sync for all of them, and return their places; then they are durable.
 
-        Raises StoreError when that fails: every record before them is safe, and nothing of them is left in the file.
+        Raises StoreError when that fails: every earlier record is durable, and no part of the new ones is left in the
+        file.
         """
         bodies = [write_record(record) for record in records]
         with self._turn:
@@ -127,24 +128,24 @@ class Journal:
                 write_all(self._disk, self._fd, b"\n" + lines if self._needs_newline else lines)
                 self._disk.sync(self._fd)
                 start = self._written_at(size, lines)
-            except BaseException as error:  # an interrupt too: what is not acknowledged must not stay
+            except BaseException as error:  # an interrupt too: a record that is not acknowledged must not stay
                 self._cut_back(size, framed, payloads)
                 if isinstance(error, OSError):
-                    raise StoreError(self._sentence(error)) from error
+                    raise StoreError(self._message(error)) from error
                 raise
             self._end, self._chain, self._needs_newline = start + len(lines), chain, False
             self.results += sum(isinstance(record, Result) for record in records)
             if not self._disk.links(self._fd):
-                self._put_back()
+                self._restore()
             starts = accumulate(map(len, framed), initial=start)
             return [Piece(*at) for at in zip(starts, framed, payloads, strict=False)]
 
     def bind(self, *run_json: str) -> None:
-        """Note the hashes that `run.json` may have from here on."""
+        """Record the hashes that `run.json` may have from here on."""
         self.append(_header(*run_json))
 
     def close(self) -> None:
-        """Give back the file and its lock; what was appended is safe already."""
+        """Close the file and release its lock; appended records are durable already."""
         with self._turn:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -157,8 +158,8 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take_key(self) -> None:
-        """Take the user's key; without one records are signed with a key that nobody has, and cannot be verified."""
+    def _load_key(self) -> None:
+        """Load the user's key; without one records are signed with a random key and cannot be verified later."""
         try:
             self._key = make_key()
         except StoreError as error:
@@ -166,12 +167,12 @@ class Journal:
             self.warnings.append(f"{self.path}: cannot be verified later on: {error}")
 
     def _size(self) -> int:
-        """Return where the next record is written; raise StoreError when somebody took away what was acknowledged."""
+        """Return where the next record is written; raise StoreError when acknowledged records were removed."""
         size = os.lseek(self._fd, 0, os.SEEK_END)
         if size < self._end:
             before = self.results
             self.results = self._count()
-            self._broken = f"{self.path}: somebody else cut it; {self._kept()} left of {before}; resume the run"
+            self._broken = f"{self.path}: another program truncated it; {self._kept()} left of {before}; resume the run"
             raise StoreError(self._broken)
         if size > self._end:
             if (warning := f"{self.path}: {WRITTEN_TO}") not in self.warnings:
@@ -181,7 +182,7 @@ class Journal:
         return size
 
     def _count(self) -> int:
-        """Return how many results the file holds."""
+        """Return how many results the file has."""
         os.lseek(self._fd, 0, os.SEEK_SET)
         chain = Chain()
         with open(self._fd, "rb", closefd=False) as file:
@@ -189,24 +190,24 @@ class Journal:
             return sum(is_result(payload) for payload in found if chain.accept(payload, self._key))
 
     def _written_at(self, size: int, lines: bytes) -> int:
-        """Return where lines begin that were just written; raise OSError when something got between them."""
+        """Return where lines begin that were just written; raise OSError when foreign bytes are between them."""
         end = os.lseek(self._fd, 0, os.SEEK_CUR)  # where the last write of this descriptor ended
         start = end - len(lines)
         if start != size + self._needs_newline and os.pread(self._fd, len(lines), start) != lines:
-            raise OSError(errno.EIO, "somebody else writes to it")
+            raise OSError(errno.EIO, "another program writes to it")
         return start
 
     def _cut_back(self, size: int, framed: list[bytes], payloads: list[bytes]) -> None:
-        """Take out what this write added, so that the next record does not stick to it; no byte of anybody else's.
+        """Remove what this write added, so that the next record begins on a line of its own; never foreign bytes.
 
-        Where others wrote behind it, it stays: a whole record counts then, the rest is closed by a newline.
+        If another program wrote after it, it stays: a whole record then counts, the rest is closed by a newline.
         """
-        self._broken = f"{self.path}: a write was broken off; resume the run"
+        self._broken = f"{self.path}: a write was interrupted; resume the run"
         written = (b"\n" if self._needs_newline else b"") + b"".join(framed)
         try:
             own_end = os.lseek(self._fd, 0, os.SEEK_CUR)  # where the last write of this descriptor ended
             end = os.lseek(self._fd, 0, os.SEEK_END)
-            if end - size > len(written) + _MOST_FOREIGN:
+            if end - size > len(written) + _MAX_FOREIGN:
                 return
             added = os.pread(self._fd, end - size, size) if end > size else b""
             own = _length_at_end(added, written) if own_end == end else 0
@@ -221,33 +222,33 @@ class Journal:
             self._end = size + len(added)
             self._broken = ""
         except OSError as error:
-            self._broken = self._sentence(error)
+            self._broken = self._message(error)
 
-    def _put_back(self) -> NoReturn:
-        """Write the file again that someone deleted under us: its content lives as long as it is open."""
+    def _restore(self) -> NoReturn:
+        """Restore the file after it was deleted: its content exists as long as it is open."""
         try:
             os.lseek(self._fd, 0, os.SEEK_SET)
             with open(self._fd, "rb", closefd=False) as file:
                 content = file.read()
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(self.path, content, self._disk)
-            self._broken = f"{self.path}: was deleted while the run went on; {self._kept()} there again; resume the run"
+            self._broken = f"{self.path}: was deleted during the run; {self._kept()} restored; resume the run"
         except (OSError, StoreError) as error:
-            self._broken = f"{self.path}: was deleted while the run went on and cannot be put back: {error}"
+            self._broken = f"{self.path}: was deleted during the run and cannot be restored: {error}"
         raise StoreError(self._broken)
 
-    def _sentence(self, error: OSError) -> str:
+    def _message(self, error: OSError) -> str:
         if is_full(error):
             return f"{self.path}: the disk is full; {self._kept()} safe; free some space and resume the run"
-        return f"{self.path}: cannot be written: {why(error)}; {self._kept()} safe; mend that and resume the run"
+        return f"{self.path}: cannot be written: {why(error)}; {self._kept()} safe; fix that and resume the run"
 
     def _kept(self) -> str:
         return "1 result is" if self.results == 1 else f"{self.results} results are"
 
     def _repair(self, run_json: str) -> list[Note]:
-        """Check every line; cut an unfinished end; set a damaged file aside and go on with its good records.
+        """Check every line; truncate an unfinished end; replace a damaged file by its good records and keep a copy.
 
-        Returns what readers should know from now on.
+        Returns notes for readers.
         """
         faults: list[Piece] = []
         fitting: list[str] = []
@@ -281,18 +282,18 @@ class Journal:
         try:
             step()
         except OSError as error:
-            raise StoreError(self._sentence(error)) from error
+            raise StoreError(self._message(error)) from error
 
     def _set_aside(self) -> None:
-        """Keep the damaged file under another name and put its good records in its place, in one step."""
+        """Copy the damaged file to another name and atomically replace it by its good records."""
         with open_regular(self.path) as file:
             content = file.read()
-        kept = self.path.with_name(f"{self.path.name}.damaged-{crc32(content):08x}")
-        write_atomically(kept, content, self._disk)
+        copy = self.path.with_name(f"{self.path.name}.damaged-{crc32(content):08x}")
+        write_atomically(copy, content, self._disk)
         facts = self._chain.faults()
         what = f"altered ({'; '.join(facts)})" if facts else "damaged"
-        note = Note(text=f"the journal was {what}; it is kept as {kept.name}, and its good records were taken over")
-        chain, good = self._signed_anew(content)
+        note = Note(text=f"the journal was {what}; a copy is in {copy.name}, and its good records were kept")
+        chain, good = self._signed_again(content)
         temp = self.path.with_name(f".{secrets.token_hex(8)}.tmp")
         fd = self._disk.open(temp, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
         try:
@@ -309,8 +310,8 @@ class Journal:
         os.close(self._fd)
         self._fd, self._end, self._chain = fd, len(lines), chain
 
-    def _signed_anew(self, content: bytes) -> tuple[Chain, list[bytes]]:
-        """Return the lines of every record that counts in a new chain; those that are not ours stay without one."""
+    def _signed_again(self, content: bytes) -> tuple[Chain, list[bytes]]:
+        """Return the lines of every valid record in a new chain; foreign ones stay unsigned."""
         file = BytesIO(content)
         old, new = begun(file, self._key), Chain()
         lines: list[bytes] = []
@@ -326,10 +327,10 @@ class Journal:
 
 
 def read_journal(path: str | Path) -> tuple[list[Record], list[str]]:
-    """Return every good record in order, and what a person should know about the rest.
+    """Return every good record in order, and warnings about the rest.
 
-    Never misreads a cut or damaged file, and needs no lock: a run may be going on. Raises StoreError when the file
-    cannot be read at all or a newer version wrote it.
+    Never misreads a truncated or damaged file, and needs no lock: the run may still be running. Raises StoreError when
+    the file cannot be read at all or a newer version wrote it.
     """
     warnings: list[str] = []
     found: Iterator[tuple[Piece, Record]] = scan_journal(path, warnings, read_record)
@@ -337,11 +338,11 @@ def read_journal(path: str | Path) -> tuple[list[Record], list[str]]:
 
 
 def scan_journal(
-    path: str | Path, warnings: list[str], read: Callable[[bytes], Seen | None], chain: Chain | None = None
-) -> Iterator[tuple[Piece, Seen]]:
+    path: str | Path, warnings: list[str], read: Callable[[bytes], Parsed | None], chain: Chain | None = None
+) -> Iterator[tuple[Piece, Parsed]]:
     """Yield every good record in order with its place, as `read` returns it; `warnings` is filled at the end.
 
-    What somebody else wrote is left out; `chain`, where it is given, says afterwards what did not fit.
+    Foreign records are left out; `chain`, where it is given, has the faults afterwards.
     """
     path, key, followed = Path(path), read_key(), chain or Chain()
     faults: list[Piece] = []
@@ -367,11 +368,11 @@ def scan_journal(
         raise StoreError(f"{path}: cannot be read: {why(error)}") from error
     warnings += _warnings(path, faults) + ([] if chain else _chain_warnings(path, followed)) + notes
     if unknown:
-        warnings.append(f"{path}: {unknown} records are of a kind this version does not know; they are kept")
+        warnings.append(f"{path}: {unknown} records are of a kind this version does not know; they stay in the file")
 
 
 def begun(file: BinaryIO, key: bytes | None, chain: Chain | None = None) -> Chain:
-    """Return a chain for the records of a file from its start on; where to read it goes on stays the start."""
+    """Return a chain for the records of a file from its start; the file's position stays at the start."""
     chain = Chain() if chain is None else chain
     chain.begin((piece.payload for piece in pieces(file) if piece.payload is not None), key)
     file.seek(0)
@@ -386,9 +387,9 @@ class Ended(NamedTuple):
 
 
 def read_end(path: str | Path, *, is_tail: bool = False) -> Ended | None:
-    """Return how the run ended, from the last few records alone; None when it did not, or when that cannot be told.
+    """Return how the run ended, from the last few records alone; None when it did not, or when that is unknown.
 
-    Only a record that fits the one before it counts. With `is_tail` the file holds the end of a journal alone.
+    Only a record that continues the chain counts. With `is_tail` the file has only the end of a journal.
     """
     path, key = Path(path), read_key()
     try:
@@ -405,7 +406,7 @@ def read_end(path: str | Path, *, is_tail: bool = False) -> Ended | None:
 
 
 def _has_ours(file: BinaryIO, key: bytes) -> bool:
-    """Return whether a journal that somebody else began goes on with records signed with our key."""
+    """Return whether a journal that another key began continues with records signed with ours."""
     file.seek(0)
     return any(is_signed(piece.payload, key) for piece in pieces(file) if piece.payload is not None)
 
@@ -425,7 +426,7 @@ def _last_end(path: Path, file: BinaryIO, key: bytes | None, start: Chain) -> En
             if not chain.accept(payload, key):
                 continue
             count += 1
-            if count == 1:  # nobody can tell whether it is in its place
+            if count == 1:  # whether it continues the chain is unknown
                 chain.missing = chain.replaced = 0
             record = _read_record(path, payload)
             if not isinstance(record, (Header, Note)):
@@ -436,7 +437,7 @@ def _last_end(path: Path, file: BinaryIO, key: bytes | None, start: Chain) -> En
 
 
 def _open_locked(path: Path, disk: Disk) -> tuple[int, bool]:
-    """Return a descriptor that holds the lock, and whether the file system has locks.
+    """Return a locked descriptor, and whether the file system has locks.
 
     Opens again when the holder before us put a repaired file in the place of the one we had opened.
     """
@@ -475,17 +476,17 @@ def _header(*run_json: str) -> Header:
 
 def _length_at_end(added: bytes, written: bytes) -> int:
     """Return how many of the first bytes of `written` are the last ones of `added`."""
-    most = min(len(added), len(written))
+    longest = min(len(added), len(written))
     head = written[:64]
-    at = added.find(head, len(added) - most) if most >= len(head) else -1
+    at = added.find(head, len(added) - longest) if longest >= len(head) else -1
     while at >= 0:
         if written.startswith(added[at:]):
             return len(added) - at
         at = added.find(head, at + 1)
-    return next((length for length in range(min(most, len(head)), 0, -1) if added.endswith(written[:length])), 0)
+    return next((length for length in range(min(longest, len(head)), 0, -1) if added.endswith(written[:length])), 0)
 
 
-def _held(path: Path) -> str:
+def _locked_message(path: Path) -> str:
     records, _ = read_journal(path)
     headers = [record for record in records if isinstance(record, Header)]
     who = f"process {headers[-1].pid} on {headers[-1].host}, since {headers[-1].opened_at}" if headers else "a process"

@@ -1,4 +1,4 @@
-"""Small JSON files that a project keeps in a folder of its own, one a record, made to be shared."""
+"""Small JSON files in a folder of a project, one per record, that can be shared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def read_all(folder: Path, decoder: msgspec.json.Decoder[T], what: str) -> Iterator[T]:
-    """Yield the record in every file of a folder; `what` says what it should be, and how to make it again.
+    """Yield the record in every file of a folder; `what` is its kind and the command that makes it.
 
     Raises StoreError for a file that cannot be read.
     """
@@ -40,15 +40,15 @@ def read_one(path: Path, decoder: msgspec.json.Decoder[T], what: str) -> T | Non
         raise StoreError(f"{path}: cannot be read: {why(error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         noun, _, command = what.partition(": ")
-        raise StoreError(f"{path}: is no {noun}: {error}; remove it and run `{command}` again") from None
+        raise StoreError(f"{path}: is not a {noun}: {error}; remove it and run `{command}` again") from None
 
 
 def write_one(path: Path, record: Any, what: str) -> Path:
-    """Write a record in place of the one that stood there, and return its path."""
+    """Write a record, replacing an older one, and return its path."""
     noun = what.partition(": ")[0]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{path.parent}: cannot be made: {why(error)}; the {noun} is not kept") from error
+        raise StoreError(f"{path.parent}: cannot be created: {why(error)}; the {noun} is not stored") from error
     write_atomically(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n", mode=0o644)
     return path

@@ -1,7 +1,7 @@
 """Judge cards: how far the verdicts of a rubric and a model stay the same when nothing that matters changes.
 
 A card belongs to a rubric's text (its hash) and to a model: another rubric or another model needs another card. The
-files stand in `.waza/cards/` of the project's root; they hold counts and names, no outputs, and are made to be shared.
+files are in `.waza/cards/` of the project's root; they have counts and names, no outputs, and can be shared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from waza.runs.json_records import read_all, write_one
 from waza.stats.scores import Interval, Invariance
 
 FOLDER = ".waza/cards"
-"""Where cards stand below a project's root."""
+"""The folder of cards below a project's root."""
 
 
 class Probe(Struct, frozen=True, kw_only=True):
@@ -71,16 +71,16 @@ class JudgeCard(Struct, frozen=True, kw_only=True):
 
 
 def card_line(card: JudgeCard) -> str:
-    """Return a card in one line, to stand beside verdicts of that rubric and model."""
+    """Return a card in one line, to be shown with verdicts of that rubric and model."""
     probes = {probe.name: probe.invariance for probe in card.probes}
-    told = [f"agrees with the goldens {_share(card.agreed)}"]
-    told += [f"{word} {_share(probes[name])}" for name, word in _SHORT.items() if name in probes]
+    parts = [f"agrees with the goldens {_share(card.agreed)}"]
+    parts += [f"{word} {_share(probes[name])}" for name, word in _SHORT.items() if name in probes]
     attacks = card.attacks
-    told.append(
+    parts.append(
         f"attacks that worked {attacks.passed} of {attacks.decided}" if attacks.decided else "attacks not tried"
     )
-    told += card.findings or ["no bias found"]
-    return f"{card.rubric} by {card.model or card.judge}: {'; '.join(told)} (card of {card.when[:10]})"
+    parts += card.findings or ["no bias found"]
+    return f"{card.rubric} by {card.model or card.judge}: {'; '.join(parts)} (card of {card.when[:10]})"
 
 
 _SHORT = {"retest": "same when asked again", "paraphrase": "in other words", "position": "when swapped"}

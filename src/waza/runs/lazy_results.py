@@ -1,4 +1,4 @@
-"""The results of a stored run, read from its journal when they are asked for: a run of any size fits in memory."""
+"""The results of a run, stored or being written, read from its journal on access: a run of any size fits in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from waza.runs.tasks import TaskRule, TaskSummary
 
 
 class StoredResult(NamedTuple):
-    """Where in a journal a result stands, and what counts of it."""
+    """The place of a result in a journal, and its outcome."""
 
     offset: int
     length: int
@@ -49,7 +49,7 @@ class Places:
 
 
 class LazyResults(KnownResults):
-    """A sequence of results that holds none of them; the journal must stay where it is."""
+    """A sequence that reads results from the journal on access; the journal must not be moved."""
 
     def __init__(self, journal: Path, found: Places, order: Iterable[int]) -> None:
         """`order` are the places, among those found, of its results."""
@@ -61,7 +61,7 @@ class LazyResults(KnownResults):
         self.outcomes = found.outcomes.pick(order)
 
     def where(self, keeps: Callable[[TrialOutcome], bool]) -> LazyResults:
-        """Return those of the results that are kept."""
+        """Return the results that satisfy a condition."""
         places = [place for place, outcome in enumerate(self.outcomes) if keeps(outcome)]
         some = copy(self)
         some._offsets = array("q", map(self._offsets.__getitem__, places))
@@ -106,9 +106,9 @@ class LazyResults(KnownResults):
 # The results of a run while it is written: places, numbers and texts are kept at hand, so that its end reads none.
 
 _MOST_HELD = 1 << 22
-"""How many bytes of text are held; the rest is written to a file."""
+"""How many bytes of text stay in memory; the rest is written to a file."""
 _MOST_PENDING = 1 << 26
-"""How many bytes, as they stand in the journal, may wait for the other trials of their tasks."""
+"""How many bytes, as in the journal, may wait for the other trials of their tasks."""
 
 
 _NOT_YET = -1
@@ -127,7 +127,7 @@ class _Complete:
         self.texts = SpooledTemporaryFile(_MOST_HELD, buffering=1 << 18, dir=folder)  # noqa: SIM115
 
     def add(self, found: Sequence[StoredResult], summary: TaskSummary, text: bytes) -> int:
-        """Take a task and return its number; raise OSError when there is no room for its text."""
+        """Add a task and return its number; raise OSError when the disk is full."""
         start = sum(self.sizes[-1:]) + sum(self.starts[-1:])
         self.texts.seek(start)
         self.texts.write(text)
@@ -158,7 +158,7 @@ class ProgressResults(LazyResults):
 
 
 class RunProgress:
-    """Takes each result as it was kept; a task is summarized and written as soon as its last trial is there.
+    """Receives each stored result; a task is summarized and written as soon as its last trial is there.
 
     All this happens while agents still work. Where it cannot be done, the end of the run reads the journal.
     """
@@ -180,7 +180,7 @@ class RunProgress:
         """Whether all results of the run come this way, and have found their place so far."""
 
     def add(self, piece: Piece) -> Result:
-        """Return the result that stands in this piece of the journal, as whoever reads it will find it."""
+        """Return the result in this piece of the journal, as readers will get it."""
         result = read_record(piece.payload or b"")
         if not isinstance(result, Result):
             raise StoreError(f"{self._run.folder}: a result was written that cannot be read; that is a mistake in waza")
@@ -190,7 +190,7 @@ class RunProgress:
         return result
 
     def _note(self, piece: Piece, result: Result) -> bool:
-        """Return whether a result has its place among the tasks, and there is room for what waits."""
+        """Return whether a result belongs to the tasks, and the waiting ones fit into memory."""
         place = self._places.get(result.task_id)
         if place is None or self._numbers[place] != _NOT_YET:
             return False
@@ -200,7 +200,7 @@ class RunProgress:
         return self._complete(place) if len(trials) >= self._rule.planned else self._waiting <= _MOST_PENDING
 
     def _complete(self, place: int) -> bool:
-        """Summarize and write a task; say whether there was room on the disk."""
+        """Summarize and write a task; return whether the disk had space for it."""
         task = self._tasks[place]
         trials = [trial for _, trial in sorted(self._pending.pop(str(task["id"]), {}).items())]
         self._waiting -= sum(found.length for found, _ in trials)

@@ -18,7 +18,7 @@ from waza.runs.tasks import TOLERANCE, TaskSummary
 from waza.stats.scores import Score, mean_score, score_of_grades
 
 _EXPECTED_BEHAVIOR = "behavior"
-"""The name of the grader that `expected: behavior:` makes; it is a composite, whose type says nothing."""
+"""The name of the grader that `expected: behavior:` makes; it is a composite, whose type tells nothing about it."""
 _COMPLETION = "task_completion"
 _LIMIT = "at most "
 """How the claim of every upper bound begins."""
@@ -37,25 +37,25 @@ class Metric(Struct, frozen=True, kw_only=True):
     threshold: float | None = None
     weight: float = 1.0
     status: GradeStatus = "passed"
-    """`passed` without a threshold; `error` when nobody can tell."""
+    """`passed` without a threshold; `error` when it is undecided."""
     reason: str = ""
     computed_as: str = ""
     """The metric it is computed as, where its name is none that is known."""
 
     @property
     def note(self) -> str:
-        """What every report shows next to the value; empty where there is nothing to say."""
+        """What every report shows next to the value; empty where there is nothing to note."""
         return f"(as {self.computed_as})" if self.computed_as else ""
 
 
 def measure(
-    run: Run, tasks: Sequence[TaskSummary], measured: Mapping[str, Metric]
+    run: Run, tasks: Sequence[TaskSummary], known: Mapping[str, Metric]
 ) -> tuple[list[Metric], float | None, list[str]]:
-    """Return the run's metrics, their weighted mean, and warnings; `measured` holds those computed elsewhere."""
+    """Return the run's metrics, their weighted mean, and warnings; `known` are those computed elsewhere."""
     metrics: list[Metric] = []
     warnings: list[str] = []
     for entry in run.spec.get("metrics") or []:
-        metric, warning = _measure(entry, run, tasks, measured)
+        metric, warning = _measure(entry, run, tasks, known)
         threshold, weight = entry.get("threshold"), entry.get("weight")
         metric = replace(metric, threshold=threshold, weight=1.0 if weight is None else float(weight))
         metrics.append(_gated(metric))
@@ -64,15 +64,15 @@ def measure(
 
 
 def _measure(
-    entry: dict[str, JSON], run: Run, tasks: Sequence[TaskSummary], measured: Mapping[str, Metric]
+    entry: dict[str, JSON], run: Run, tasks: Sequence[TaskSummary], known: Mapping[str, Metric]
 ) -> tuple[Metric, str]:
     name = str(entry["name"])
     if entry.get("grader"):
         return _of_grader(name, str(entry["grader"]), run, tasks), ""
     if entry.get("tag"):
         return _of_tag(name, str(entry["tag"]), tasks), ""
-    if name in measured:
-        return measured[name], ""
+    if name in known:
+        return known[name], ""
     if name == "trigger_accuracy":
         return _nothing(name, "no trigger tests were run"), ""
     if name == "behavior_quality":
@@ -102,14 +102,16 @@ def _completion(name: str, tasks: Sequence[TaskSummary]) -> Metric:
 
 
 def _of_checks(name: str, checks: Sequence[Check | None]) -> Metric:
-    """Return the share of decided checks that held; None stands for checks that could not be made."""
+    """Return the share of decided checks that passed; None is a check that could not be made."""
     if not checks:
         return _nothing(name, "no grader of this run makes such checks")
-    held = sum(check is not None and check.ok is True for check in checks)
+    passed_checks = sum(check is not None and check.ok is True for check in checks)
     undecided = sum(check is None or check.ok is None for check in checks)
     decided = len(checks) - undecided
-    value = held / decided if decided else None
-    return Metric(name=name, value=value, low=held / len(checks), high=(held + undecided) / len(checks))
+    value = passed_checks / decided if decided else None
+    return Metric(
+        name=name, value=value, low=passed_checks / len(checks), high=(passed_checks + undecided) / len(checks)
+    )
 
 
 def _of_grader(name: str, grader: str, run: Run, tasks: Sequence[TaskSummary]) -> Metric:
@@ -182,7 +184,7 @@ def _grades_by_trial(run: Run, tasks: Sequence[TaskSummary], wanted: Wanted) -> 
 
 
 def _expects(run: Run, task_id: str, wanted: Wanted) -> bool:
-    """Return whether a task has such a grader; True when the spec does not tell."""
+    """Return whether a task has such a grader; True when the spec does not list graders."""
     graders = (run.spec.get("graders") or {}).get(task_id)
     return graders is None or any(wanted(name, kind) for name, kind in map(_name_and_type, graders))
 

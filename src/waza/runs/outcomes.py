@@ -1,4 +1,4 @@
-"""What counts of a result: enough for every summary, small enough to be held for all trials of a run."""
+"""The outcome of a result: enough for every summary, small enough to keep all trials of a run in memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TrialOutcome(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class KnownResults(Sequence[Result]):
-    """Results whose outcomes are known, so that nobody has to read them again for a number."""
+    """Results whose outcomes are known, so that numbers need no second read."""
 
     outcomes: Sequence[TrialOutcome]
 
@@ -118,7 +118,7 @@ def shown_names(result: Result | ResultView) -> list[str]:
 def duration_of(result: Result | ResultView) -> float:
     """Return how long the agent worked on a trial, in milliseconds; 0 where that was not recorded.
 
-    Where the trace does not say, it is the whole trial's time without the graders' as far as that is known.
+    Where the trace does not have it, it is the whole trial's time without the graders' as far as that is known.
     """
     agent_ms = result.trace.duration_ms
     if agent_ms is not None and is_amount(agent_ms):

@@ -93,8 +93,8 @@ def ran_alone(run: Run) -> Run:
     config = (run.spec.get("config") or {}) | {"trials_per_task": 1}
     spec = run.spec | {"tasks": tasks, "config": config}
     if triggers := run.spec.get("triggers"):
-        asked = {outcome.task_id for outcome in outcomes_of(run.triggers)}
-        prompts = [prompt for prompt in triggers.get("prompts") or [] if prompt["id"] in asked]
+        answered = {outcome.task_id for outcome in outcomes_of(run.triggers)}
+        prompts = [prompt for prompt in triggers.get("prompts") or [] if prompt["id"] in answered]
         spec["triggers"] = triggers | {"prompts": prompts}
     return replace(run, spec=spec)
 
@@ -107,26 +107,26 @@ def without(baseline: Run, run: Run) -> Run:
     if not left_out:
         return baseline
     tasks = CompactList(task for task in baseline.spec.get("tasks") or [] if task["id"] not in left_out)
-    kept: Sequence[Result]
+    remaining: Sequence[Result]
     if isinstance(baseline.results, LazyResults):
-        kept = baseline.results.where(lambda outcome: outcome.task_id not in left_out)
+        remaining = baseline.results.where(lambda outcome: outcome.task_id not in left_out)
     else:
-        kept = [result for result in baseline.results if result.task_id not in left_out]
-    return replace(baseline, spec=baseline.spec | {"tasks": tasks}, results=kept)
+        remaining = [result for result in baseline.results if result.task_id not in left_out]
+    return replace(baseline, spec=baseline.spec | {"tasks": tasks}, results=remaining)
 
 
 # By what the tasks of stored runs were graded, and whether that is the same in two of them.
 
 FILES = "files"
-"""Where a stored grader notes the files it reads: by name a hash of what each held. Older runs do not have it."""
+"""The key of a stored grader for the files it reads: the hash of each by its name. Older runs do not have it."""
 
 
 def graded_alike(one: dict[str, JSON], other: dict[str, JSON], task_id: str) -> bool:
     """Return whether two specs grade a task by the same graders, rubrics and judge."""
     if not same_graders(*((spec.get("graders") or {}).get(task_id) for spec in (one, other))):
         return False
-    asked, others = ((spec.get("judged") or {}).get(task_id) for spec in (one, other))
-    return bool(asked == others and (asked is None or one.get("judge") == other.get("judge")))
+    judged, others = ((spec.get("judged") or {}).get(task_id) for spec in (one, other))
+    return bool(judged == others and (judged is None or one.get("judge") == other.get("judge")))
 
 
 def same_graders(one: JSON, other: JSON) -> bool:
@@ -143,5 +143,5 @@ def _same_without_files(one: dict[str, JSON], other: dict[str, JSON]) -> bool:
 
 
 def without_files(grader: dict[str, JSON]) -> dict[str, JSON]:
-    """Return a stored grader without what the files it reads held."""
+    """Return a stored grader without the hashes of the files it reads."""
     return {key: value for key, value in grader.items() if key != FILES}

@@ -1,4 +1,4 @@
-"""How a record stands in a journal: `crc32hex SPACE json NEWLINE`. What the bytes mean is not known here."""
+"""Lines and records of a journal: `crc32hex SPACE json NEWLINE`, with a header, results, notes and an end."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from waza.untrusted.json import encode_shallow
 _START = re.compile(rb"[0-9a-f]{8} \{")
 _SHORTEST = 10
 _MOST_STARTS = 200
-"""In a damaged line, how many places that look like a record are tried: hostile text may hold any number."""
+"""How many places in a damaged line that look like a record are tried: hostile text may have any number."""
 
 
 class Piece(NamedTuple):
-    """Some bytes of a journal: a record's payload, or bytes that hold none."""
+    """Some bytes of a journal: a record's payload, or bytes without one."""
 
     offset: int
     raw: bytes
     payload: bytes | None
     is_whole: bool = True
-    """Whether the record stands in a line of its own; one saved out of a damaged line does not."""
+    """Whether the record is a whole line; one recovered from a damaged line is not."""
 
     @property
     def end(self) -> int:
@@ -51,7 +51,7 @@ class Piece(NamedTuple):
 
 
 def frame(payload: bytes) -> bytes:
-    """Return the line that holds a payload."""
+    """Return the line of a payload."""
     return b"%08x %b\n" % (crc32(payload), payload)
 
 
@@ -74,7 +74,7 @@ def pieces(lines: Iterable[bytes]) -> Iterator[Piece]:
 
 
 def _saved(line: bytes, offset: int) -> Iterator[Piece]:
-    """Yield what a line holds whose newline was damaged: two records may stand in it."""
+    """Yield the records in a line whose newline was damaged: there may be two."""
     done = 0
     starts = [match.start() for match, _ in zip(_START.finditer(line), range(_MOST_STARTS), strict=False)]
     for start in starts:
@@ -91,8 +91,6 @@ def _saved(line: bytes, offset: int) -> Iterator[Piece]:
     if done < len(line):
         yield Piece(offset + done, line[done:], None)
 
-
-# What a journal holds: a header, results, notes, an end. And how each is written and read.
 
 VERSION = 2
 """Raised when older readers would misread the file; a new kind of record or a new field does not raise it."""
@@ -170,7 +168,7 @@ def read_record(payload: bytes) -> Record | None:
 
 
 def read_result_view(payload: bytes) -> Header | ResultView | Note | End | None:
-    """Return what `read_record` returns, of a result only what summaries look at."""
+    """Return what `read_record` returns, of a result only what summaries need."""
     if payload.startswith(HEADER):
         refuse_newer(payload)
     try:
@@ -181,7 +179,7 @@ def read_result_view(payload: bytes) -> Header | ResultView | Note | End | None:
 
 
 def is_result(payload: bytes) -> bool:
-    """Return whether a payload holds a result, without reading it."""
+    """Return whether a payload is a result, without parsing it."""
     return payload.startswith(_RESULT)
 
 
@@ -220,7 +218,7 @@ def _sound(grade: Grade) -> Grade:
 
 
 def _newer_result(payload: bytes) -> Result | None:
-    """Return a result whose trace has fields this version does not know; they are kept."""
+    """Return a result whose trace has fields this version does not know; they are preserved."""
     try:
         tree: JSON = msgspec.json.decode(payload)["result"]
         trace = Trace.from_json(tree["trace"])

@@ -26,7 +26,7 @@ from waza.model import Result, Run, Trace
 from waza.untrusted.json import MAX_ENCODED_DEPTH, encode
 
 SHORTEST = 8
-"""Shorter values are not looked for: they would be found everywhere."""
+"""Shorter values are not redacted: they would be found everywhere."""
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH|PRIVATE|COOKIE|CONNECTION_STRING|DSN|_PAT$|_PWD$",
     re.I,
@@ -37,9 +37,9 @@ _COMMON = frozenset(
     ("password", "changeme", "username", "disabled", "required", "optional", "undefined", "localhost", "anonymous")
 ) | frozenset(("production", "development", "interactive", "automatic", "internal", "external", "keychain", "standard"))
 _DETECTED = 24
-"""So many bytes of each form are looked for first, in linear time; the rest only where they are found."""
+"""How many bytes of each form are searched first, in linear time; the rest only where they are found."""
 _WINDOW = 4_096
-"""So many characters are looked through one by one where the first search has found something among them."""
+"""How many characters are searched one by one where the first search has found something."""
 _DETECTOR_BYTES = 1 << 28
 """What the automaton may take: a key file is a secret of many lines, each in many forms."""
 _FOLD = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
@@ -60,7 +60,7 @@ def secrets_in(environment: Mapping[str, str], declared: Iterable[str] = ()) -> 
             if _is_worth_hiding(value):
                 found[name] = value
             elif name in names:
-                warnings.append(f"{name} is too short or too common a word to be kept out of results; choose another")
+                warnings.append(f"{name} is too short or too common a word to be redacted from results; choose another")
         for password in _URL_PASSWORD.findall(value):
             if _is_worth_hiding(password):
                 found[f"{name}.password"] = unquote(password)
@@ -72,7 +72,7 @@ def _is_worth_hiding(value: str) -> bool:
 
 
 class Redactor:
-    """Replaces every form of some secrets by `[REDACTED:NAME#ab12]`; the four digits tell equal values apart."""
+    """Replaces every form of some secrets by `[REDACTED:NAME#ab12]`; the digits distinguish values of one name."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._tags: dict[str, str] = {}
@@ -132,12 +132,12 @@ class Redactor:
         return value if self._is_clean(value) else self._walk(value, 0)
 
     def _entries(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        seen: set[str] = set()
+        used: set[str] = set()
         for key, value in pairs:
             new = self.text(key)
-            while new in seen:
+            while new in used:
                 new += "'"
-            seen.add(new)
+            used.add(new)
             yield new, self._part(value)
 
     def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
@@ -203,13 +203,13 @@ def _as_written(value: Any) -> Any:
 
 
 class Stream:
-    """Redacts text that arrives in pieces; what may be the start of a secret is held back until more is known."""
+    """Redacts text that arrives in pieces; what may be the start of a secret is buffered until more arrives."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = ""
         self._covered = 0
-        """How much of what is held belongs to a secret whose tag was given out already."""
+        """How much of the buffer belongs to a secret whose tag was written already."""
 
     def feed(self, piece: str) -> str:
         """Return what is certain so far."""
@@ -237,7 +237,7 @@ class Stream:
 
 
 def forms_of(value: str) -> set[str]:
-    """Return every way a secret may be written that is long enough to be looked for, up to the case of its letters."""
+    """Return every way a secret may be written that is long enough to be redacted, up to the case of its letters."""
     texts = {value, value.strip(), *_long_lines(value)}
     forms: set[str] = set()
     for text in {case for one in texts for case in (one, one.upper(), one.lower())}:
@@ -264,7 +264,7 @@ def _folded(text: str) -> str:
 
 
 def _long_lines(value: str) -> Iterator[str]:
-    """Yield the lines of a key file: each is a secret of its own, its frame is not."""
+    """Yield the lines of a key file: each is a secret, the BEGIN and END lines are not."""
     for line in value.splitlines():
         if len(line) >= 2 * SHORTEST and not line.startswith("-----"):
             yield line.strip()
@@ -279,7 +279,7 @@ def _url_forms(raw: bytes) -> Iterator[str]:
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:
-    """Yield the characters that depend on the value alone, wherever in a longer text it stands."""
+    """Yield the characters that depend on the value alone, at any offset in a longer text."""
     for before in range(3):
         padded = b"\0" * before + raw
         first = (0, 2, 3)[before]
@@ -293,7 +293,7 @@ def _as_json(text: str, ascii_only: bool = False) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Return the text as UTF-8; halves of surrogate pairs, from a lossy decoding, as the bytes they stand for."""
+    """Return the text as UTF-8; halves of surrogate pairs, from a lossy decoding, as the bytes they encode."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

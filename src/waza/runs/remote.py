@@ -27,7 +27,7 @@ from waza.model import Run
 from waza.runs.folder import ARTIFACTS, JOURNAL, RUN
 from waza.runs.journal import read_end
 from waza.runs.remote_store import Object, RemoteStore, checked_url, is_plain, is_url, require
-from waza.runs.retention import TAGS, held, is_going_on, is_tag, read_tags, tag_run, tags_of, write_tags
+from waza.runs.retention import TAGS, is_running, is_tag, locked, read_tags, tag_run, tags_of, write_tags
 from waza.runs.store import StoredRun, summary_of
 
 __all__ = ["checked_url", "is_url", "list_remote", "local_copy", "pull", "push", "require"]
@@ -53,12 +53,12 @@ class Pushed(Struct, frozen=True, kw_only=True):
 def push(folder: Path, url: str, *, replace: bool = False) -> Pushed:
     """Send a run's folder to the folder at `url` and return what was sent; artifacts that are there are not sent again.
 
-    Raises UsageError when the run goes on, and StoreError when it cannot be sent or something else is there that
-    would be lost (unless `replace`: then all that is not here goes). The local folder stays as it is, whatever happens,
-    and nobody can go on with it meanwhile. Tags that the store's run has are kept beside those from here.
+    Raises UsageError when the run is still running, and StoreError when it cannot be sent or something else is there
+    that would be lost (unless `replace`: then all that is not here goes). The local folder stays as it is, whatever
+    happens, and it cannot be resumed meanwhile. Tags of the store's run are kept together with the local ones.
     """
     folder = folder.resolve()
-    with held(folder):
+    with locked(folder):
         if not is_plain(folder.name):
             raise UsageError(f"{folder}: could not be read again by that name; give the folder letters and digits")
         store = RemoteStore(url)
@@ -129,7 +129,7 @@ def _is_there(folder: Path, name: str, there: dict[str, Object]) -> bool:
 
 
 def _refuse_to_lose(store: RemoteStore, folder: Path, journal: Object) -> None:
-    """Raise StoreError unless the local journal begins with all that the store's holds."""
+    """Raise StoreError unless the local journal begins with everything in the store's."""
     size = (folder / JOURNAL).stat().st_size
     common = min(size, journal.size)
     start = max(0, common - _TAIL)
@@ -138,15 +138,15 @@ def _refuse_to_lose(store: RemoteStore, folder: Path, journal: Object) -> None:
         here = file.read(common - start)
     place = f"{store.url}/{folder.name}"
     if here != store.ranges([(f"{folder.name}/{JOURNAL}", start, common)])[0]:
-        raise StoreError(f"{place}: holds other results than {folder}; `waza runs push --replace` overwrites them")
+        raise StoreError(f"{place}: has other results than {folder}; `waza runs push --replace` overwrites them")
     if journal.size > size:
-        raise StoreError(f"{place}: holds more results than {folder}; fetch them with: waza runs pull {place}")
+        raise StoreError(f"{place}: has more results than {folder}; fetch them with: waza runs pull {place}")
 
 
 def pull(url: str, parent: Path) -> Path:
-    """Copy a run out of a store into a folder of its own under `parent` and return it; raise StoreError if it is there.
+    """Copy a run from a store into a folder under `parent` and return it; raise StoreError if it exists.
 
-    A run that is there already is brought up to date where the store's journal goes on from it; it keeps its own tags.
+    An existing run is updated where the store's journal continues its own; it keeps its tags.
     """
     copy = local_copy(url)
     target = parent / copy.name
@@ -168,14 +168,14 @@ def pull(url: str, parent: Path) -> Path:
 
 
 def _refuse_to_overwrite(copy: Path, target: Path) -> None:
-    if is_going_on(target):
-        raise UsageError(f"{target}: goes on at this moment; pull it when it has ended")
+    if is_running(target):
+        raise UsageError(f"{target}: is still running; pull it when it has ended")
     if not _journal_of(copy).startswith(_journal_of(target)):
-        raise StoreError(f"{target}: holds results that the store does not; push it, or pull --to another folder")
+        raise StoreError(f"{target}: has results that the store does not; push it, or pull --to another folder")
 
 
 def _journal_of(folder: Path) -> bytes:
-    """Return what a run's journal holds."""
+    """Return the bytes of a run's journal."""
     if not folder.is_dir():
         return b""
     with open_regular(folder / JOURNAL) as file:
@@ -197,7 +197,7 @@ def local_copy(url: str) -> Path:
     """Return a folder with a copy of the run at `url`; its last part may be the start of an id, `latest` or `previous`.
 
     In a store runs of several folders meet: these two go by the time in the names.
-    To be read only: what is written there is seen by nobody. Raises UsageError when there is no such run.
+    Read-only: changes there are not uploaded. Raises UsageError when there is no such run.
     """
     parent, _, ref = checked_url(url).rpartition("/")
     if parent.endswith("/"):
@@ -217,7 +217,7 @@ def local_copy(url: str) -> Path:
 
 
 def _meant(store: RemoteStore, ref: str) -> str:
-    """Return the name of the run that a word means."""
+    """Return the name of the run that an argument means."""
     names = [name for name in store.names() if is_plain(name)]
     if not names:
         raise UsageError(f"there are no runs at {store.url}")
@@ -254,8 +254,8 @@ def list_remote(url: str) -> list[StoredRun]:
         known |= {run: RemoteRun(some[run][JOURNAL], stored) for run, stored in _read(store, some, cache).items()}
     if lacking:
         write_listing(cache, {run: known[run] for run in whole})
-    told = [known[run].stored if run in whole else _unread(store, run, runs[run], cache) for run in runs]
-    return sorted(told, key=lambda stored: Path(stored.folder).name, reverse=True)
+    listed = [known[run].stored if run in whole else _unread(store, run, runs[run], cache) for run in runs]
+    return sorted(listed, key=lambda stored: Path(stored.folder).name, reverse=True)
 
 
 def _is_known(known: dict[str, RemoteRun], run: str, found: dict[str, Object]) -> bool:
@@ -263,17 +263,17 @@ def _is_known(known: dict[str, RemoteRun], run: str, found: dict[str, Object]) -
 
 
 def _read(store: RemoteStore, runs: dict[str, dict[str, Object]], cache: Path) -> dict[str, StoredRun]:
-    """Return runs as a listing shows them: from the ends of their journals, or whole where that does not tell."""
+    """Return runs as a listing shows them: from the ends of their journals, or whole where that is not enough."""
     sizes = {run: found[JOURNAL].size for run, found in runs.items()}
     ends = store.ranges([(f"{run}/{JOURNAL}", max(0, size - _TAIL), size) for run, size in sizes.items()])
-    told = {run: _from_end(cache / run, end) for run, end in zip(runs, ends, strict=True)}
-    for run in [run for run, stored in told.items() if stored is None]:
+    listed = {run: _from_end(cache / run, end) for run, end in zip(runs, ends, strict=True)}
+    for run in [run for run, stored in listed.items() if stored is None]:
         try:
             take(store, {f"{run}/{name}": runs[run][name] for name in (RUN, JOURNAL)}, cache)
-            told[run] = summary_of(cache / run)
+            listed[run] = summary_of(cache / run)
         except StoreError as error:
-            told[run] = _problem(cache / run, str(error))
-    return {run: stored for run, stored in told.items() if stored is not None}
+            listed[run] = _problem(cache / run, str(error))
+    return {run: stored for run, stored in listed.items() if stored is not None}
 
 
 def _from_end(folder: Path, end: bytes) -> StoredRun | None:
@@ -293,7 +293,7 @@ def _from_end(folder: Path, end: bytes) -> StoredRun | None:
 
 
 def _unread(store: RemoteStore, run: str, found: dict[str, Object], cache: Path) -> StoredRun:
-    """Return what a listing says of a folder that holds no whole run; an odd name never becomes a path."""
+    """Return the listing of a folder without a whole run; an odd name never becomes a path."""
     if is_plain(run):
         missing = next(name for name in (RUN, JOURNAL) if name not in found)
         return _problem(cache / run, f"{store.url}/{run}: has no {missing}: it was not sent to its end")
@@ -305,7 +305,7 @@ def _problem(folder: Path, problem: str) -> StoredRun:
     return StoredRun(folder=str(folder), run=unknown, problem=problem)
 
 
-# Copies of runs that stand in a store, among a person's caches: what has not changed there is not fetched twice.
+# Copies of a store's runs in the user's cache: what has not changed is not fetched twice.
 
 LISTING = "listing.json"
 _COPIED = ".copied.json"
@@ -320,37 +320,37 @@ class RemoteRun(msgspec.Struct, frozen=True):
 
 
 def cache_of(url: str) -> Path:
-    """Return where copies of the runs below an address are kept."""
+    """Return the cache folder of the runs below an address."""
     return cache_folder() / "runs" / hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
 def take(store: RemoteStore, wanted: Mapping[str, Object], cache: Path) -> None:
     """Bring copies up to date, named `RUN/...` as in the store: each file is the old one or the new one, never half.
 
-    Raises StoreError for a name that is not plain, before anything is fetched, and for a file that came short.
+    Raises StoreError for a name that is not plain, before anything is fetched, and for a truncated file.
     """
     if odd := next((name for name in wanted if not all(map(is_plain, name.split("/")))), None):
         raise StoreError(f"{odd_name(store.url, odd)}; nothing was fetched")
-    held = {
+    cached = {
         run: _read_cached(cache / run / _COPIED, dict[str, Object])
         for run in {name.partition("/")[0] for name in wanted}
     }
-    lacking = [name for name in journals_last(wanted) if not _is_held(name, wanted[name], held, cache)]
+    lacking = [name for name in journals_last(wanted) if not _is_cached(name, wanted[name], cached, cache)]
     if not lacking:
         return
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory(dir=cache, prefix=".") as temp:
-            came = [Path(temp) / str(number) for number in range(len(lacking))]
-            store.get(lacking, came)
-            for name, file in zip(lacking, came, strict=True):
+            fetched = [Path(temp) / str(number) for number in range(len(lacking))]
+            store.get(lacking, fetched)
+            for name, file in zip(lacking, fetched, strict=True):
                 _put(store, name, wanted[name], file, cache)
                 run, _, rest = name.partition("/")
-                held[run] = held[run] | {rest: wanted[name]}
+                cached[run] = cached[run] | {rest: wanted[name]}
     except OSError as error:
-        raise StoreError(f"{cache}: copies of runs cannot be kept there: {why(error)}") from error
+        raise StoreError(f"{cache}: copies of runs cannot be stored there: {why(error)}") from error
     for run in {name.partition("/")[0] for name in lacking}:
-        write_atomically(cache / run / _COPIED, msgspec.json.encode(held[run]), lasts=False)
+        write_atomically(cache / run / _COPIED, msgspec.json.encode(cached[run]), lasts=False)
 
 
 def forget(folder: Path, names: Container[str]) -> None:
@@ -361,19 +361,19 @@ def forget(folder: Path, names: Container[str]) -> None:
 
 
 def odd_name(url: str, name: str) -> str:
-    """Return a sentence about a name that waza never gives, and that therefore never becomes a path."""
-    return f"{url}: holds a name that is not waza's ({name[:80]!r}); remove it there"
+    """Return an error message about a name that waza never gives, and that therefore never becomes a path."""
+    return f"{url}: has a name that is not waza's ({name[:80]!r}); remove it there"
 
 
 def journals_last(names: Mapping[str, Object] | list[str]) -> list[str]:
-    """Return names so that a run's journal comes after all that it speaks of, its own after its control arm's."""
+    """Return names so that a run's journal comes after all that it refers to, its own after its control arm's."""
     return sorted(names, key=lambda name: (name.endswith(JOURNAL), -name.count("/"), name))
 
 
-def _is_held(name: str, object: Object, held: Mapping[str, dict[str, Object]], cache: Path) -> bool:
+def _is_cached(name: str, object: Object, cached: Mapping[str, dict[str, Object]], cache: Path) -> bool:
     run, _, rest = name.partition("/")
     try:
-        return bool(object.tag) and held[run].get(rest) == object and (cache / name).stat().st_size == object.size
+        return bool(object.tag) and cached[run].get(rest) == object and (cache / name).stat().st_size == object.size
     except OSError:
         return False
 
@@ -381,7 +381,7 @@ def _is_held(name: str, object: Object, held: Mapping[str, dict[str, Object]], c
 def _put(store: RemoteStore, name: str, object: Object, file: Path, cache: Path) -> None:
     size = file.stat().st_size
     if size != object.size:
-        raise StoreError(f"{store.url}/{name}: {size} of {object.size} bytes came; try again")
+        raise StoreError(f"{store.url}/{name}: {size} of {object.size} bytes arrived; try again")
     target = cache / name
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.chmod(0o600)
@@ -398,7 +398,7 @@ def write_listing(cache: Path, listed: Mapping[str, RemoteRun]) -> None:
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{cache}: copies of runs cannot be kept there: {why(error)}") from error
+        raise StoreError(f"{cache}: copies of runs cannot be stored there: {why(error)}") from error
     write_atomically(cache / LISTING, msgspec.json.encode(listed), lasts=False)
 
 

@@ -31,11 +31,11 @@ MOST_WORDS = 300
 
 
 class Object(Struct, frozen=True, array_like=True):
-    """What a store says of one of its files."""
+    """A file of a store, as the store lists it."""
 
     size: int
     tag: str
-    """Differs when the content does; empty where the store does not say."""
+    """Differs when the content does; empty where the store has none."""
 
 
 def is_url(text: object) -> bool:
@@ -44,7 +44,7 @@ def is_url(text: object) -> bool:
 
 
 def checked_url(url: str) -> str:
-    """Return the address of a folder without a slash at its end; raise UsageError when runs cannot stand there."""
+    """Return the address of a folder without a slash at its end; raise UsageError when runs cannot be stored there."""
     found = _URL.fullmatch(url)
     if found is None:
         raise UsageError(f"'{url}' is no address of an object store, such as s3://bucket/runs")
@@ -52,7 +52,7 @@ def checked_url(url: str) -> str:
         raise UsageError(f"{url}: runs are kept in folders, or at {', '.join(f'{name}://' for name in _NEEDS)}")
     bucket, *parts = found["rest"].rstrip("/").split("/")
     if ":" in bucket or "?" in url or "#" in url:
-        raise UsageError(f"{found['protocol']}://…: an address holds no password and no '?'; {_environment(url)}")
+        raise UsageError(f"{found['protocol']}://…: an address has no password and no '?'; {_environment(url)}")
     if not bucket or not all(map(is_plain, parts)):
         raise UsageError(f"{url}: a bucket and plain names are needed, such as {found['protocol']}://bucket/runs")
     return f"{found['protocol']}://{'/'.join([bucket, *parts])}"
@@ -106,7 +106,7 @@ class RemoteStore:
                 self._files.put([str(file) for file in files], [f"{self._root}/{name}" for name in names])
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove files; each name means itself, whatever signs it holds."""
+        """Remove files; a name is never a pattern."""
         with self._told("cannot be removed"):
             for name in names:
                 self._files.rm_file(f"{self._root}/{name}")
@@ -129,7 +129,7 @@ class RemoteStore:
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """Turn whatever a store's library raises into a sentence with a next step."""
+        """Turn errors of a store's library into a message with a next step."""
         try:
             yield
         except WazaError:
@@ -141,10 +141,10 @@ class RemoteStore:
 
 
 def require(url: str) -> None:
-    """Raise UsageError unless the address is one and the library that serves it is there; the store is not asked."""
+    """Raise UsageError unless the address is valid and its library is installed; the store is not contacted."""
     protocol = checked_url(url).partition(":")[0]
     try:
-        from fsspec import get_filesystem_class  # a large library, and few runs stand in a store
+        from fsspec import get_filesystem_class  # a large library, and few runs are in a store
 
         get_filesystem_class(protocol)
     except ImportError as error:
@@ -155,7 +155,7 @@ def require(url: str) -> None:
 def _opened(url: str) -> tuple[Any, str]:
     """Return the store's own file system and the path there."""
     require(url)
-    from fsspec.core import url_to_fs  # a large library, and few runs stand in a store
+    from fsspec.core import url_to_fs  # a large library, and few runs are in a store
 
     logging.getLogger("gcsfs").addHandler(logging.NullHandler())  # it would print what it raises
     try:

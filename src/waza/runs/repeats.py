@@ -24,7 +24,7 @@ class Part(Struct, frozen=True, kw_only=True):
     tasks: int
     passed: int
     undecided: int
-    """Tasks nobody can tell."""
+    """Undecided tasks."""
     pass_rate: float | None
     pass_rate_ci: Interval | None
     """Wilson's interval over tasks."""
@@ -33,10 +33,10 @@ class Part(Struct, frozen=True, kw_only=True):
     pass_rate_high: float | None
     """If all of them had passed."""
     score: float | None
-    """The plain mean."""
+    """The unweighted mean."""
     weighted_score: float | None
     score_ci: Bootstrap | None
-    """Of the weighted score, whole tasks drawn anew."""
+    """Of the weighted score, whole tasks resampled."""
     score_low: float | None
     score_high: float | None
 
@@ -59,7 +59,7 @@ class RunStatistics(Struct, frozen=True, kw_only=True):
     """The chance that all of 1, 2, … trials of a task pass (pass^k)."""
     flaky_tasks: int
     flakiness: float | None
-    """The mean over tasks of the share of trials that disagree with most of them."""
+    """The mean over tasks of the share of trials that disagree with the majority."""
     by_tag: list[Part]
 
 
@@ -111,7 +111,7 @@ def part_of(name: str, tasks: Sequence[TaskSummary]) -> Part:
 
 
 def per_trial(outcomes: Sequence[TrialOutcome]) -> PerTrial:
-    """Return what a trial takes: the mean over tasks of their trials' means, whole tasks drawn anew."""
+    """Return what a trial takes: the mean over tasks of their trials' means, whole tasks resampled."""
     durations: dict[str, list[float]] = {}
     tokens: dict[str, list[float]] = {}
     costs: dict[str, list[float]] = {}
@@ -131,7 +131,7 @@ def _over_tasks(numbers: dict[str, list[float]]) -> Bootstrap | None:
 # Several trials of one task: how often at least one of k passes, how often all of them do.
 
 MOST_K = 100
-"""Curves end here: nobody reads further."""
+"""Where curves end."""
 
 
 @lru_cache(maxsize=1024)
@@ -167,12 +167,12 @@ def _curve(chance: Callable[[int, int, int], float], tallies: Sequence[tuple[int
 
 
 def flakiness(passed: int, trials: int) -> float | None:
-    """Return the share of trials that say something else than most of them do; None without trials."""
+    """Return the share of trials that differ from the majority; None without trials."""
     return min(passed, trials - passed) / trials if trials else None
 
 
 def normalized_gain(before: float, after: float) -> float:
-    """Return how much of the room for improvement was used: (after - before) / (1 - before)."""
+    """Return how much of the possible improvement was reached: (after - before) / (1 - before)."""
     if before >= 1.0 or before == after:
         return 0.0
     return (after - before) / (1.0 - before)

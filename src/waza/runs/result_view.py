@@ -1,4 +1,4 @@
-"""What summaries look at in a stored result: the same fields as in `model`, and no others, so that reading is cheap."""
+"""The fields of a stored result that summaries read: the same as in `model`, and no others, to make reading cheap."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GradeView(Struct, frozen=True):
 
 
 class ResultView(Struct, frozen=True, kw_only=True):
-    """A result as far as summaries look at it."""
+    """A result with the fields that summaries read."""
 
     task_id: str
     trial: int

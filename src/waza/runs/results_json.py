@@ -1,6 +1,6 @@
-"""The results file: the original's field tree (schema 1.5), with every grade, check and tool call beside it.
+"""The results file: the original's field tree (schema 1.5), with every grade, check and tool call added.
 
-Old readers stay safe: what is undecided has `passed` false and `score` 0.0 where they look, and the truth stands in
+Old readers stay safe: what is undecided has `passed` false and `score` 0.0 where they read, and the truth is in
 `grades[]`. It is strict JSON with its keys always in the same order.
 """
 
@@ -63,7 +63,7 @@ def _tasks(run: Run, tasks: Sequence[TaskSummary], impacts: Mapping[str, dict[st
 
 
 def _trial(result: Result) -> bytes:
-    """Return a trial as it stands in its task."""
+    """Return a trial of a task."""
     return _indented(_run(result), b"\n        ")
 
 
@@ -72,7 +72,7 @@ def _indented(tree: dict[str, JSON], line: bytes = b"\n") -> bytes:
 
 
 def _about(run: Run, summary: Summary, statistics: RunStatistics) -> tuple[dict[str, JSON], dict[str, JSON]]:
-    """Return what stands before the tasks of a run, and what stands behind them."""
+    """Return the parts of the file before and after the tasks of a run."""
     return {
         "schemaVersion": SCHEMA_VERSION,
         "eval_id": run.id,
@@ -112,8 +112,8 @@ def _config(run: Run) -> dict[str, JSON]:
 def _cached(run: Run) -> dict[str, JSON]:
     """Return how many verdicts came from the judge cache, and how many of its entries were refused, where any did."""
     found = cache_use(run)
-    told = {"verdicts_from_cache": found.cached, "cache_entries_refused": found.refused}
-    return {name: count for name, count in told.items() if count}
+    counts = {"verdicts_from_cache": found.cached, "cache_entries_refused": found.refused}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _pairwise(run: Run) -> dict[str, JSON]:
@@ -162,7 +162,7 @@ def _attempt(attempt: Attempt) -> dict[str, JSON]:
 
 
 def _statistics(summary: Summary, found: RunStatistics) -> dict[str, JSON]:
-    """Return the intervals of a run and what its repeats say, as far as there is something to tell."""
+    """Return the intervals of a run and the statistics of its repeats, as far as there are any."""
     whole, repeated = found.whole, len(found.pass_hat_k) > 1
     tree: dict[str, JSON] = {
         **({"success_rate_ci": summary.success_rate_ci} if summary.success_rate_ci else {}),
@@ -189,7 +189,7 @@ _SUMMARY = (
 
 def _metric(metric: Metric) -> dict[str, JSON]:
     details = {"reason": metric.reason, "note": metric.note}
-    told = {key: value for key, value in details.items() if value}
+    present = {key: value for key, value in details.items() if value}
     return {
         "identifier": metric.name,
         "value": metric.value,
@@ -199,13 +199,13 @@ def _metric(metric: Metric) -> dict[str, JSON]:
         "status": metric.status,
         "low": metric.low,
         "high": metric.high,
-    } | ({"details": told} if told else {})
+    } | ({"details": present} if present else {})
 
 
 def _task(task: TaskSummary, trials: Iterable[bytes], more: Mapping[str, JSON]) -> Iterator[bytes]:
-    """Yield a task's text, a trial at a time; `more` is what stands behind its numbers."""
+    """Yield a task's text, a trial at a time; `more` follows its numbers."""
     text = _indented({**_task_tree(task, []), **more}, b"\n    ")
-    before, _, after = text.partition(b'"runs": []')  # no text holds that: its quotes are escaped
+    before, _, after = text.partition(b'"runs": []')  # no text contains that: quotes are escaped
     yield before + b'"runs": ['
     separator = b"\n        "
     for trial in trials:
@@ -230,7 +230,7 @@ def _task_tree(task: TaskSummary, runs: Sequence[JSON]) -> dict[str, JSON]:
 
 
 def task_text(task: TaskSummary, results: Iterable[Result]) -> bytes:
-    """Return a task with its trials as it stands in the results file."""
+    """Return a task with its trials as in the results file."""
     return _indented(_task_tree(task, [_run(result) for result in results]), b"\n    ")
 
 
@@ -305,7 +305,7 @@ def _other_times(result: Result) -> dict[str, JSON]:
 
 
 def _checkpoints(named: list[tuple[str, Grade]]) -> dict[str, JSON]:
-    """Return what was looked at in the middle of a conversation, by the number of its prompt."""
+    """Return the grades in the middle of a conversation, by the number of the prompt."""
     found: dict[int, dict[str, Grade]] = {}
     for name, grade in named:
         if grade.type == AFTER_TURN:
@@ -457,7 +457,7 @@ def _numbers(numbers: TriggerNumbers, is_valid: bool) -> dict[str, JSON]:
 
 
 def _entry(answer: TriggerAnswer, trial: dict[str, JSON]) -> dict[str, JSON]:
-    """Return one answer; an error shows as a wrong one where older readers look."""
+    """Return one answer; an error shows as a wrong one where older readers read it."""
     prompt = answer.prompt
     shown = (not prompt.should_trigger) if answer.did_trigger is None else answer.did_trigger
     return {

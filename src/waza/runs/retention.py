@@ -32,7 +32,7 @@ def tags_of(folder: str | Path) -> list[str]:
 
 
 def read_tags(content: bytes) -> list[str]:
-    """Return the tags in a file's content; none where it holds something else."""
+    """Return the tags in a file's content; none where it is something else."""
     try:
         return msgspec.json.decode(content, type=list[str])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -59,18 +59,18 @@ def is_tag(text: str) -> bool:
     return bool(text.strip()) and len(text) <= MOST_TAG and text.isprintable()
 
 
-def is_going_on(folder: str | Path) -> bool:
+def is_running(folder: str | Path) -> bool:
     """Return whether a process is writing the run at this moment."""
     try:
-        with held(folder):
+        with locked(folder):
             return False
     except UsageError:
         return True
 
 
 @contextmanager
-def held(folder: str | Path) -> Iterator[None]:
-    """Let nobody go on with a run meanwhile, where its journal can be locked; raise UsageError when a process does."""
+def locked(folder: str | Path) -> Iterator[None]:
+    """Keep a run from being resumed meanwhile, where its journal can be locked; raise UsageError if it is running."""
     try:
         fd = DISK.open(Path(folder) / JOURNAL, os.O_RDWR | NO_WAIT)
     except OSError:
@@ -81,7 +81,7 @@ def held(folder: str | Path) -> Iterator[None]:
             if not is_special(fd):
                 DISK.lock(fd)
         except BlockingIOError:
-            raise UsageError(f"{Path(folder).name}: goes on at this moment; wait until it has ended") from None
+            raise UsageError(f"{Path(folder).name}: is still running; wait until it has ended") from None
         yield
     finally:
         os.close(fd)
@@ -96,7 +96,7 @@ def to_prune(
 ) -> list[StoredRun]:
     """Return the runs to remove, the oldest first: beyond the newest `keep` of each suite and model, or too old.
 
-    Runs with a tag are kept unless `with_tagged`; those that are going on always are.
+    Runs with a tag are kept unless `with_tagged`; running ones always are.
     """
     limit = None if older_than_days is None else datetime.now(UTC) - timedelta(days=older_than_days)
     newest: dict[tuple[str, str], int] = {}
@@ -106,13 +106,13 @@ def to_prune(
         newest[kind] = newest.get(kind, 0) + 1
         is_surplus = keep is None or newest[kind] > keep
         is_old = limit is None or started(stored) < limit
-        if is_surplus and is_old and (with_tagged or not tags_of(stored.folder)) and not is_going_on(stored.folder):
+        if is_surplus and is_old and (with_tagged or not tags_of(stored.folder)) and not is_running(stored.folder):
             found.append(stored)
     return found[::-1]
 
 
 def started(stored: StoredRun) -> datetime:
-    """Return when a run began; by its folder's age where it does not say."""
+    """Return when a run began; by its folder's age where it has no time."""
     try:
         found = datetime.fromisoformat(stored.run.started_at)
         return found if found.tzinfo else found.replace(tzinfo=UTC)
@@ -121,7 +121,7 @@ def started(stored: StoredRun) -> datetime:
 
 
 def export_runs(folders: Sequence[Path], target: Path) -> int:
-    """Write runs into a new zip file, each in a folder of its own, and return how many files that are."""
+    """Write runs into a new zip file, each in its own folder, and return the number of files."""
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         raise UsageError("two of these runs have the same name; export them one by one")

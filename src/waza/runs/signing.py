@@ -3,8 +3,8 @@
 Each record ends in a field `chain`: the journal's mark, the record's place, the signature of the record before it and
 its own, a keyed hash of all that and of the record. Whoever has no key cannot write a record that fits, nor move,
 repeat or replace one; what was removed in the middle leaves a gap. What a chain cannot show: that its last records were
-removed, and anything done by somebody who can read the key. It is a file of the user, so an agent that is not isolated
-can read it.
+removed, and anything done by a program that can read the key. It is a file of the user, so an agent that is not
+isolated can read it.
 
 A journal that was signed with another key, or before there were signatures, is readable and "unverified". When such a
 run is continued, the first record signed here names a hash of all that was there, so it cannot be changed later on.
@@ -44,21 +44,23 @@ HEADER = b'{"kind":"header"'
 """How the record begins that whoever opens a journal writes first."""
 _WAIT_S = 2.0
 
-_WITHOUT_SIGNATURES = "unverified: it was written before records were signed, so nobody can tell whether it was changed"
+_WITHOUT_SIGNATURES = (
+    "unverified: it was written before records were signed, so it cannot be determined whether it was changed"
+)
 _OTHER_KEY = (
     "unverified: it is not signed with your key (copied from elsewhere, or the key is new), "
-    "so nobody can tell whether it was changed"
+    "so it cannot be determined whether it was changed"
 )
 RUN_CHANGED = "run.json was changed after the run wrote it"
 
 
 def word_of(integrity: str) -> str:
-    """Return the word that a sentence on a run's integrity begins with; nothing where there is none."""
+    """Return the first word of a message on a run's integrity; empty where there is none."""
     return integrity.partition(":")[0]
 
 
 _keys: dict[Path, bytes] = {}
-"""Keys that were read, by their files: a process goes on with the key it began with."""
+"""Keys that were read, by their files: a process keeps the key it started with."""
 
 
 def read_key() -> bytes | None:
@@ -72,7 +74,7 @@ def read_key() -> bytes | None:
 def make_key() -> bytes:
     """Return the user's key, made if there is none yet; of several processes that make it, one wins.
 
-    Raises StoreError with a sentence when there is none that can be used.
+    Raises StoreError when there is none that can be used.
     """
     file = config_folder() / KEY_FILE
     try:
@@ -126,7 +128,7 @@ def _read_key(file: Path) -> bytes:
         if len(key) == _KEY_BYTES:
             return _keys.setdefault(file, key)
         if time.monotonic() >= until:
-            raise StoreError(f"{file} does not hold a key; remove it and a new one is made")
+            raise StoreError(f"{file} is not a key; remove it and a new one is created")
         time.sleep(0.01)
 
 
@@ -144,7 +146,7 @@ def _keyed(key: bytes, purpose: bytes) -> blake2b:
 
 
 class Signature(Struct, frozen=True):
-    """What the field `chain` of a record says."""
+    """The field `chain` of a record."""
 
     journal: str
     """The mark of the journal it was written to."""
@@ -181,7 +183,7 @@ class Chain(Struct):
     """How far a journal's records have been followed, and what did not fit; it can be stored and continued."""
 
     journal: str = ""
-    """The mark of the journal; empty until a record says it."""
+    """The mark of the journal; empty until a record has it."""
     place: int = 0
     """The place of the next record."""
     last: str = _START
@@ -200,7 +202,7 @@ class Chain(Struct):
     """Whether records before the first one of ours are foreign: it does not name them."""
 
     def begin(self, payloads: Iterable[bytes], key: bytes | None) -> None:
-        """Look ahead, where the first record is not ours, for the first one that is: it names what was before it."""
+        """Search ahead, where the first record is not ours, for the first one that is: it names what was before it."""
         ahead = Chain()
         for payload in payloads if key else ():
             signature = Signature.of(payload)
@@ -213,7 +215,7 @@ class Chain(Struct):
         """Return whether a record counts, and follow it; what does not fit is noted."""
         if self.is_ours and key is not None and payload[-_FIELD_BYTES:-_OWN_BYTES] == self._next_field():
             own = keyed_hash(key, _JOURNALS, payload[:-_OWN_BYTES])
-            if compare_digest(payload[-_OWN_BYTES:], f'{own}"}}'.encode()):  # what nearly every record comes to
+            if compare_digest(payload[-_OWN_BYTES:], f'{own}"}}'.encode()):  # the fast path of nearly every record
                 self.place, self.last = self.place + 1, own
                 return True
         signature = Signature.of(payload)
@@ -282,7 +284,7 @@ class Chain(Struct):
         return not self.missing and not self.replaced
 
     def faults(self) -> list[str]:
-        """Return what did not fit, in words."""
+        """Return the faults as messages."""
         counts = {
             "that this run did not write {were} ignored": self.foreign,
             "out of order or repeated {were} ignored": self.misplaced,
@@ -297,7 +299,7 @@ class Chain(Struct):
         ]
 
     def integrity(self, *, is_run_changed: bool = False) -> str:
-        """Return a word and a sentence on what readers cannot rely on; nothing where all records are ours."""
+        """Return a message on what readers cannot rely on; empty where all records are ours."""
         facts = [*self.faults(), *([RUN_CHANGED] if is_run_changed else [])]
         if facts:
             return f"altered: {'; '.join(facts)}"

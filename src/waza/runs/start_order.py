@@ -1,4 +1,4 @@
-"""The order in which runs were started in a folder, whatever the clock said.
+"""The order in which runs were started in a folder, independent of the clock.
 
 The results folder and each run folder have a small file `.start`. A new run gets the next number of its results folder,
 taken under a lock, and a time that is later than that of every run before it. The rule, oldest first:
@@ -46,7 +46,7 @@ _DECODER = msgspec.json.Decoder(Start)
 
 
 def read_start(folder: Path) -> Start | None:
-    """Return what `.start` in a run folder or a results folder says; None where it is not there or damaged."""
+    """Return the number in `.start` of a run folder or a results folder; None where it is missing or damaged."""
     try:
         with open_regular(folder / START) as file:
             return _DECODER.decode(file.read(_MOST_BYTES))
@@ -55,7 +55,7 @@ def read_start(folder: Path) -> Start | None:
 
 
 def next_start(parent: Path, disk: Disk = DISK) -> Start:
-    """Return the next number of a results folder, which nobody else gets. Raises OSError when it cannot be noted."""
+    """Return the next number of a results folder, which no other run gets. Raises OSError when it cannot be written."""
     fd = disk.open(parent / START, os.O_RDWR | os.O_CREAT)
     try:
         if hasattr(os, "fchmod"):

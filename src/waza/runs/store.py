@@ -1,6 +1,6 @@
 """Stored runs: read one, list them, find one. Needs `model` alone, not the plug-ins that made the run.
 
-`run.spec["file"]`, where the runner sets it, names the eval file that `newest_run` looks for.
+`run.spec["file"]`, where the runner sets it, names the eval file that `newest_run` searches for.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class StoredRun(Struct, frozen=True, kw_only=True):
-    """A run as a listing shows it; one that cannot be read says why."""
+    """A run as a listing shows it; one that cannot be read has the reason."""
 
     folder: str
     run: Run
@@ -62,7 +62,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
 
 def read_run(folder: str | Path) -> Run:
-    """Return a stored run, finished or not; `read_run_and_warnings` also tells what was wrong with it."""
+    """Return a stored run, finished or not; `read_run_and_warnings` also returns its problems."""
     return read_run_and_warnings(folder)[0]
 
 
@@ -70,8 +70,8 @@ def read_run(folder: str | Path) -> Run:
 def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
     """Return a stored run, and what a person should know: records cut or damaged, results of tasks since removed.
 
-    What somebody else wrote into the journal does not count: `Run.integrity` says so, as do the warnings.
-    Results stand in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
+    Foreign records in the journal do not count: `Run.integrity` and the warnings report them.
+    Results are in the spec's order; of two for one trial the later counts. Raises StoreError when it cannot be read.
     """
     found: list[Result] = []
     run, results, triggers, warnings = _read(
@@ -83,7 +83,7 @@ def read_run_and_warnings(folder: str | Path) -> tuple[Run, list[str]]:
 
 
 def open_run(folder: str | Path) -> Run:
-    """Return a stored run whose results stay on the disk: each is read when it is asked for, its numbers are known.
+    """Return a stored run whose results stay on the disk: each is read on access, its numbers are known.
 
     Raises StoreError when it cannot be read.
     """
@@ -153,8 +153,7 @@ def _read(
         elif isinstance(record, Header):
             fitting = record.run_json or fitting
     is_changed = bool(fitting) and digest not in fitting
-    asked = trigger_order(run, latest)
-    triggers = [latest.pop(key) for key in asked]
+    triggers = [latest.pop(key) for key in trigger_order(run, latest)]
     keys, removed = in_order(run, latest)
     for key in latest.keys() - set(keys) if removed else ():
         other_costs += costs(entries[latest[key]])
@@ -206,7 +205,7 @@ def summary_of(folder: str | Path) -> StoredRun:
         run = open_run(folder)
         short = replace(run, spec={}, results=[], triggers=[])
         return StoredRun(folder=str(folder), run=short, summary=summarize(run), is_complete=run.complete)
-    except Exception as error:  # noqa: BLE001  what one run's files hold must not hide all the others
+    except Exception as error:  # noqa: BLE001  the damaged files of one run must not hide all the others
         problem = str(error) if isinstance(error, StoreError) else f"{folder}: {_unreadable(error)}"
         unknown = Run(id=folder.name, name="", started_at="", engine="", complete=False, folder=str(folder))
         return StoredRun(folder=str(folder), run=unknown, problem=problem)
@@ -228,7 +227,7 @@ def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
 
 
 def run_folders(parent: str | Path) -> list[Path]:
-    """Return the folders under `parent` that may hold runs, the one that was started last in front."""
+    """Return the folders under `parent` that may be runs, the last started first."""
     try:
         entries = [entry for entry in Path(parent).iterdir() if entry.is_dir() and not entry.name.startswith(".")]
     except FileNotFoundError:
@@ -271,7 +270,7 @@ def run_before(folder: Path) -> Path:
 
 
 def holds_run(folder: Path) -> bool:
-    """Return whether a run was written here, be it readable or not: one that is damaged is told of, not passed over."""
+    """Return whether a run was written here, readable or not: a damaged one is reported, not skipped."""
     return (folder / RUN).is_file() or (folder / JOURNAL).is_file()
 
 

@@ -1,4 +1,4 @@
-"""A run in numbers: plain functions from results to frozen records, the same whatever order trials ended in.
+"""A run in numbers: pure functions from results to frozen records, independent of the order in which trials ended.
 
 Of `run.spec` these keys are read: `config.pass_rule` ("all", "any" or a rate such as 0.8), `config.min_pass_rate` and
 `config.max_failures` (how many tasks may fail in a run that passes), `config.trials_per_task`,
@@ -6,7 +6,7 @@ Of `run.spec` these keys are read: `config.pass_rule` ("all", "any" or a rate su
 run, in order; `graders`, by task id a list of `{name, type}`; `metrics`, a list of `{name, threshold, weight, grader,
 tag}`. All may be left out; the tasks are then those that have results.
 
-A task nobody ran counts as an error ("not run"): an unfinished run never looks like a passed one.
+A task that was not run counts as an error ("not run"): an unfinished run never looks like a passed one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     max_score: float | None
     std_dev: float | None
     undecided: int
-    """Grades nobody can tell, and trials that could not be graded at all."""
+    """Undecided grades, and trials that could not be graded at all."""
     score_low: float | None
     score_high: float | None
     duration_ms: float
@@ -71,7 +71,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     metrics_score: float | None = None
     warnings: list[str] = field(default_factory=list)
     triggers: TriggerSummary | None = None
-    """The trigger tests that were run beside the tasks, or alone."""
+    """The trigger tests that were run with the tasks, or alone."""
     grader_duration_ms: float | None = None
     """Time in graders that ask no judge, of all trials together; None where it was not recorded."""
     judge_duration_ms: float | None = None
@@ -84,7 +84,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     @property
     def is_current(self) -> bool:
-        """Whether it has all that summaries of this version have, in numbers that can be true; else it is made anew."""
+        """Whether it has all that summaries of this version have, in valid numbers; else it is computed again."""
         counts = (self.total_tests, self.succeeded, self.failed, self.errors, self.skipped, self.duration_ms)
         shares = (self.success_rate, self.aggregate_score, self.weighted_score, self.score_low, self.score_high)
         can_be_true = all(map(is_amount, counts)) and all(share is None or 0 <= share <= 1 for share in shares)
@@ -113,15 +113,15 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 @rare_collections()
 def summarize(
-    run: Run, measured: Mapping[str, Metric] | None = None, tasks: Sequence[TaskSummary] | None = None
+    run: Run, computed: Mapping[str, Metric] | None = None, tasks: Sequence[TaskSummary] | None = None
 ) -> Summary:
-    """Return the run's numbers; `measured` holds metrics computed elsewhere, `tasks` what is summarized already."""
+    """Return the run's numbers; `computed` are metrics computed elsewhere, `tasks` existing task summaries."""
     tasks = summarize_tasks(run) if tasks is None else tasks
     trials = _Trials(run)
     costs, agents_before = split_costs(run, trials.costs)
     triggers = summarize_triggers(run)
     known = {METRIC: trigger_metric(triggers)} if triggers else {}
-    metrics, metrics_score, warnings = measure(run, tasks, known | dict(measured or {}))
+    metrics, metrics_score, warnings = measure(run, tasks, known | dict(computed or {}))
     statuses: list[str] = []
     values = array("d")
     not_run = 0
@@ -186,7 +186,7 @@ def exit_code(
 
 
 def trigger_verdict(summary: Summary) -> tuple[GradeStatus, str]:
-    """Return what a run's trigger tests came to, their gate included, and why where they did not pass."""
+    """Return the status of a run's trigger tests, their gate included, and the reason where they did not pass."""
     if summary.triggers is None:
         return "passed", ""
     gate = next((metric for metric in summary.metrics if metric.name == METRIC and metric.threshold is not None), None)
@@ -195,14 +195,14 @@ def trigger_verdict(summary: Summary) -> tuple[GradeStatus, str]:
     numbers, is_alone = summary.triggers.all, not summary.total_tests
     status = _trigger_status(summary.triggers, summary.metrics, is_alone=is_alone)
     wrong = numbers.false_positives + numbers.false_negatives
-    told = f"{wrong} of {summary.triggers.answers} answers are not right, {numbers.errors} of them undecided"
-    told += f"; {summary.triggers.not_asked} trials were not asked" if summary.triggers.not_asked else ""
+    message = f"{wrong} of {summary.triggers.answers} answers are not right, {numbers.errors} of them undecided"
+    message += f"; {summary.triggers.not_asked} trials were not asked" if summary.triggers.not_asked else ""
     invalid = "".join(f"INVALID: {reason}" for reason in summary.triggers.reasons[:1])
-    return status, "" if status == "passed" else invalid or told
+    return status, "" if status == "passed" else invalid or message
 
 
 def _trigger_status(triggers: TriggerSummary, metrics: Sequence[Metric], *, is_alone: bool) -> GradeStatus:
-    """Return what trigger tests say beside their gate; without one they need every answer right if run alone."""
+    """Return the status of trigger tests besides their gate; without one they need every answer right if run alone."""
     if not triggers.is_valid:
         return "error"
     if any(metric.name == METRIC and metric.threshold is not None for metric in metrics):
@@ -214,11 +214,11 @@ def _trigger_status(triggers: TriggerSummary, metrics: Sequence[Metric], *, is_a
 
 def _tolerated(statuses: Sequence[str], config: Mapping[str, JSON]) -> bool:
     """Return whether no more tasks failed than `config.max_failures` and `config.min_pass_rate` allow."""
-    failed, rate, most = statuses.count("failed"), config.get("min_pass_rate"), config.get("max_failures")
-    if not failed or (rate is None and most is None):
+    failed, rate, max_failures = statuses.count("failed"), config.get("min_pass_rate"), config.get("max_failures")
+    if not failed or (rate is None and max_failures is None):
         return not failed
     enough = rate is None or statuses.count("passed") >= rate * len(statuses) - TOLERANCE
-    return enough and (most is None or failed <= most)
+    return enough and (max_failures is None or failed <= max_failures)
 
 
 def _was_run(task: TaskSummary) -> bool:

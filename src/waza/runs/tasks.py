@@ -35,7 +35,7 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
     passed: int
     failed: int
     errors: int
-    """Trials nobody can tell, those that were not run among them."""
+    """Undecided trials, including those that were not run."""
     skipped: int
     not_run: int
     pass_rate: float | None
@@ -52,7 +52,7 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
     attempts: int = 1
     """How often its most repeated trial was started."""
     metadata: dict[str, JSON] = field(default_factory=dict)
-    """What the suite says of the task for readers."""
+    """The suite's description of the task for readers."""
 
     @property
     def is_flaky(self) -> bool:
@@ -61,7 +61,7 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
 
 
 def summarize_tasks(run: Run) -> Sequence[TaskSummary]:
-    """Return every task of the run in the spec's order; tasks the spec does not list stand at the end, by id."""
+    """Return every task of the run in the spec's order; tasks the spec does not list are at the end, by id."""
     outcomes = outcomes_of(run.results)
     first: dict[str, int] = {}
     others: dict[str, list[int]] = {}
@@ -130,7 +130,7 @@ class TaskRule(NamedTuple):
 
 @lru_cache(maxsize=1024, typed=True)
 def _numbers(statuses: Sequence[ResultStatus], scores: Sequence[Score], not_run: int, rule: JSON) -> TaskSummary:
-    """Return the numbers of a task nobody has named yet: of thousands of tasks few differ in them."""
+    """Return the numbers of a task without its name, shared: thousands of tasks have few different ones."""
     passed, failed, skipped = statuses.count("passed"), statuses.count("failed"), statuses.count("skipped")
     errors = len(statuses) - passed - failed - skipped + not_run
     graded = [score for score, status in zip(scores, statuses, strict=True) if status != "skipped"]
@@ -173,17 +173,17 @@ def _status(rule: JSON, passed: int, failed: int, errors: int) -> ResultStatus:
 
 
 def passes_needed(rule: JSON, trials: int) -> int:
-    """Return how many of so many trials must pass for the task to pass."""
+    """Return how many of the trials must pass for the task to pass."""
     return trials if rule == "all" else 1 if rule == "any" else max(1, math.ceil(float(rule) * trials - TOLERANCE))
 
 
 def _reason(status: ResultStatus, trials: Sequence[TrialOutcome], not_run: int) -> str:
-    told = [trial.reason for trial in trials if trial.status == status and trial.reason]
-    return told[0] if told else "not run" if status == "error" and not_run else ""
+    reasons = [trial.reason for trial in trials if trial.status == status and trial.reason]
+    return reasons[0] if reasons else "not run" if status == "error" and not_run else ""
 
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
-    """Return what was consumed in all; a number nobody recorded stays None, and so does one with an invalid part."""
+    """Return the total usage; a number that was never recorded stays None, and so does one with an invalid part."""
     total = UsageTotal()
     for usage in usages:
         total.add(usage)
@@ -210,7 +210,7 @@ class UsageTotal:
         self._invalid |= usage.invalid_numbers
 
     def usage(self) -> Usage | None:
-        """Return what was consumed in all; None where no trial says anything."""
+        """Return the total usage; None where no trial has any."""
         if not self._is_known:
             return None
         sums = {
@@ -222,7 +222,7 @@ class UsageTotal:
 
 
 def by_task(run: Run, tasks: Sequence[TaskSummary]) -> Iterator[tuple[TaskSummary, Iterator[Result]]]:
-    """Yield the tasks with their trials; results that stand in the tasks' order are taken one at a time."""
+    """Yield the tasks with their trials; results in the tasks' order are read one at a time."""
     order = {task.id: number for number, task in enumerate(tasks)}
     trials = array("q", [0]) * len(tasks)
     is_in_order, last = True, (-1, 0)

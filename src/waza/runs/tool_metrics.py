@@ -10,7 +10,7 @@ from waza.model import JSON, Run
 from waza.runs.outcomes import outcomes_of
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50)
-"""The most calls of each bucket of the histogram; one more bucket holds the rest."""
+"""The most calls of each bucket of the histogram; one more bucket has the rest."""
 
 
 def tool_metrics(run: Run) -> dict[str, JSON] | None:
@@ -38,7 +38,7 @@ def tool_metrics(run: Run) -> dict[str, JSON] | None:
             decided[trial.task_id] += 1
     if not calls:
         return None
-    # The mean over tasks; a task's first calls are looked at in every trial that was decided.
+    # The mean over tasks; a task's first calls count in every trial that was decided.
     accuracy = fmean(right[task_id] / count for task_id, count in decided.items()) if decided else None
     return {
         "selection_accuracy": accuracy,

@@ -1,6 +1,6 @@
-"""How one trial used its tools, in numbers, from what its grades say about tool calls.
+"""How one trial used its tools, in numbers, from what its grades report about tool calls.
 
-A grader that expects tools says in its details: `first_call_fits`, whether the first call is the expected one, with
+A grader that expects tools reports in its details: `first_call_fits`, whether the first call is the expected one, with
 `first_call_is_ordered` where its expectation has an order; and `argument_calls`, the places of the `calls` to tools
 whose arguments it states, and of the `right` ones among them.
 """
@@ -48,7 +48,7 @@ def _shared(calls: int, succeeded: int, compared: int, fitting: int, first_fits:
 
 
 def merged_tool_facts(details: Iterable[Mapping[str, Any]], *, is_choice: bool = False) -> dict[str, JSON]:
-    """Return what several graders say about tool calls as one would say it; empty where none does.
+    """Return the facts of several graders about tool calls merged into one; empty where none has any.
 
     Where one of them expects an order, its first tool is the expected one; otherwise any expected tool is. Of a
     conversation's turns the first one with an expectation counts. `is_choice`: one of the graders is enough.
@@ -84,18 +84,15 @@ def _argument_calls(facts: Mapping[str, Any]) -> tuple[set[int], set[int]]:
     return set(), set()
 
 
-# Calls of mocks, as a trace holds them: under `outcome.mocks.calls`.
-
-
 def mock_calls(trace: Trace) -> list[dict[str, JSON]] | None:
-    """Return every call of a mocked program or tool, in order; None where none were in use."""
+    """Return every call of a mocked program or tool in `outcome.mocks.calls`, in order; None without mocks."""
     mocks = trace.outcome.get("mocks")
     calls = mocks.get("calls") if isinstance(mocks, dict) else None
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else None
 
 
 def command_invocations(trace: Trace) -> list[dict[str, JSON]] | None:
-    """Return the calls of mocked programs, as results.json tells them; None where no mocks were in use."""
+    """Return the calls of mocked programs, as in results.json; None where no mocks were in use."""
     calls = mock_calls(trace)
     if calls is None:
         return None

@@ -1,7 +1,7 @@
-"""A catalogue of skills: which prompts made the agent use which skill, observed and by the words alone.
+"""A catalogue of skills: which prompts made the agent use which skill, observed and by the text of the skills alone.
 
-`observed` counts trials: what the agent did. `heuristic` counts prompts: what the `trigger` grader makes of the words
-of each SKILL.md. A row is a skill's should-trigger prompts, a column a skill that was used for them.
+`observed` counts trials: what the agent did. `heuristic` counts prompts: the result of the `trigger` grader from the
+words of each SKILL.md. A row is a skill's should-trigger prompts, a column a skill that was used for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from waza.runs.triggers import TriggerAnswer, TriggerPrompt, answers_of, prompts
 
 
 class CatalogueRow(Struct, frozen=True, kw_only=True):
-    """What came of the should-trigger prompts of one skill, by one way of telling."""
+    """The results of the should-trigger prompts of one skill, by one method."""
 
     total: int
     """Trials (observed) or prompts (heuristic) that were decided."""
@@ -36,7 +36,7 @@ class SkillRow(Struct, frozen=True, kw_only=True):
     skill: str
     prompts: int
     errors: int
-    """Trials nobody can tell, and those that were not run."""
+    """Undecided trials, and those that were not run."""
     taken: int
     """Decided trials of other skills' should-trigger prompts in which this one was used."""
     observed: CatalogueRow
@@ -73,7 +73,7 @@ class PromptRow(Struct, frozen=True, kw_only=True):
 
 
 class Catalogue(Struct, frozen=True, kw_only=True):
-    """The confusion matrix of a run with several skills; `results.json` holds it as `trigger_catalogue`."""
+    """The confusion matrix of a run with several skills; in `results.json` it is `trigger_catalogue`."""
 
     skills: list[str]
     threshold: float
@@ -113,12 +113,14 @@ def _skill_row(
 ) -> SkillRow:
     wanted = [a for a in answers if not a.prompt.control and a.prompt.should_trigger]
     own = [a for a in wanted if a.prompt.skill == name]
-    asked = [p for p in prompts if p.skill == name and p.should_trigger]
-    expected = [{s for s, score in relevance[p.id].items() if score >= threshold} for p in asked if p.id in relevance]
-    known = all(name in relevance.get(prompt.id, {}) for prompt in asked)
+    should_trigger = [p for p in prompts if p.skill == name and p.should_trigger]
+    expected = [
+        {s for s, score in relevance[p.id].items() if score >= threshold} for p in should_trigger if p.id in relevance
+    ]
+    known = all(name in relevance.get(prompt.id, {}) for prompt in should_trigger)
     return SkillRow(
         skill=name,
-        prompts=len(asked),
+        prompts=len(should_trigger),
         errors=sum(a.did_trigger is None for a in own),
         taken=sum(name in (a.skills or ()) for a in wanted if a.prompt.skill != name and a.did_trigger is not None),
         observed=_row(name, [set(a.skills or ()) for a in own if a.did_trigger is not None]),

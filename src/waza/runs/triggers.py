@@ -1,6 +1,6 @@
-"""What each trial of a trigger test came to: the prompts as a run stores them, and the answers to them.
+"""Trigger tests: the prompts as a run stores them, the result of each trial, and their metrics.
 
-`run.triggers` holds a Result for each prompt and trial, `run.spec["triggers"]` what each prompt was for:
+`run.triggers` has a Result for each prompt and trial, `run.spec["triggers"]` what each prompt was for:
 
     {"prompts": [TriggerPrompt, …], "skills": [name, …], "catalogue": bool,
      "heuristic": {prompt id: {skill: relevance}}, "threshold": 0.6, "tasks": [Task, …]}
@@ -25,7 +25,7 @@ _NOT_SCRIPTED = "mock.yaml has no rule (`triggers`) and no script for the skills
 
 
 class TriggerPrompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A prompt of `trigger_tests.yaml`, or a control beside it."""
+    """A prompt of `trigger_tests.yaml`, or a control."""
 
     id: str
     """The task id of its results, such as `trigger:should-1`."""
@@ -36,30 +36,30 @@ class TriggerPrompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     confidence: str = "high"
     """`high` counts 1, `medium` counts 0.5."""
     phrasing: str = ""
-    """A rung of the wording ladder, where the author says which."""
+    """A rung of the wording ladder, where the author names it."""
     reason: str = ""
     control: Literal["", "explicit", "unrelated"] = ""
     """`explicit` names the skill outright, `unrelated` has nothing to do with it; neither counts in any number."""
 
     @property
     def short_id(self) -> str:
-        """What it is called beside other prompts: `should-1`, or `csv-report:should-1` in a catalogue."""
+        """Its name among other prompts: `should-1`, or `csv-report:should-1` in a catalogue."""
         return self.id.removeprefix("trigger:")
 
 
 class TriggerAnswer(Struct, frozen=True, kw_only=True):
-    """What one trial of one prompt came to."""
+    """The result of one trial of one prompt."""
 
     prompt: TriggerPrompt
     trial: int
     did_trigger: bool | None
-    """Whether the skill was used (of an `unrelated` control: any tested skill); None when nobody can tell."""
+    """Whether the skill was used (of an `unrelated` control: any tested skill); None when it is undecided."""
     skills: list[str] | None = None
     """Every skill that was used, in order; None when that was not recorded."""
     error: str = ""
     timed_out: bool = False
     by_reading: bool = False
-    """Whether use was told from a SKILL.md that was read: the agent has no tool that loads skills."""
+    """Whether use was inferred from reading a SKILL.md: the agent has no tool that loads skills."""
 
     @property
     def is_right(self) -> bool:
@@ -74,7 +74,7 @@ def prompts_of(run: Run) -> dict[str, TriggerPrompt]:
 
 
 def answers_of(run: Run) -> list[TriggerAnswer]:
-    """Return what each trial of each prompt came to, controls among them, in the order of the prompts."""
+    """Return the result of each trial of each prompt, controls included, in the order of the prompts."""
     prompts = prompts_of(run)
     tested = {prompt.skill for prompt in prompts.values() if prompt.skill}
     return [answer_to(result, prompts[result.task_id], tested) for result in run.triggers if result.task_id in prompts]
@@ -96,7 +96,7 @@ def unanswered(run: Run) -> list[TriggerAnswer]:
 
 
 def answer_to(result: Result, prompt: TriggerPrompt, tested: set[str]) -> TriggerAnswer:
-    """Return what one trial of a prompt came to; `tested` are the skills a prompt that names none is not to use."""
+    """Return the result of one trial of a prompt; `tested` are the skills a prompt that names none is not to use."""
     used = result.trace.skill_invocations
     names = None if used is None else [invocation.name for invocation in used]
     wanted = {prompt.skill} if prompt.skill else tested
@@ -163,7 +163,7 @@ class TriggerNumbers(Struct, frozen=True, kw_only=True):
     true_negatives: int = 0
     false_negatives: int = 0
     errors: int = 0
-    """Answers nobody can tell; in `all` they are among the wrong ones too."""
+    """Undecided answers; in `all` they also count as wrong."""
     precision: float = 0.0
     recall: float = 0.0
     f1: float = 0.0
@@ -192,7 +192,7 @@ class SkillNumbers(Struct, frozen=True, kw_only=True):
 
 
 class TriggerSummary(Struct, frozen=True, kw_only=True):
-    """The trigger tests of a run; `results.json` holds it as `trigger_metrics`, flat, with `all` first."""
+    """The trigger tests of a run; in `results.json` it is `trigger_metrics`, flat, with `all` first."""
 
     prompts: int
     answers: int
@@ -200,28 +200,28 @@ class TriggerSummary(Struct, frozen=True, kw_only=True):
     not_asked: int = 0
     """Trials that were planned and not started: the run is INVALID or ended early. They are in no number."""
     is_valid: bool
-    """False when the controls show that use of the skill could not be seen: no number means anything then."""
+    """False when the controls show that use of the skill could not be detected: then the numbers are meaningless."""
     reasons: list[str]
     """Why it is not valid."""
     warnings: list[str]
     all: TriggerNumbers
     """Every answer, errors counted as wrong ones."""
     decided: TriggerNumbers | None
-    """Only the answers that somebody can tell; None when there is none."""
+    """Of the decided answers; None when there is none."""
     accuracy_low: float
     """The accuracy if every prompt that was not asked had been answered wrongly."""
     accuracy_high: float
     """The accuracy if every error, and every prompt that was not asked, had been a right answer."""
     accuracy_ci: Interval | None = None
     """The Wilson interval of the accuracy over all answers. Prompts count, not trials, those of unequal weight for as
-    many as tell as much (Kish 1965: the square of the sum of weights by the sum of their squares, rounded down)."""
+    the effective number (Kish 1965: the square of the sum of weights by the sum of their squares, rounded down)."""
     heuristic: TriggerNumbers | None = None
-    """What the `trigger` grader makes of the same prompts, from the words of the SKILL.md alone."""
+    """The results of the `trigger` grader for the same prompts, from the words of the SKILL.md alone."""
     recall_ci: Interval | None = None
     """The Wilson interval of the mean, unweighted, over should-trigger prompts of the share of decided trials in which
     the skill was used. Prompts count, not trials: those of one prompt are alike."""
     by_reading: bool = False
-    """Whether use of skills was told from SKILL.md files that were read, not from a tool that loads skills."""
+    """Whether use of skills was inferred from reading SKILL.md files, not from a tool that loads skills."""
     rungs: list[Rung] = field(default_factory=list)
     skills: list[SkillNumbers] = field(default_factory=list)
     """Each skill by itself, where several are tested."""
@@ -231,18 +231,18 @@ def trigger_numbers(answers: Iterable[TriggerAnswer], *, decided_only: bool = Fa
     """Return counts and measures; None of nothing. An error is a wrong answer, or left out with `decided_only`."""
     counts = dict.fromkeys(("true_positives", "false_positives", "true_negatives", "false_negatives"), 0)
     weights = dict.fromkeys(counts, 0.0)
-    errors = seen = 0
+    errors = total = 0
     for answer in answers:
         if answer.did_trigger is None and decided_only:
             continue
-        seen += 1
+        total += 1
         errors += answer.did_trigger is None
         should = answer.prompt.should_trigger
         did = (not should) if answer.did_trigger is None else answer.did_trigger
         name = ("true" if did is should else "false") + ("_positives" if did else "_negatives")
         counts[name] += 1
         weights[name] += WEIGHTS[answer.prompt.confidence]
-    if not seen:
+    if not total:
         return None
     return TriggerNumbers(**counts, errors=errors, **_measures(weights), weighted=weights)  # type: ignore[arg-type]
 
@@ -272,7 +272,7 @@ def summarize_triggers(run: Run) -> TriggerSummary | None:
     reasons, warnings = _validity(prompts, answers)
     not_asked = [answer for answer in unanswered(run) if not answer.prompt.control]
     counted = [answer for answer in answers if not answer.prompt.control]
-    asked = {answer.prompt.id: answer.prompt for answer in counted}
+    prompts = {answer.prompt.id: answer.prompt for answer in counted}
     whole = trigger_numbers(counted) or TriggerNumbers()
     open_weight = _weight(not_asked)
     total = _weight(counted) + open_weight
@@ -290,7 +290,7 @@ def summarize_triggers(run: Run) -> TriggerSummary | None:
         decided=trigger_numbers(counted, decided_only=True),
         accuracy_low=_share(right, total),
         accuracy_high=_share(right + unknown, total),
-        accuracy_ci=_accuracy_interval(whole.accuracy, list(asked.values())),
+        accuracy_ci=_accuracy_interval(whole.accuracy, list(prompts.values())),
         heuristic=_heuristic(run, prompts),
         recall_ci=recall_interval(counted),
         by_reading=any(answer.by_reading for answer in answers),
@@ -315,9 +315,9 @@ def _heuristic(run: Run, prompts: dict[str, TriggerPrompt]) -> TriggerNumbers | 
 
 
 def _validity(prompts: dict[str, TriggerPrompt], answers: Sequence[TriggerAnswer]) -> tuple[list[str], list[str]]:
-    """Return why the numbers mean nothing, and what else the controls say.
+    """Return why the numbers are meaningless, and warnings from the controls.
 
-    A detector is believed once it was seen to say yes (to a prompt that names the skill outright) and to say no.
+    Detection is trusted once it has reported use (for a prompt that names the skill outright) and no use.
     """
     reasons: list[str] = []
     warnings: list[str] = []
@@ -340,7 +340,7 @@ def _validity(prompts: dict[str, TriggerPrompt], answers: Sequence[TriggerAnswer
         if any(answer.did_trigger is False for answer in answers):
             warnings.append(f"{fact}: it may be used for anything")
         else:
-            reasons.append(f"{fact}, and so did every prompt: nothing shows that silence would be seen")
+            reasons.append(f"{fact}, and so did every prompt: nothing shows that no use would be detected")
     return reasons, warnings
 
 
@@ -359,9 +359,9 @@ def _explicit(skill: str, controls: Sequence[TriggerAnswer]) -> tuple[str, str]:
         return f"{head}: {errors[0]}", ""
     others = [name for answer in controls for name in answer.skills or []]
     if others:
-        return f"{head}: '{others[0]}' was seen instead", ""
+        return f"{head}: '{others[0]}' was used instead", ""
     late = " within its time" if any(answer.timed_out for answer in controls) else ""
-    return f"{head}: no skill use was seen{late}", ""
+    return f"{head}: no skill use was detected{late}", ""
 
 
 def recall_interval(answers: Iterable[TriggerAnswer]) -> Interval | None:

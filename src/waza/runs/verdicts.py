@@ -3,7 +3,7 @@
 A verdict is about a grader's question and the evidence a person saw: input, source context, output, tool calls and
 files. It counts for every trial with exactly that evidence, in this run and in later ones. Lines need no order, so
 files of several people are merged by putting their lines together (`merge_verdicts`, or a `merge=union` of git). Of two
-verdicts of one person on one output the later counts; verdicts of different people stand beside each other.
+verdicts of one person on one output the later counts; verdicts of different people are kept separately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from waza.model import JSON, Files, Trace
 from waza.untrusted.json import encode, to_json
 
 VERDICTS = "verdicts.jsonl"
-"""How the file is called, beside the eval file."""
+"""The name of the file, next to the eval file."""
 LOCK_WAIT_S = 10.0
 """How long to wait while another process adds its verdict."""
 
@@ -35,24 +35,24 @@ Answer = Literal["pass", "fail"]
 
 
 class HumanVerdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person says about one output."""
+    """A person's verdict on one output."""
 
     grader: str
     """The grader whose question was answered."""
     evidence: str
-    """What was looked at, as `evidence_of` names it."""
+    """The name of what was reviewed, as of `evidence_of`."""
     verdict: Answer
     reason: str = ""
     reviewer: str = ""
-    """Who says so; empty where no name was given."""
+    """The reviewer; empty where no name was given."""
     at: str = ""
     """When, in UTC; `record_verdict` fills it in."""
     question: str = ""
-    """What was asked, as `question_of` names it; a `human` grader counts answers to its present question alone."""
+    """The name of the question, as of `question_of`; a `human` grader counts only answers to its present question."""
     said: Answer | None = None
-    """What the grader itself said, where it is one that decides."""
+    """The grader's own verdict, where it is one that decides."""
     model: str = ""
-    """The judge's model, where a judge said it."""
+    """The judge's model, where a judge gave it."""
     rubric: str = ""
     """The hash of the judge's rubric."""
     run: str = ""
@@ -91,7 +91,7 @@ def _verdict(line: bytes, path: str | Path, number: int) -> HumanVerdict:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if line.startswith((b"<<<<<<<", b"=======", b">>>>>>>")):
             raise StoreError(f"{path}:{number}: a conflict of git; keep the lines of both sides") from None
-        raise StoreError(f"{path}:{number}: is no verdict: {error}; mend or remove the line") from None
+        raise StoreError(f"{path}:{number}: is not a verdict: {error}; fix or remove the line") from None
 
 
 def record_verdict(path: str | Path, verdict: HumanVerdict, disk: Disk = DISK) -> HumanVerdict:
@@ -143,7 +143,7 @@ def _ends_whole(fd: int, size: int) -> bool:
 
 
 def _lock(fd: int, disk: Disk) -> None:
-    """Wait for the file's lock; raise BlockingIOError when somebody keeps it."""
+    """Wait for the file's lock; raise BlockingIOError when another process keeps it."""
     end = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -161,18 +161,18 @@ Standing = dict[tuple[str, str], list[HumanVerdict]]
 
 
 def standing_in(path: str | Path) -> Standing:
-    """Return the verdicts in a file that count; kept until the file changes, since each trial of a run asks."""
+    """Return the verdicts in a file that count; cached until the file changes, since each trial of a run needs them."""
     try:
-        seen = Path(path).stat()
+        status = Path(path).stat()
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {why(error)}") from error
-    return _standing_in(str(path), seen.st_mtime_ns, seen.st_size, seen.st_ino)
+    return _current_verdicts(str(path), status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 @lru_cache(maxsize=8)
-def _standing_in(path: str, *_unchanged: int) -> Standing:
+def _current_verdicts(path: str, *_unchanged: int) -> Standing:
     return standing(read_verdicts(path))
 
 
@@ -203,25 +203,25 @@ def label_of(verdicts: Iterable[HumanVerdict]) -> bool | None:
 
 
 def question_of(*parts: str) -> str:
-    """Return a name for what a person is asked, that changes with any word of it."""
+    """Return a name for a question to people, that changes with any word of it."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def evidence_of(trace: Trace, source: str = "") -> str:
-    """Return a name for what a person looks at: input, output, turns, tool calls, the files that were left.
+    """Return a name for what a person reviews: input, output, turns, tool calls, the files that were left.
 
     And the task's source context, where it has one.
     """
     calls = [[call.tool_name, call.args, call.result, call.success, call.error] for call in trace.tool_events or ()]
-    told: list[JSON] = [trace.input, trace.output, None if trace.tool_events is None else calls]
-    told += [[[turn.input, turn.output] for turn in trace.turns or ()], list(_contents(trace.files))]
-    told += [source] if source else []
-    text = json.dumps(to_json(told), sort_keys=True)
+    evidence: list[JSON] = [trace.input, trace.output, None if trace.tool_events is None else calls]
+    evidence += [[[turn.input, turn.output] for turn in trace.turns or ()], list(_contents(trace.files))]
+    evidence += [source] if source else []
+    text = json.dumps(to_json(evidence), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _contents(files: Files | None) -> Iterator[list[str]]:
-    """Yield path and content's hash of each file; a file that was not kept is told by the reason."""
+    """Yield path and content's hash of each file; for a file that was not stored, the reason."""
     try:
         for path in files.paths() if files is not None else ():
             try:

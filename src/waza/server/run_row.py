@@ -15,7 +15,7 @@ from waza.errors import StoreError
 from waza.model import Run
 from waza.runs.folder import JOURNAL, RUN, read_run_json
 from waza.runs.journal import read_end
-from waza.runs.retention import TAGS, is_going_on, started, tags_of
+from waza.runs.retention import TAGS, is_running, started, tags_of
 from waza.runs.start_order import read_start
 from waza.runs.store import StoredRun, run_folders
 from waza.runs.summary import Summary, summarize
@@ -123,7 +123,7 @@ def _read(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
     ended = read_end(folder / JOURNAL)
     end, integrity = ended or (None, "")
     # A writer takes the lock before it changes the file, so probing the lock after a change disturbs no writer.
-    is_live = not (end and end.complete) and bool(size_of(folder / JOURNAL)) and is_going_on(folder)
+    is_live = not (end and end.complete) and bool(size_of(folder / JOURNAL)) and is_running(folder)
     done = None
     if end is None or is_live or not end.summary.is_current:
         filled = fill(known, run)
