@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Container, Iterator
 from itertools import count, islice
 from typing import NamedTuple, TypeVar
@@ -77,7 +76,7 @@ def headline(result: Result) -> str:
 def places_of(run: Run, statuses: Container[str] = ANY) -> dict[str, list[int]]:
     """Return by task id the places of its trials in the run's results, by trial; only those of some statuses."""
     places_by_task: dict[str, list[int]] = {}
-    trials = array("q")
+    trials: list[int] = []  # no array: the numbers of a foreign file may be of any size
     for place, outcome in enumerate(outcomes_of(run.results)):
         trials.append(outcome.trial)
         if outcome.status in statuses:
