@@ -185,7 +185,7 @@ def test_the_newest_card_of_a_rubric_and_model_is_found_by_name_or_hash(tmp_path
     assert read_card(tmp_path / "elsewhere", "helpfulness", "knowing-1") is None
     assert "it prefers the first output" in card_line(card)
     path.write_text("{")
-    with pytest.raises(StoreError, match="is no judge card"):
+    with pytest.raises(StoreError, match="is not a judge card"):
         read_cards(tmp_path)
 
 

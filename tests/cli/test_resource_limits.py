@@ -15,7 +15,7 @@ resource = pytest.importorskip("resource", reason="this system has no resource l
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are counted differently elsewhere")
 
 LIMITED = """
-import json, os, resource, sys
+import hashlib, json, os, resource, sys  # hashlib prints lines of its own where its libraries cannot be loaded
 from waza.cli import run_command
 from waza.cli._screen import console
 kind, extra, after, *commands = sys.argv[1:]

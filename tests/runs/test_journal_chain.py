@@ -65,9 +65,7 @@ def test_a_record_that_an_agent_appends_is_reported_and_not_counted(path):
             file.write(forged("forged"))
         (piece,) = journal.append(a_result("b"))
         assert path.read_bytes()[piece.offset : piece.end] == piece.raw
-        assert journal.warnings == [
-            f"{path}: another program wrote into it during the run; what it wrote is ignored"
-        ]
+        assert journal.warnings == [f"{path}: another program wrote into it during the run; what it wrote is ignored"]
     assert names(path) == ["a", "b"]
     assert read_journal(path)[1] == [f"{path}: 1 record that this run did not write was ignored"]
     with Journal.open(path) as journal:  # going on sets the altered file aside
