@@ -438,3 +438,42 @@ def test_the_judge_sees_what_it_needs(tmp_path):
     for words in ("## Task input", "## Source context", "## Tool calls", '"q":"sky"', "=== note.txt", "from the agent"):
         assert words in asked
     assert asked.index("## Source context") < asked.index("## Candidate output")
+
+
+IN_BOTH_ORDERS = {
+    ("A", "A"): ("error", None, "passed", "tie"),
+    ("B", "B"): ("error", None, "passed", "tie"),
+    ("B", "tie"): ("error", None, "passed", "candidate"),
+    ("tie", "A"): ("error", None, "passed", "candidate"),
+    ("A", "tie"): ("error", None, "failed", "baseline"),
+    ("tie", "B"): ("error", None, "failed", "baseline"),
+    ("B", "A"): ("passed", "candidate", "passed", "candidate"),
+    ("A", "B"): ("failed", "baseline", "failed", "baseline"),
+    ("tie", "tie"): ("passed", "tie", "passed", "tie"),
+}
+
+
+@pytest.mark.parametrize("winners", IN_BOTH_ORDERS)
+def test_a_comparison_that_changes_with_the_order_is_undecided_or_the_sum_of_both(winners):
+    trace = Trace(input="", output="new", baseline_output="old")
+    magnitudes = {"A": "much-better", "B": "slightly-better", "tie": "equal"}
+    replies = [
+        {"tool_calls": [{"name": "set_pairwise_winner", "arguments": {"winner": one, "magnitude": magnitudes[one]}}]}
+        for one in winners
+    ]
+    for reply, word in zip(replies, ("first", "second"), strict=True):
+        reply["tool_calls"][0]["arguments"]["reasoning"] = word
+    found = []
+    for rule in ("error", "tie"):
+        grader = PromptGrader(prompt="Which?", mode="pairwise", on_inconsistent=rule)
+        grade = grader.grade(trace, judge=ScriptedJudge(replies))
+        found += [grade.status, grade.details["pairwise"]["winner"]]
+        assert grade.details["pairwise"]["position_consistent"] is (IN_BOTH_ORDERS[winners][0] != "error")
+        assert grade.score == {"candidate": 1.0, "tie": 0.5, "baseline": 0.0, None: 0.0}[found[-1]]
+        assert grade.details["pairwise"]["reasonings"] == ["first", "second"]
+    assert tuple(found) == IN_BOTH_ORDERS[winners]
+
+
+def test_the_rule_for_two_orders_needs_two_orders():
+    with pytest.raises(ValueError, match="goes with mode: pairwise"):
+        PromptGrader(prompt="x", on_inconsistent="tie")

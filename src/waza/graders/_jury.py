@@ -246,8 +246,10 @@ def _pairwise(votes: Sequence[Vote], findings: dict[int, Finding], verdict: bool
         for place, finding in findings.items()
         if "pairwise" in finding.details and votes[place].passes is verdict and verdict is not None
     ]
-    if not any("pairwise" in finding.details for finding in findings.values()):
+    compared = [finding.details["pairwise"] for finding in findings.values() if "pairwise" in finding.details]
+    if not compared:
         return {}
+    is_consistent = all(one["position_consistent"] for one in compared)
     wins, ties = named.count("candidate"), named.count("tie")
     winner = None if verdict is None else "baseline" if not verdict else "candidate" if wins > ties else "tie"
-    return {"mode": "pairwise", "pairwise": {"winner": winner, "position_consistent": verdict is not None}}
+    return {"mode": "pairwise", "pairwise": {"winner": winner, "position_consistent": is_consistent}}

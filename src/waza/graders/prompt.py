@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from msgspec.structs import replace
@@ -42,6 +43,11 @@ class PromptGrader(JudgedGrader):
 
     mode: Literal["independent", "pairwise"] = "independent"
     """Judge the output by itself, or against that of another run (`--against`) or without the skill (`--baseline`)."""
+    on_inconsistent: Literal["error", "tie"] = "error"
+    """What a comparison is that changes with the order, with `mode: pairwise`: undecided, or the sum of both orders.
+
+    With `tie` opposite winners are a tie, and a winner in one order with a tie in the other is that winner (as in
+    JudgeBench). The consistent share is reported either way."""
     continue_session: bool = False
     """Let the agent itself judge, in a copy of its session which is read-only; only while the run lasts."""
 
@@ -52,6 +58,12 @@ class PromptGrader(JudgedGrader):
                 "mode: pairwise compares two outputs as a whole; it does not go with criteria (write them into the "
                 "prompt, or compare by one grader for each)"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_two_orders(self) -> Self:
+        if "on_inconsistent" in self.model_fields_set and self.mode != "pairwise":
+            raise ValueError("'on_inconsistent' goes with mode: pairwise; leave it out, or compare with another output")
         return self
 
     @model_validator(mode="after")
@@ -103,24 +115,39 @@ class PromptGrader(JudgedGrader):
             askings: dict[str, JSON] = {"judge": first.judge, "judge_swapped": error.judge}
             return Finding("error", 0.0, str(error), details={"mode": "pairwise"} | self.question_details() | askings)
         winners = [_winner(got, order) for got, order in zip((first, second), orders, strict=True)]
+        details: dict[str, JSON] = {"mode": "pairwise"} | self.question_details()
+        details |= {"judge": first.judge, "judge_swapped": second.judge}
+        return self._finding(first.verdict, second.verdict, winners, details)
+
+    def _finding(self, first: Winner, second: Winner, winners: list[str], details: dict[str, JSON]) -> Finding:
+        """Return what the verdicts in both orders mean together."""
         is_consistent = winners[0] == winners[1]
-        verdict, reasoning = first.verdict, reason_or_mark(first.verdict.reasoning)
-        pairwise = {
-            "winner": winners[0] if is_consistent else None,
-            "magnitude": verdict.magnitude if is_consistent else None,
-            "reasoning": reasoning,
+        winner = winners[0] if is_consistent or self.on_inconsistent == "tie" else None
+        if winner and not is_consistent:
+            winner = _sum_of_orders(winners)
+        decisive = second if winner == winners[1] != winners[0] else first
+        magnitude = decisive.magnitude if winner in winners else "equal" if winner else None
+        pairwise: dict[str, JSON] = {
+            "winner": winner,
+            "magnitude": magnitude,
+            "reasoning": reason_or_mark(decisive.reasoning),
             "position_consistent": is_consistent,
             "winners": winners,
+            "reasonings": [reason_or_mark(one.reasoning) for one in (first, second)],
         }
-        details = {"mode": "pairwise", "pairwise": pairwise} | self.question_details()
-        details |= {"judge": first.judge, "judge_swapped": second.judge}
-        if not is_consistent:
-            fact = f"inconclusive: {winners[0]} wins in one order, {winners[1]} in the other"
-            return Finding("error", 0.0, fact, [Check(None, "the candidate is at least as good", fact)], details)
-        status: GradeStatus = "failed" if winners[0] == "baseline" else "passed"
-        feedback = f"pairwise: winner={winners[0]}, magnitude={verdict.magnitude}: {reasoning}"
-        check = Check(status == "passed", "the candidate is at least as good", "" if status == "passed" else feedback)
-        return Finding(status, _SCORES[winners[0]], feedback, [check], details)
+        details = details | {"pairwise": pairwise}
+        claim, orders = (
+            "the candidate is at least as good",
+            f"{winners[0]} wins in one order, {winners[1]} in the other",
+        )
+        if winner is None:
+            fact = f"inconclusive: {orders}"
+            return Finding("error", 0.0, fact, [Check(None, claim, fact)], details)
+        status: GradeStatus = "failed" if winner == "baseline" else "passed"
+        feedback = f"pairwise: winner={winner}, magnitude={magnitude}: {pairwise['reasoning']}"
+        feedback += "" if is_consistent else f" ({orders})"
+        check = Check(status == "passed", claim, "" if status == "passed" else feedback)
+        return Finding(status, _SCORES[winner], feedback, [check], details)
 
     def _pair(self, trace: Trace, order: tuple[str, str]) -> Question:
         texts = {"baseline": trace.baseline_output or "", "candidate": trace.output}
@@ -132,3 +159,9 @@ class PromptGrader(JudgedGrader):
 def _winner(got: JudgeAnswer[Winner], order: tuple[str, str]) -> str:
     letter = got.verdict.winner
     return "tie" if letter == "tie" else order["AB".index(letter)]
+
+
+def _sum_of_orders(winners: Sequence[str]) -> str:
+    """Return the winner over both orders: a tie where each side wins once."""
+    total = sum(_SCORES[winner] - _SCORES["tie"] for winner in winners)
+    return "candidate" if total > 0 else "baseline" if total < 0 else "tie"

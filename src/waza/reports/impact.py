@@ -127,7 +127,15 @@ def _compared(rate: WinRate) -> Words:
     if rate.win_rate_ci is not None:
         span = f"{rate.win_rate_ci.lower * 100:.0f}–{percent(rate.win_rate_ci.upper)}"
         result += f"; win rate {percent(rate.win_rate)} (95 % interval {span})"
-    return ForeignText(rate.grader), result
+    return ForeignText(rate.grader), result + consistency(rate)
+
+
+def consistency(rate: WinRate) -> str:
+    """Return how many comparisons had the same winner in both orders, to be added to the counts."""
+    if not rate.compared:
+        return ""
+    share = percent(rate.consistent_share)
+    return f"; the same winner in both orders in {rate.consistent} of {rate.compared} ({share})"
 
 
 def _tasks(impact: Impact, whole: bool) -> Iterator[Block]:

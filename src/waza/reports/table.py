@@ -18,7 +18,7 @@ from waza.model import Check, Grade, Result, Run
 from waza.reports.base import Report
 from waza.reports.document import MARKS, is_ascii, print_document, terminal_mark
 from waza.reports.failed_checks import ANY, ending, places_of
-from waza.reports.impact import impact_document
+from waza.reports.impact import consistency, impact_document
 from waza.reports.interpretation import numbers_line, rate_line, repeats_line
 from waza.reports.judging import judging_lines, rubric_of, split_jury
 from waza.reports.run_before import EarlierRun
@@ -292,10 +292,9 @@ def _compared(rate: WinRate) -> str:
     """Return the result of a comparison with another run."""
     counts = f"{visible(rate.grader)}: won {rate.wins}, tied {rate.ties}, lost {rate.losses}"
     counts += f", undecided {rate.undecided}" if rate.undecided else ""
-    if rate.win_rate_ci is None:
-        return counts
-    ci = rate.win_rate_ci
-    return f"{counts}; win rate {percent(rate.win_rate)} (95 % interval {ci.lower * 100:.0f}–{percent(ci.upper)})"
+    if (ci := rate.win_rate_ci) is not None:
+        counts += f"; win rate {percent(rate.win_rate)} (95 % interval {ci.lower * 100:.0f}–{percent(ci.upper)})"
+    return counts + consistency(rate)
 
 
 def models_table(runs: list[Run]) -> Table:

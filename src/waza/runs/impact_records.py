@@ -137,6 +137,15 @@ class WinRate(Struct, frozen=True, kw_only=True):
     """Wins among wins and losses; None where there is neither."""
     win_rate_ci: Interval | None
     """The Wilson 95 % interval of that share."""
+    compared: int = 0
+    """Comparisons that were judged in both orders."""
+    consistent: int = 0
+    """Those with the same winner in both orders."""
+    consistent_share: float | None = None
+    """Their share; None where nothing was compared."""
+
+
+CONSISTENT, INCONSISTENT = "in both orders", "in one order"
 
 
 def win_rates(run: Run) -> list[WinRate]:
@@ -151,6 +160,8 @@ def win_rates(run: Run) -> list[WinRate]:
                 verdict = grade.details.get("pairwise")
                 winner = verdict.get("winner") if isinstance(verdict, dict) and grade.status != "error" else ""
                 counts[grade.name][winner if isinstance(winner, str) else ""] += 1
+                if isinstance(verdict, dict) and isinstance(verdict.get("position_consistent"), bool):
+                    counts[grade.name][CONSISTENT if verdict["position_consistent"] else INCONSISTENT] += 1
     return [_rate(name, count) for name, count in counts.items()]
 
 
@@ -162,6 +173,7 @@ def _compares(entry: dict[str, JSON]) -> str:
 
 def _rate(name: str, count: Counter[str]) -> WinRate:
     wins, losses = count["candidate"], count["baseline"]
+    compared = count[CONSISTENT] + count[INCONSISTENT]
     return WinRate(
         grader=name,
         wins=wins,
@@ -170,4 +182,7 @@ def _rate(name: str, count: Counter[str]) -> WinRate:
         undecided=count[""],
         win_rate=wins / (wins + losses) if wins + losses else None,
         win_rate_ci=wilson(wins, wins + losses),
+        compared=compared,
+        consistent=count[CONSISTENT],
+        consistent_share=count[CONSISTENT] / compared if compared else None,
     )
