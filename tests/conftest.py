@@ -9,22 +9,28 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 import warm_cli
 
 ROOT = Path(__file__).parent.parent
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # a slow moment of the machine is not a fault of the code
+# Without compiled files every worker, and every program a test starts, compiles all of waza again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_modifyitems(config, items):
     if os.environ.get("WAZA_CAMPAIGN") in ("full", "sample") or "campaign" in (config.option.markexpr or ""):
         return
-    for item in items:
-        left_out = item.get_closest_marker("sampled") and crc32(item.nodeid.encode()) % 3
-        if left_out or item.get_closest_marker("campaign"):
-            item.add_marker(pytest.mark.skip(reason="a campaign: `make campaign` runs it at full size"))
+    left_to_campaign = [item for item in items if _is_left_to_campaign(item)]
+    config.hook.pytest_deselected(items=left_to_campaign)
+    items[:] = [item for item in items if not _is_left_to_campaign(item)]
+
+
+def _is_left_to_campaign(item):
+    """Return whether only `make campaign` runs this test: a long one, or two in three of very many of one kind."""
+    if item.get_closest_marker("campaign"):
+        return True
+    return item.get_closest_marker("sampled") is not None and crc32(item.nodeid.encode()) % 3 != 0
 
 
 def pytest_runtest_setup(item):
@@ -35,6 +41,19 @@ def pytest_runtest_setup(item):
 
 
 def pytest_configure(config):
+    _configure_hypothesis()
+    _configure_waza(config)
+
+
+def _configure_hypothesis():
+    """Set no deadline: a slow moment of the machine is not a fault of the code."""
+    from hypothesis import HealthCheck, settings  # only now: the line above lets its compiled files be written
+
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
+
+
+def _configure_waza(config):
     """Let no test use the configuration of whoever runs it, and every test the Python of the projects it writes.
 
     Those about trust have a configuration of their own.
