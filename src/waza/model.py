@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -575,6 +575,130 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [grade for grade in self.grades if grade.status == "error"]
 
 
+class StoredConfig(Struct, frozen=True, kw_only=True):
+    """The settings of a stored suite that readers need."""
+
+    trials_per_task: int = 1
+    pass_rule: Literal["all", "any"] | float = "all"
+    min_pass_rate: float | None = None
+    max_failures: int | None = None
+    group_by: str = ""
+    on_agent_crash: str = ""
+    timeout_seconds: float = 0
+    judge_model: str = ""
+    reasoning_effort: str = ""
+    judge_reasoning_effort: str = ""
+
+    @property
+    def trials(self) -> int:
+        """How many trials a task was to have, one at least."""
+        return int(self.trials_per_task) or 1
+
+
+class StoredTriggers(Struct, frozen=True, kw_only=True):
+    """The trigger tests of a stored suite."""
+
+    prompts: Sequence[dict[str, JSON]] = ()
+    tasks: Sequence[dict[str, JSON]] = ()
+    skills: Sequence[str] = ()
+    threshold: float = 0.6
+    heuristic: dict[str, dict[str, float]] = {}
+    """By prompt and skill: the relevance that word overlap gives."""
+
+
+class StoredBaseline(Struct, frozen=True, kw_only=True):
+    """Which arm of a baseline run a run is; `arm` is empty for a plain run."""
+
+    arm: Literal["skill", "control", ""] = ""
+    skill: str = ""
+    these_tasks: bool = False
+    injected: bool = False
+
+
+class NotSelected(Struct, frozen=True, kw_only=True):
+    """What a suite has beyond a run of it."""
+
+    tasks: Sequence[dict[str, JSON]] = ()
+    trigger_tests: bool = False
+
+
+class StoredSuite(Struct, frozen=True, kw_only=True):
+    """What a run says about the suite it was made from.
+
+    What runs of older versions and results.json files do not have is empty or None. Tasks and graders stay mappings:
+    there may be a million, and `waza.compact` keeps them encoded.
+    """
+
+    file: str = ""
+    """The eval file, relative to the folder of the runs."""
+    config: StoredConfig = StoredConfig()
+    tasks: Sequence[dict[str, JSON]] = ()
+    graders: Mapping[str, Sequence[dict[str, JSON]]] | None = None
+    """By task; None where the run does not say, as a results.json."""
+    grader_facts: Mapping[str, Sequence[str]] | None = None
+    metrics: Sequence[dict[str, JSON]] = ()
+    triggers: StoredTriggers | None = None
+    fingerprints: Mapping[str, str] = {}
+    places: Mapping[str, dict[str, JSON] | None] = {}
+    judge: dict[str, JSON] | None = None
+    judged: Mapping[str, Sequence[str]] = {}
+    """By task: the hashes of the rubrics that judge it."""
+    judge_cards: Sequence[JSON] = ()
+    canaries: Sequence[JSON] = ()
+    baseline: StoredBaseline = StoredBaseline()
+    given: dict[str, JSON] = {}
+    """What the caller gave in addition to the suite."""
+    auto_trials: dict[str, JSON] | None = None
+    """The limits of `trials_per_task: auto`; None where the number of trials is fixed."""
+    not_selected: NotSelected | None = None
+    graded_from: str | None = None
+    """Of a run that no agent made: the run it was graded from, or `traces`."""
+
+    @classmethod
+    def of(cls, spec: Mapping[str, JSON]) -> Self:
+        """Return what a stored spec says."""
+        parts = {name: _known(kind, spec[name]) if spec.get(name) else None for name, kind in _SUITE_PARTS.items()}
+        return _known(cls, {**spec, **parts})
+
+    @property
+    def task_ids(self) -> Iterator[str]:
+        """The ids of its tasks, in order."""
+        return (str(task["id"]) for task in self.tasks)
+
+    @property
+    def trigger_prompts(self) -> Sequence[dict[str, JSON]]:
+        """The prompts of its trigger tests, if it has any."""
+        return self.triggers.prompts if self.triggers else ()
+
+    @property
+    def trigger_tasks(self) -> Sequence[dict[str, JSON]]:
+        """The tasks that put the prompts of its trigger tests to the agent, if it has any."""
+        return self.triggers.tasks if self.triggers else ()
+
+    @property
+    def every_grader(self) -> Iterator[dict[str, JSON]]:
+        """The graders of all tasks; one that tasks share comes once for each."""
+        return (grader for graders in (self.graders or {}).values() for grader in graders)
+
+    def graders_of(self, task_id: str) -> Sequence[dict[str, JSON]] | None:
+        """Return the graders of a task; None where they are not listed."""
+        return (self.graders or {}).get(task_id)
+
+
+_SUITE_PARTS: dict[str, type[Struct]] = {
+    "config": StoredConfig,
+    "triggers": StoredTriggers,
+    "baseline": StoredBaseline,
+    "not_selected": NotSelected,
+}
+_Part = TypeVar("_Part", bound=Struct)
+
+
+def _known(kind: type[_Part], stored: Mapping[str, JSON]) -> _Part:
+    """Return a record of those fields that are stored; the rest, and null, are its defaults."""
+    return kind(**{name: stored[name] for name in kind.__struct_fields__ if stored.get(name) is not None})
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """All results of one invocation, with what they were made from."""
 
@@ -597,3 +721,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """Of a stored run: "unverified" or "altered", a colon and a sentence, where its records are not all its own."""
     other_costs: Costs = NO_COSTS
     """What results were billed that are not among these: replaced by later ones, of removed tasks, of a control arm."""
+
+    @property
+    def suite(self) -> StoredSuite:
+        """What `spec` says, typed."""
+        return StoredSuite.of(self.spec)

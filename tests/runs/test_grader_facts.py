@@ -2,6 +2,7 @@
 
 import waza
 from waza.graders.base import GRADERS
+from waza.model import StoredSuite
 from waza.runs.grader_facts import grader_facts, has_fact, stored_grader_facts
 from waza.runs.store import open_run
 
@@ -23,11 +24,13 @@ def test_a_stored_run_has_the_facts_of_its_graders(tmp_path):
 
 
 def test_the_stored_facts_decide_where_a_run_has_them():
-    facts = stored_grader_facts({"grader_facts": {"of_a_plug_in": ["checks_behavior"]}})
+    facts = stored_grader_facts(StoredSuite(grader_facts={"of_a_plug_in": ["checks_behavior"]}))
     assert has_fact(facts, "of_a_plug_in", "checks_behavior") and not has_fact(facts, "tool_calls", "checks_behavior")
-    assert has_fact(stored_grader_facts({}), "tool_calls", "checks_behavior")
+    assert has_fact(stored_grader_facts(StoredSuite()), "tool_calls", "checks_behavior")
 
 
 def test_the_table_for_older_runs_is_what_the_classes_say():
     classes = {kind: GRADERS.load(kind) for kind in GRADERS.built_in()}
-    assert grader_facts(classes.items()) == {kind: [*facts] for kind, facts in sorted(stored_grader_facts({}).items())}
+    assert grader_facts(classes.items()) == {
+        kind: [*facts] for kind, facts in sorted(stored_grader_facts(StoredSuite()).items())
+    }

@@ -66,6 +66,27 @@ def test_a_stored_run_is_read_back_as_it_was(runs):
     assert warnings == ["careful"]
 
 
+def test_what_an_older_run_does_not_say_about_its_suite_has_defaults():
+    suite = a_run(
+        spec={"config": {"trials_per_task": None}, "triggers": None, "baseline": {}, "not_selected": {}}
+    ).suite
+    assert (suite.config.trials, suite.config.pass_rule, suite.file) == (1, "all", "")
+    assert (suite.triggers, suite.not_selected, suite.baseline.arm, suite.graded_from) == (None, None, "", None)
+    assert (list(suite.every_grader), suite.graders, suite.graders_of("a")) == ([], None, None)
+    suite = a_run(
+        tasks=["a", "b"],
+        spec={
+            "graders": {"a": [{"name": "g"}], "b": []},
+            "triggers": {"prompts": [{"id": "p"}], "unknown": 1},
+            "config": {"trials_per_task": 3, "unknown": 1},
+            "unknown": 1,
+        },
+    ).suite
+    assert (list(suite.task_ids), suite.config.trials) == (["a", "b"], 3)
+    assert (list(suite.every_grader), suite.graders_of("b")) == ([{"name": "g"}], [])
+    assert (suite.trigger_prompts, suite.trigger_tasks, suite.triggers.threshold) == ([{"id": "p"}], (), 0.6)
+
+
 def test_a_run_is_read_without_the_plug_ins_that_made_it(runs):
     path = stored(runs)
     code = (

@@ -97,8 +97,7 @@ def collect_verdicts(
 
 def _sources(run: Run, folder: SpecFolder) -> dict[str, str]:
     """Return the source context of each task of a stored run that has one."""
-    listed = run.spec.get("tasks")
-    tasks = map(_mapping, listed or ())
+    tasks = map(_mapping, run.suite.tasks)
     contexts = {_text(task.get("id")): dict(_mapping(task["context"])) for task in tasks if task.get("context")}
     return {
         name: source_of(Task(id=name, prompt="", context=context), folder)

@@ -211,9 +211,9 @@ def paired(before: Run, after: Run) -> Pairing:
 
 
 def _asked_differently(before: Run, after: Run) -> set[str]:
-    others = CompactDict((str(task["id"]), task) for task in after.spec.get("tasks") or [])
+    others = CompactDict((str(task["id"]), task) for task in after.suite.tasks)
     found: set[str] = set()
-    for task in before.spec.get("tasks") or []:
+    for task in before.suite.tasks:
         other = others.get(str(task["id"]))
         if other is not None and any(task.get(key) != other.get(key) for key in ASKED):
             found.add(str(task["id"]))

@@ -22,7 +22,7 @@ from waza.analysis.results_file import open_run_or_file
 from waza.errors import SpecError, UsageError
 from waza.files.paths import SpecFolder
 from waza.graders.base import GRADERS, Grader
-from waza.model import JSON, Grade, Result, ResultStatus, Run, Task
+from waza.model import JSON, Grade, Result, ResultStatus, Run, StoredSuite, Task
 from waza.runner.grading import on_crash_of
 from waza.runner.regrade import Judging, eval_of, from_run, regraded
 from waza.runner.request import judge_for
@@ -86,7 +86,7 @@ def open_both(before: Path, after: Path, how: ComparisonMode, *, with_triggers: 
         raise UsageError(f"{fact}; `waza show` lists their tasks")
     warnings = [f"run {run.id} is not complete: trials are missing" for run in (one, other) if not run.complete]
     warnings += [f"run {run.id} is {run.integrity}" for run in (one, other) if run.integrity]
-    if ungraded := [run.id for run in (one, other) if "graders" not in run.spec]:
+    if ungraded := [run.id for run in (one, other) if run.suite.graders is None]:
         warnings.append(
             f"{' and '.join(ungraded)}: a results.json does not say by which graders; they are taken as equal"
         )
@@ -160,8 +160,8 @@ def _rate(pair: TaskPair, which: int) -> float | None:
 
 def graded_differently(before: Run, after: Run, pairs: Sequence[TaskPair]) -> list[str]:
     """Return the paired tasks whose graders, rubrics or judge differ."""
-    ids = [pair.before.id for pair in pairs]
-    return [task_id for task_id in ids if not graded_alike(before.spec, after.spec, task_id)]
+    suites = before.suite, after.suite
+    return [pair.before.id for pair in pairs if not graded_alike(*suites, pair.before.id)]
 
 
 def suite_of(run: Run, tasks: list[str], how: ComparisonMode) -> EvalSpec:
@@ -170,9 +170,9 @@ def suite_of(run: Run, tasks: list[str], how: ComparisonMode) -> EvalSpec:
         spec = load_spec(eval_of(run, Path(run.folder)), trust=how.trust)
     except SpecError as error:
         return _from_stored(run, tasks, str(error).splitlines()[0])
-    known = {task.id for task in spec.tasks}
+    known, stored = {task.id for task in spec.tasks}, run.suite
     gone = [task_id for task_id in tasks if task_id not in known]
-    if gone or any(not _is_as_stored(spec, run, task_id) for task_id in tasks):
+    if gone or any(not _is_as_stored(spec, stored, task_id) for task_id in tasks):
         return _from_stored(run, tasks, f"the suite changed since run {run.id}")
     spec = replace(spec, tasks=[task for task in spec.tasks if task.id in tasks])
     if spec.judged:
@@ -180,18 +180,18 @@ def suite_of(run: Run, tasks: list[str], how: ComparisonMode) -> EvalSpec:
     return spec
 
 
-def _is_as_stored(spec: EvalSpec, run: Run, task_id: str) -> bool:
-    if spec.judged.get(task_id) != (run.spec.get("judged") or {}).get(task_id):
+def _is_as_stored(spec: EvalSpec, stored: StoredSuite, task_id: str) -> bool:
+    if spec.judged.get(task_id) != stored.judged.get(task_id):
         return False
     now = [grader_as_data(grader) for grader in spec.graders[task_id]]
-    return same_graders(now, (run.spec.get("graders") or {}).get(task_id))
+    return same_graders(now, stored.graders_of(task_id))
 
 
 def _refuse_other_judge(spec: EvalSpec, run: Run, how: ComparisonMode) -> None:
     if not how.ask_judge:
         raise UsageError(f"a judge would be asked again about {some(spec.judged)}; allow that with --ask-judge")
     judge = judge_for(spec)
-    if judge is None or judge_as_data(judge) != run.spec.get("judge"):
+    if judge is None or judge_as_data(judge) != run.suite.judge:
         raise UsageError(f"the judge is no longer the one of run {run.id}")
     own = [juror.judge for juror in jurors_of(spec.asking) if juror.judge is not None]
     refuse_untrusted_hosts([judge, *own], spec.folder)
@@ -202,10 +202,10 @@ def _from_stored(run: Run, tasks: list[str], why: str) -> EvalSpec:
 
     A run folder may come from anywhere, so nothing in it is ever started: no program, no code of a project.
     """
-    stored = run.spec.get("graders") or {}
+    judged, stored = run.suite.judged, run.suite.graders or {}
     graders: dict[str, list[Grader]] = {}
     for task_id in tasks:
-        if task_id in (run.spec.get("judged") or {}) or task_id not in stored:
+        if task_id in judged or task_id not in stored:
             raise UsageError(f"{why}, and the graders of {task_id} cannot be taken from the run folder")
         graders[task_id] = [_stored_grader(entry, task_id, why) for entry in stored[task_id]]
     named = [Task(id=task_id, prompt="") for task_id in tasks]

@@ -19,11 +19,11 @@ import click
 from waza.cli._run_options import RunOptions
 from waza.cli._screen import remark, say
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
-from waza.model import Run
+from waza.model import Run, StoredBaseline
 from waza.runner.baseline import control_trials, with_baseline
 from waza.runner.request import RunRequest, request_for
 from waza.runs.impact import stored_impact
-from waza.runs.impact_records import BASELINE, CONTROL, Impact
+from waza.runs.impact_records import CONTROL, Impact
 from waza.runs.store import open_run
 from waza.suites.suite import EvalSpec
 from waza.untrusted.text import plural
@@ -54,12 +54,12 @@ def baseline_options(command: Command) -> Command:
 def with_control_arm(request: RunRequest, options: RunOptions) -> RunRequest:
     """Return the request as an arm of a baseline run if the command line, the suite or the stored run asks for one."""
     called = options.baseline
-    stored = (request.resume.run.spec.get(BASELINE) or {}) if request.resume else {}
-    if request.resume is not None and called is not None and called != bool(stored):
-        which = "with" if stored else "without"
+    stored = request.resume.run.suite.baseline if request.resume else StoredBaseline()
+    if request.resume is not None and called is not None and called != bool(stored.arm):
+        which = "with" if stored.arm else "without"
         raise UsageError(f"run {request.resume.run.id} was started {which} --baseline; it can only continue like that")
     by_suite = called is None and request.spec.baseline and request.resume is None and bool(request.spec.tasks)
-    if not (called or stored or by_suite):
+    if not (called or stored.arm or by_suite):
         if given := next((option for option in ("needs", "these_tasks") if getattr(options, option)), None):
             raise UsageError(f"--{given.replace('_', '-')} needs --baseline")
         return request
@@ -72,11 +72,11 @@ def with_control_arm(request: RunRequest, options: RunOptions) -> RunRequest:
         return request
 
 
-def _with_baseline(request: RunRequest, stored: dict[str, Any], options: RunOptions) -> RunRequest:
+def _with_baseline(request: RunRequest, stored: StoredBaseline, options: RunOptions) -> RunRequest:
     for option in ("against", "skip_graders", "replay"):
         if getattr(options, option):
             raise UsageError(f"--{option.replace('_', '-')} cannot be combined with --baseline")
-    return with_baseline(request, these_tasks=bool(options.these_tasks or stored.get("these_tasks")))
+    return with_baseline(request, these_tasks=bool(options.these_tasks or stored.these_tasks))
 
 
 def control_counts(request: RunRequest) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def print_baseline(spec: EvalSpec, engine: str | None, options: RunOptions) -> N
 
 def impact_code(run: Run, code: int, needs: str | None) -> int:
     """Return the exit code of a run: for a baseline run, what it says about the skill."""
-    if needs == "pass" or (run.spec.get(BASELINE) or {}).get("arm") != "skill":
+    if needs == "pass" or run.suite.baseline.arm != "skill":
         return code
     if (impact := stored_impact(run)) is None:
         remark("the arm without the skill cannot be read: nothing is known about the skill", "bold red")

@@ -32,7 +32,7 @@ def with_stored_run(request: RunRequest, model: str | None, options: RunOptions)
         return request
     parent = runs_folder(request.spec)
     if options.resume == "newest":
-        file = str(stored_form(request).spec["file"])
+        file = stored_form(request).suite.file
         folder = newest(parent, file, model, has_tasks=bool(request.spec.tasks))
     else:
         folder = own_run(options.resume) if is_url(options.resume) else find_run(options.resume, [parent])
@@ -56,7 +56,7 @@ def with_stored_run(request: RunRequest, model: str | None, options: RunOptions)
 
 def _with_stored_settings(request: RunRequest, run: Run) -> RunRequest:
     """Return the request with what the stored run was started with, where the command line gives nothing else."""
-    started_with = run.spec.get("given") or {}
+    started_with = run.suite.given
     given = started_with | request.given
     if (given.get("names") or given.get("tags")) and request.whole is request.spec:
         request = replace(request, spec=request.spec.select(given.get("names", ()), given.get("tags", ())))

@@ -98,7 +98,7 @@ def _tell_undecided(collected: Any) -> None:
 
 def _suite_folder(run: Any) -> Path:
     """Return the folder of the eval file a run was made from; this one where it is not there, as for fetched runs."""
-    file = (Path(run.folder).resolve().parent / str(run.spec.get("file", ""))).resolve()
+    file = (Path(run.folder).resolve().parent / run.suite.file).resolve()
     return file.parent if file.is_file() else Path.cwd()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -16,6 +17,28 @@ from waza.cli._screen import console, emit
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.runs.remote_store import is_url
 from waza.runs.store import run_before
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """The command line of `waza compare`."""
+
+    on: Literal["pass", "score"]
+    margin: float
+    these_tasks: bool
+    as_graded: bool
+    ask_judge: bool
+    trust: bool
+    fail_on: Literal["worse", "unclear"] | None
+    form: Literal["table", "json", "markdown", "html"]
+    as_json: bool
+    output: Path | None
+    verbose: bool
+
+    @property
+    def mode(self) -> ComparisonMode:
+        """How the runs are compared."""
+        return ComparisonMode(self.on, self.margin, self.these_tasks, self.ask_judge, self.trust, self.as_graded)
 
 
 @click.command(epilog="Example:  waza compare  ·  waza compare 20260102 latest  ·  waza compare A B --format markdown")
@@ -41,13 +64,14 @@ from waza.runs.store import run_before
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it here.")
 @click.option("-v", "--verbose", is_flag=True, help="Leave no task out.")
-def command(runs: tuple[str, ...], **options: Any) -> int:
+def command(runs: tuple[str, ...], **values: Any) -> int:
     """Compare runs: the first of RUNS with each of the others, task by task.
 
     A run is its folder, its id or the start of it, `latest`, `previous`, or a results.json. One run alone (default:
     `latest`) is compared with the run of the same suite before it. Tasks are paired by id. Where the graders differ,
     the earlier traces are graded by the later graders, and the change is split into the agent's part and the graders'.
     """
+    options = CompareOptions(**values)
     folders = [run_or_file(run) for run in runs or ("latest",)]
     if len(folders) == 1 and runs and is_url(runs[0]):
         raise UsageError("name two runs: which one was before a run in a store is not looked up")
@@ -55,35 +79,27 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
         folders.insert(0, run_before(folders[0]))
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise UsageError("these are the same run twice; `waza list runs` shows which there are")
-    how = ComparisonMode(
-        on=options["on"],
-        margin=options["margin"],
-        these_tasks=options["these_tasks"],
-        ask_judge=options["ask_judge"],
-        trust=options["trust"],
-        as_graded=options["as_graded"],
-    )
-    found = [compare_runs(folders[0], folder, how) for folder in folders[1:]]
+    found = [compare_runs(folders[0], folder, options.mode) for folder in folders[1:]]
     if len(found) > 1:
         from waza.analysis.comparison import among
 
         found = among(found)
-    form = "json" if options["as_json"] else options["form"]
-    _show(found, form, options["output"], options["verbose"])
-    return _exit_code(found, options["fail_on"])
+    _show(found, options)
+    return _exit_code(found, options.fail_on)
 
 
-def _show(found: list[Comparison], form: str, output: Path | None, verbose: bool) -> None:
+def _show(found: list[Comparison], options: CompareOptions) -> None:
     from waza.reports.comparison import document
     from waza.reports.document import markdown_document, print_document
     from waza.reports.html.components import document_page
 
-    output = None if output == Path("-") else output
+    form = "json" if options.as_json else options.form
+    output = None if options.output == Path("-") else options.output
     if form == "table" and output is None:
         for comparison in found:
-            print_document(document(comparison, whole=verbose), console())
+            print_document(document(comparison, whole=options.verbose), console())
         return
-    blocks = [block for comparison in found for block in document(comparison, whole=verbose)]
+    blocks = [block for comparison in found for block in document(comparison, whole=options.verbose)]
     if form == "json":
         from waza.untrusted.json import to_json
 

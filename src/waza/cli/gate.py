@@ -4,22 +4,69 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from waza.analysis.gate import Gate, Needs, exit_code, gates
+from waza.analysis.gate import Gate, Needs, Policy, exit_code, gates
 from waza.analysis.results_file import open_run_or_file
 from waza.cli._options import trust_option
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console, emit, remark
 from waza.errors import UsageError
+from waza.model import Run
 from waza.reports.document import Block, ForeignText, Grid, Heading, TextLine, Words, markdown_document, print_document
 from waza.runs.partial import Gap, gaps_of
 
 MARKS = {"passed": "✓", "failed": "✗", "error": "?"}
 SHARE = click.FloatRange(0, 1)
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """The command line of `waza gate`."""
+
+    min_pass_rate: tuple[str, ...]
+    min_score: tuple[str, ...]
+    min_trigger_accuracy: float | None
+    max_cost: float | None
+    max_duration: float | None
+    max_drop: float
+    max_cost_growth: float | None
+    max_duration_growth: float | None
+    golden: bool
+    sure: bool
+    on_new_tasks: Policy
+    on_removed_tasks: Policy
+    allow_partial: bool
+    as_graded: bool
+    ask_judge: bool
+    trust: bool
+    form: Literal["table", "json", "markdown"]
+    as_json: bool
+
+    @property
+    def needs(self) -> Needs:
+        """The requirements of the run; raises UsageError for a threshold that is none."""
+        rates, scores = _by_tag("--min-pass-rate", self.min_pass_rate), _by_tag("--min-score", self.min_score)
+        return Needs(
+            pass_rate=rates.pop("", None),
+            score=scores.pop("", None),
+            tag_pass_rates=rates,
+            tag_scores=scores,
+            trigger_accuracy=self.min_trigger_accuracy,
+            cost_usd=self.max_cost,
+            duration_s=self.max_duration,
+            golden=self.golden,
+            sure=self.sure,
+            drop=self.max_drop,
+            cost_growth=self.max_cost_growth,
+            duration_growth=self.max_duration_growth,
+            on_new=self.on_new_tasks,
+            on_removed=self.on_removed_tasks,
+        )
 
 
 @click.command(epilog="Example:  waza gate latest --min-pass-rate 0.9 --min-pass-rate security=1 --against main-run")
@@ -49,64 +96,43 @@ SHARE = click.FloatRange(0, 1)
 @trust_option
 @click.option("--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-def command(run: str, against: str | None, **options: Any) -> int:
+def command(run: str, against: str | None, **values: Any) -> int:
     """Say whether RUN (default `latest`) reaches thresholds and does not fall behind a baseline.
 
     Exit code 0: every gate is met; 1: one is missed; 2: the call is wrong; 3: none is missed, but one cannot be
     decided: something was not recorded, trials are undecided, chance alone might explain the difference, or the run is
     partial (--task, --tags, interrupted, lost trials), unless --allow-partial is given.
     """
-    folder = run_or_file(run)
-    needs = _needs(options)
+    options = GateOptions(**values)
+    folder, needs = run_or_file(run), options.needs
     pair = _pair(against, folder, options) if against else None
     opened = open_run_or_file(folder)
-    found = gates(opened, needs, pair, allow_partial=options["allow_partial"])
+    found = gates(opened, needs, pair, allow_partial=options.allow_partial)
     if not found:
         raise UsageError("nothing to check: name a threshold such as --min-pass-rate 0.9, or a baseline with --against")
-    form = "json" if options["as_json"] else options["form"]
     gaps = gaps_of(opened)
     if opened.integrity:
         remark(opened.integrity, "yellow")
-    for gap in gaps if options["allow_partial"] else ():
+    for gap in gaps if options.allow_partial else ():
         remark(f"partial run: {gap.fact}", "yellow")
-    _show(folder.name, found, gaps, form, opened.integrity)
+    _show(folder.name, found, gaps, "json" if options.as_json else options.form, opened.integrity)
     return exit_code(found)
 
 
-def _pair(against: str, folder: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+def _pair(against: str, folder: Path, options: GateOptions) -> tuple[Run, Run]:
     """Return the baseline and the run, by the same graders."""
     from waza.analysis.compare import ComparisonMode, open_both
 
     baseline = run_or_file(against)
     if baseline.resolve() == folder.resolve():
         raise UsageError("the baseline is the run itself; `waza list runs` shows which there are")
-    keys = ("as_graded", "ask_judge", "trust")
-    opened = open_both(baseline, folder, ComparisonMode(**{key: options[key] for key in keys}), with_triggers=True)
+    mode = ComparisonMode(as_graded=options.as_graded, ask_judge=options.ask_judge, trust=options.trust)
+    opened = open_both(baseline, folder, mode, with_triggers=True)
     for warning in opened.warnings:
         remark(warning, "yellow")
     if opened.attribution is not None:
         remark("graders changed since the baseline: both runs are compared by the same ones", "yellow")
     return opened.before, opened.after
-
-
-def _needs(options: dict[str, Any]) -> Needs:
-    rates, scores = _by_tag("--min-pass-rate", options["min_pass_rate"]), _by_tag("--min-score", options["min_score"])
-    return Needs(
-        pass_rate=rates.pop("", None),
-        score=scores.pop("", None),
-        tag_pass_rates=rates,
-        tag_scores=scores,
-        trigger_accuracy=options["min_trigger_accuracy"],
-        cost_usd=options["max_cost"],
-        duration_s=options["max_duration"],
-        golden=options["golden"],
-        sure=options["sure"],
-        drop=options["max_drop"],
-        cost_growth=options["max_cost_growth"],
-        duration_growth=options["max_duration_growth"],
-        on_new=options["on_new_tasks"],
-        on_removed=options["on_removed_tasks"],
-    )
 
 
 def _by_tag(option: str, given: tuple[str, ...]) -> dict[str, float]:

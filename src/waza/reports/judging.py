@@ -25,7 +25,7 @@ def judging_lines(run: Run) -> Iterator[str]:
     yield from _cache_lines(run)
     if line := canary_line(canaries_of(run)):
         yield line
-    for entry in run.spec.get("judge_cards") or ():
+    for entry in run.suite.judge_cards:
         if isinstance(entry, dict) and isinstance(entry.get("line"), str):
             yield f"judge card: {entry['line']}"
     yield from believed(run)
@@ -43,7 +43,7 @@ def _cache_lines(run: Run) -> Iterator[str]:
 
 def _rubrics(run: Run) -> Iterator[str]:
     """Yield name, version and description of each rubric that judged, with the graders that used it."""
-    if not any((run.spec.get("judged") or {}).values()):
+    if not any(run.suite.judged.values()):
         return
     used: dict[tuple[str, str], dict[str, None]] = {}
     for result in run.results:
@@ -65,7 +65,7 @@ def rubric_of(grade: Grade) -> tuple[str, str] | None:
 
 def _juries(run: Run) -> Iterator[str]:
     """Yield how often the jury of each grader was split."""
-    if not any(_has_jury(entry) for entries in (run.spec.get("graders") or {}).values() for entry in entries):
+    if not any(map(_has_jury, run.suite.every_grader)):
         return
     given: Counter[str] = Counter()
     split: dict[str, list[str]] = {}
@@ -114,11 +114,10 @@ def sentence(calibration: Calibration) -> str:
 
 def believed(run: Run) -> list[str]:
     """Return a sentence for each judge of a run that was measured against people; and for what cannot be used."""
-    if not run.spec.get("judged"):
+    if not run.suite.judged:
         return []
-    every_grader = [entry for each in (run.spec.get("graders") or {}).values() for entry in each]
-    graders = {str(entry.get("name")): entry for entry in every_grader if isinstance(entry, dict)}
-    usual = (run.spec.get("judge") or {}).get("model") or ""
+    graders = {str(grader.get("name")): grader for grader in run.suite.every_grader}
+    usual = (run.suite.judge or {}).get("model") or ""
     try:
         every = read_calibrations(_root(run))
     except (StoreError, OSError):
@@ -145,7 +144,7 @@ def _models(grader: dict[str, JSON], usual: str) -> list[str]:
 
 def _root(run: Run) -> Path:
     """Return the root of the project a run was made in."""
-    return project_root((Path(run.folder).resolve().parent / str(run.spec.get("file", ""))).resolve().parent)
+    return project_root((Path(run.folder).resolve().parent / run.suite.file).resolve().parent)
 
 
 def judge_lines(agreement: JudgeAgreement) -> Iterator[str]:

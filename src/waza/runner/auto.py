@@ -108,9 +108,9 @@ def _first_free(taken: set[int]) -> int:
 
 def is_settled(run: Run, control: Run | None = None) -> bool:
     """Return whether a stored run with trials on `auto`, and its control arm, need no further trial."""
-    tasks = [Task(id=str(task["id"]), prompt="") for task in run.spec["tasks"]]
-    controls = {str(task["id"]) for task in control.spec["tasks"]} if control else ()
-    trials = AutoTrials(tasks, Auto(**run.spec["auto_trials"]), controls=controls)
+    tasks = [Task(id=task_id, prompt="") for task_id in run.suite.task_ids]
+    controls = set(control.suite.task_ids) if control else ()
+    trials = AutoTrials(tasks, Auto(**(run.suite.auto_trials or {})), controls=controls)
     for arm, one in enumerate([run, control] if control else [run]):
         for outcome in outcomes_of(one.results):
             trials.record(outcome.task_id, outcome.trial, outcome.status, arm=arm)

@@ -54,13 +54,14 @@ def stored_run(folder: RunFolder, progress: ProgressResults | None = None) -> Ru
 
 def is_complete(run: Run, *, is_settled: bool | None = None) -> bool:
     """Return whether every planned trial has a result."""
-    trials = range(1, run.spec["config"]["trials_per_task"] + 1)
+    suite = run.suite
+    trials = range(1, suite.config.trials + 1)
     made: Counter[str] = Counter()  # a trial has one result
     for some in (run.results, run.triggers):
         made.update(intern(outcome.task_id) for outcome in outcomes_of(some) if outcome.trial in trials)
-    planned = chain(run.spec["tasks"], (run.spec.get("triggers") or {}).get("tasks", ()))
+    planned = chain(suite.tasks, suite.trigger_tasks)
     if not all(made[task["id"]] == len(trials) for task in planned):
         return False
-    if "auto_trials" not in run.spec:
+    if suite.auto_trials is None:
         return True
     return auto_is_settled(run) if is_settled is None else is_settled

@@ -106,5 +106,5 @@ def status_of(trace: Trace, grades: list[Grade], on_crash: OnCrash = "fail") -> 
 
 def on_crash_of(run: Run) -> OnCrash:
     """Return a stored run's `config.on_agent_crash`."""
-    policy = (run.spec.get("config") or {}).get("on_agent_crash")
+    policy = run.suite.config.on_agent_crash
     return next((known for known in ON_CRASH if known == policy), "fail")

@@ -184,7 +184,7 @@ def eval_of(run: Run, folder: Path, option: str = "--graders") -> Path:
 
     `option` is the caller's that names another one.
     """
-    file = folder.resolve().parent / str(run.spec.get("file", ""))
+    file = folder.resolve().parent / run.suite.file
     if not file.is_file():
         raise SpecError(f"the eval file of run {run.id} no longer exists; name one with {option}")
     return file
@@ -286,7 +286,7 @@ def _new_spec(spec: EvalSpec, stored: Run, judge: Judge | None) -> dict[str, JSO
     if not judged:
         return stored.spec
     new = stored.spec | {key: now[key] for key in ("judge", "judged") if key in now}
-    return new | {"fingerprints": (stored.spec.get("fingerprints") or {}) | _only(now["fingerprints"], judged)}
+    return new | {"fingerprints": dict(stored.suite.fingerprints) | _only(now["fingerprints"], judged)}
 
 
 def _only(fingerprints: dict[str, str], tasks: set[str]) -> dict[str, str]:

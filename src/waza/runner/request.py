@@ -101,8 +101,8 @@ class RunRequest:
         if self.resume is None:
             return self.spec
         whole = self.whole or self.spec
-        ids = {task["id"] for task in self.resume.run.spec["tasks"]} | {task.id for task in self.spec.tasks}
-        asks = self.spec.triggers or "triggers" in self.resume.run.spec
+        ids = {*self.resume.run.suite.task_ids} | {task.id for task in self.spec.tasks}
+        asks = self.spec.triggers or self.resume.run.suite.triggers
         tasks = CompactList((task for task in whole.tasks if task.id in ids), Task)
         return replace(whole, tasks=tasks, triggers=whole.triggers if asks else None)
 

@@ -17,7 +17,6 @@ from waza.errors import UsageError, WazaError
 from waza.model import JSON, Run
 from waza.runner.controls import Controls
 from waza.runs.folder import read_run_json
-from waza.runs.outcomes import GRADED_FROM
 from waza.runs.partial import FILES, without_files
 from waza.runs.store import RunFolder, open_run, run_folders
 from waza.runs.triggers import prompts_of
@@ -81,7 +80,8 @@ def resume(
 
 def _left_of(kept: RunFolder, new: Run, *, rerun_changed: bool, rerun_errors: bool, skip_graders: bool) -> Resumed:
     old = open_run(kept.path)
-    if old.spec.get("file") != new.spec["file"] or GRADED_FROM in old.spec:
+    stored, suite = old.suite, new.suite
+    if stored.file != suite.file or stored.graded_from is not None:
         raise UsageError(f"run {old.id} is not a run of this suite; `waza list runs` shows which there are")
     changed = dict(changes(old.spec, new.spec))
     if changed and not rerun_changed:
@@ -91,8 +91,7 @@ def _left_of(kept: RunFolder, new: Run, *, rerun_changed: bool, rerun_errors: bo
             f"run {old.id} was made from another suite: {listed}{more} changed since. "
             f"Run the changed tasks again with --rerun-changed, or start a new run without --resume"
         )
-    known = {task["id"] for task in _tasks(new.spec)}
-    graders = new.spec.get("graders") or {}
+    known = {task["id"] for task in chain(suite.tasks, suite.trigger_tasks)}
     answers = [] if _controls(old).failed else old.triggers
     done = frozenset(
         (result.task_id, result.trial)
@@ -100,15 +99,15 @@ def _left_of(kept: RunFolder, new: Run, *, rerun_changed: bool, rerun_errors: bo
         if result.task_id in known
         and result.task_id not in changed
         and not (rerun_errors and result.trace.status == "error")
-        and (result.status != "skipped" or skip_graders or graders.get(result.task_id) == [])
+        and (result.status != "skipped" or skip_graders or suite.graders_of(result.task_id) == [])
     )
-    removed = sorted({task["id"] for task in _tasks(old.spec)} - known)
+    removed = sorted({task["id"] for task in chain(stored.tasks, stored.trigger_tasks)} - known)
     return Resumed(kept, old, done, removed)
 
 
 def _controls(run: Run) -> Controls:
     """Return the controls of a stored run; where one failed, the other answers do not count."""
-    return Controls(prompts_of(run).values(), int(run.spec["config"]["trials_per_task"]), run.triggers)
+    return Controls(prompts_of(run).values(), run.suite.config.trials, run.triggers)
 
 
 def newest(runs: Path, file: str, model: str | None, *, has_tasks: bool = True) -> Path | None:
@@ -117,10 +116,10 @@ def newest(runs: Path, file: str, model: str | None, *, has_tasks: bool = True) 
     Without `has_tasks` it is one of trigger tests alone.
     """
     for folder in run_folders(runs):
-        run = stored_head(folder)
-        if run is None or GRADED_FROM in run.spec or run.spec.get("file") != file:
+        if (run := stored_head(folder)) is None:
             continue
-        if bool(run.spec.get("tasks")) is not has_tasks:
+        suite = run.suite
+        if suite.graded_from is not None or suite.file != file or bool(suite.tasks) is not has_tasks:
             continue
         if model is None or run.model == model:
             return folder

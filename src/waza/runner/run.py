@@ -177,7 +177,7 @@ def run_contexts(sides: Sequence[Side], outputs: Outputs, redactor: Redactor, li
             on_crash=request.spec.config.on_agent_crash,
             clean=redactor.raw if redactor else None,
             trial_folders=trial_folders_for(f"{path.name}-{folder.path.name}" if place else path.name),
-            fingerprints=folder.run.spec.get("fingerprints", {}),
+            fingerprints=folder.run.suite.fingerprints,
             on_remark=listeners.on_remark,
             judge=request.judge,
             baselines={} if place else outputs,

@@ -105,8 +105,7 @@ def asked_in(run: Run, known: Iterable[Calibration]) -> set[str]:
 
     Results are read only where some calibration is about a question: there may be any number of them.
     """
-    judged = run.spec.get("judged") or {}
-    rubrics = {one for task in judged.values() for one in task}
+    rubrics = {one for task in run.suite.judged.values() for one in task}
     if not (questions := {one.question for one in known if one.question}):
         return rubrics
     return rubrics | questions.intersection(questions_in(run).values())

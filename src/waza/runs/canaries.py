@@ -51,7 +51,7 @@ class Canary(Struct, frozen=True, kw_only=True):
 def canaries_of(run: Run) -> list[Canary]:
     """Return the canaries of a stored run; none where it has none, or has them in an unknown shape."""
     try:
-        return msgspec.convert(run.spec.get(KEY) or [], list[Canary])
+        return msgspec.convert(run.suite.canaries, list[Canary])
     except msgspec.ValidationError:
         return []
 

@@ -107,7 +107,7 @@ class CacheUse(NamedTuple):
 
 def cache_use(run: Run) -> CacheUse:
     """Return how many verdicts of a run came from the cache."""
-    if not run.spec.get("judged"):
+    if not run.suite.judged:
         return CacheUse()
     every = [about for result in run.results for grade in result.grades for about in _requests(grade.details)]
     counts = (sum(about.get(key) is True for about in every) for key in ("cached", "cache_entry_refused"))

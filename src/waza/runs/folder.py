@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from waza.compact import CompactDict, CompactList, CompactView
 from waza.errors import StoreError
 from waza.files.disk import DISK, Disk, open_regular, why, write_atomically
-from waza.model import JSON, Run
+from waza.model import JSON, Run, StoredBaseline
 from waza.runs.journal import End, Journal, Record
 from waza.runs.records import Piece
 from waza.runs.start_order import next_start, note_start
@@ -239,6 +239,10 @@ class _Config(Struct, frozen=True):
     min_pass_rate: _Share | None = None
     max_failures: Annotated[int, Meta(ge=0)] | None = None
     group_by: str | None = None
+    on_agent_crash: str | None = None
+    judge_model: str | None = None
+    reasoning_effort: str | None = None
+    judge_reasoning_effort: str | None = None
 
 
 class _StoredTask(Struct, frozen=True):
@@ -290,7 +294,7 @@ class _Spec(Struct, frozen=True):
     judge: dict[str, JSON] | None = None
     judged: dict[str, list[str]] | None = None
     judge_cards: list[JSON] | None = None
-    baseline: dict[str, JSON] | None = None
+    baseline: StoredBaseline | None = None
     given: dict[str, JSON] | None = None
     auto_trials: dict[str, JSON] | None = None
     not_selected: _NotSelected | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from waza.model import JSON
+from waza.model import StoredSuite
 
 GRADER_FACTS = "grader_facts"
 """Where a stored spec has them."""
@@ -38,9 +38,9 @@ def grader_facts(graders: Iterable[tuple[str, object]]) -> dict[str, list[str]]:
     return {kind: facts for kind, facts in sorted(found.items()) if facts}
 
 
-def stored_grader_facts(spec: Mapping[str, JSON]) -> FactsByType:
-    """Return the facts that a stored spec has, by grader type."""
-    return spec[GRADER_FACTS] if spec.get(GRADER_FACTS) is not None else _OLDER_RUNS
+def stored_grader_facts(suite: StoredSuite) -> FactsByType:
+    """Return the facts that a run has stored, by grader type."""
+    return suite.grader_facts if suite.grader_facts is not None else _OLDER_RUNS
 
 
 def has_fact(facts: FactsByType, kind: str, fact: GraderFact) -> bool:

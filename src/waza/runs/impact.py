@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from waza.errors import StoreError
-from waza.model import JSON, Grade, Result, Run
+from waza.model import JSON, Grade, Result, Run, StoredSuite
 from waza.runs.folder import RUN
 from waza.runs.grader_facts import FactsByType, has_fact, stored_grader_facts
-from waza.runs.impact_records import BASELINE, CONTROL, UNCLEAN, Change, Impact, TaskImpact, Word, win_rates
+from waza.runs.impact_records import CONTROL, UNCLEAN, Change, Impact, TaskImpact, Word, win_rates
 from waza.runs.outcomes import duration_of
 from waza.runs.store import open_run
 from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing
@@ -53,30 +53,30 @@ Trials = dict[str, dict[int, ImpactTrial]]
 
 def stored_impact(run: Run) -> Impact | None:
     """Return the impact of a stored baseline run; None where the run has no control arm, or it cannot be read."""
-    about = run.spec.get(BASELINE) or {}
-    if about.get("arm") != "skill" or not (Path(run.folder) / CONTROL / RUN).is_file():
+    about = run.suite.baseline
+    if about.arm != "skill" or not (Path(run.folder) / CONTROL / RUN).is_file():
         return None
     try:
         control = open_run(Path(run.folder) / CONTROL)
     except StoreError:
         return None
-    return impact_of(run, control, these_tasks=bool(about.get("these_tasks")))
+    return impact_of(run, control, these_tasks=about.these_tasks)
 
 
 def impact_of(run: Run, control: Run, *, these_tasks: bool = False, margin: float = MARGIN) -> Impact:
     """Return what the skill does: `run` has it, `control` does not."""
-    about = run.spec.get(BASELINE) or {}
-    skill = str(about.get("skill") or run.skill)
+    suite = run.suite
+    skill = suite.baseline.skill or run.skill
     ones, others = _tried(run, skill), _tried(control, skill)
-    ids = [str(task["id"]) for task in control.spec.get("tasks") or []]
-    preferred = [task_id for task_id in ids if _is_only_compared(run, task_id)]
+    ids = list(control.suite.task_ids)
+    preferred = [task_id for task_id in ids if _is_only_compared(suite, task_id)]
     for task_id in preferred:
         ones[task_id], others[task_id] = _by_preference(ones.get(task_id, {}), others.get(task_id, {}))
     tasks = [_task(task_id, ones.get(task_id, {}), others.get(task_id, {})) for task_id in ids]
     arms = [found for task_id in ids if (found := _arms(ones.get(task_id, {}), others.get(task_id, {})))]
     tallies = [Tally(arm.passed_without, arm.trials_without, arm.passed_with, arm.trials_with) for arm in arms]
     verdict = verdict_on_passing(tallies, margin=margin, these_tasks=these_tasks)
-    notes, uses = _use_of_skill(ones, ids, injected=bool(about.get("injected")))
+    notes, uses = _use_of_skill(ones, ids, injected=suite.baseline.injected)
     if preferred:
         notes = [*notes, f"{len(preferred)} of {len(ids)} tasks {_PREFERENCE}"]
     unclean = sum(result.trace.status == "error" and result.reason.startswith(UNCLEAN) for result in control.results)
@@ -99,7 +99,7 @@ def impact_of(run: Run, control: Run, *, these_tasks: bool = False, margin: floa
         unclean=unclean,
         these_tasks=these_tasks,
         tasks=tasks,
-        not_compared=[str(task["id"]) for task in run.spec.get("tasks") or [] if str(task["id"]) not in ids],
+        not_compared=[task_id for task_id in suite.task_ids if task_id not in ids],
         notes=notes,
     )
 
@@ -122,10 +122,9 @@ def _compares(grader: Mapping[str, JSON]) -> bool:
     return isinstance(config, dict) and config.get("mode") == "pairwise"
 
 
-def _is_only_compared(run: Run, task_id: str) -> bool:
+def _is_only_compared(suite: StoredSuite, task_id: str) -> bool:
     """Return whether nothing but the comparison of both arms' outputs decides a task."""
-    graders = (run.spec.get("graders") or {}).get(task_id) or []
-    facts = stored_grader_facts(run.spec)
+    graders, facts = suite.graders_of(task_id) or (), stored_grader_facts(suite)
     return any(map(_compares, graders)) and all(is_one_sided(grader, facts) for grader in graders)
 
 
@@ -155,8 +154,7 @@ def _keys(tree: JSON) -> Iterator[str]:
 
 
 def _tried(run: Run, skill: str) -> Trials:
-    by_task: dict[str, list[Mapping[str, JSON]]] = run.spec.get("graders") or {}
-    facts = stored_grader_facts(run.spec)
+    by_task, facts = run.suite.graders or {}, stored_grader_facts(run.suite)
     counts = {task_id: [not is_one_sided(grader, facts) for grader in graders] for task_id, graders in by_task.items()}
     found: Trials = {}
     for result in run.results:

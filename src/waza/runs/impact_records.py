@@ -150,7 +150,7 @@ CONSISTENT, INCONSISTENT = "in both orders", "in one order"
 
 def win_rates(run: Run) -> list[WinRate]:
     """Return the win rate of each grader of the run that compares with another run, sorted by name."""
-    names = {name for entries in (run.spec.get("graders") or {}).values() for name in map(_compares, entries) if name}
+    names = {name for name in map(_compares, run.suite.every_grader) if name}
     if not names:
         return []
     counts: dict[str, Counter[str]] = {name: Counter() for name in sorted(names)}

@@ -13,7 +13,7 @@ from typing import NamedTuple, overload
 from waza.compact import CompactList, CompactView
 from waza.errors import StoreError
 from waza.files.disk import open_regular, why
-from waza.model import JSON, Result, Run
+from waza.model import Result, Run
 from waza.runs.folder import JOURNAL
 from waza.runs.outcomes import KnownResults, TrialOutcome, outcome_of
 from waza.runs.records import Piece, read_record, unframe
@@ -169,7 +169,7 @@ class RunProgress:
         self._run = run
         self._text = text
         self._rule = TaskRule.of(run)
-        self._tasks: Sequence[dict[str, JSON]] = run.spec.get("tasks") or []
+        self._tasks = run.suite.tasks
         self._places = {intern(str(task["id"])): place for place, task in enumerate(self._tasks)}
         self._pending: dict[str, dict[int, tuple[StoredResult, Result]]] = {}
         self._waiting = 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from waza.model import JSON, Check, Grade, GradeStatus, Run
+from waza.model import JSON, Check, Grade, GradeStatus, Run, StoredSuite
 from waza.runs.grader_facts import has_fact, stored_grader_facts
 from waza.runs.tasks import TOLERANCE, TaskSummary
 from waza.stats.scores import Score, mean_score, score_of_grades
@@ -54,7 +54,7 @@ def measure(
     """Return the run's metrics, their weighted mean, and warnings; `known` are those computed elsewhere."""
     metrics: list[Metric] = []
     warnings: list[str] = []
-    for entry in run.spec.get("metrics") or []:
+    for entry in run.suite.metrics:
         metric, warning = _measure(entry, run, tasks, known)
         threshold, weight = entry.get("threshold"), entry.get("weight")
         metric = replace(metric, threshold=threshold, weight=1.0 if weight is None else float(weight))
@@ -158,7 +158,7 @@ def _overall(metrics: Sequence[Metric]) -> float | None:
 
 
 def _behavior_checks(run: Run, tasks: Sequence[TaskSummary]) -> list[Check | None]:
-    facts = stored_grader_facts(run.spec)
+    facts = stored_grader_facts(run.suite)
 
     def checks_behavior(name: str, kind: str) -> bool:
         return has_fact(facts, kind, "checks_behavior") or name == _EXPECTED_BEHAVIOR
@@ -173,24 +173,25 @@ def _behavior_checks(run: Run, tasks: Sequence[TaskSummary]) -> list[Check | Non
 
 def _grades_by_trial(run: Run, tasks: Sequence[TaskSummary], wanted: Wanted) -> Iterator[list[Grade]]:
     """Yield, for each trial that has such graders, their grades; an empty list where it could not be graded."""
+    suite = run.suite
     for result in run.results:
         grades = [grade for grade in result.grades if wanted(grade.name, grade.type)]
-        ungraded = not result.grades and result.status != "skipped" and _expects(run, result.task_id, wanted)
+        ungraded = not result.grades and result.status != "skipped" and _expects(suite, result.task_id, wanted)
         if grades or ungraded:
             yield grades
     for task in tasks:
-        if task.not_run and _expects(run, task.id, wanted):
+        if task.not_run and _expects(suite, task.id, wanted):
             yield from ([] for _ in range(task.not_run))
 
 
-def _expects(run: Run, task_id: str, wanted: Wanted) -> bool:
-    """Return whether a task has such a grader; True when the spec does not list graders."""
-    graders = (run.spec.get("graders") or {}).get(task_id)
+def _expects(suite: StoredSuite, task_id: str, wanted: Wanted) -> bool:
+    """Return whether a task has such a grader; True when the suite does not list graders."""
+    graders = suite.graders_of(task_id)
     return graders is None or any(wanted(name, kind) for name, kind in map(_name_and_type, graders))
 
 
 def _grader_names(run: Run) -> set[str]:
-    planned = (_name_and_type(grader)[0] for graders in (run.spec.get("graders") or {}).values() for grader in graders)
+    planned = (_name_and_type(grader)[0] for grader in run.suite.every_grader)
     return {grade.name for result in run.results for grade in result.grades} | set(planned)
 
 

@@ -98,7 +98,7 @@ def split_costs(run: Run, trials: Costs) -> tuple[Costs, Spending | None]:
     other: Costs = run.other_costs
     for canary in canaries_of(run):
         other += Costs(judge=canary.billed)
-    if GRADED_FROM not in run.spec:
+    if run.suite.graded_from is None:
         return trials + other, None
     return Costs(judge=trials.judge + other.judge), trials.agent
 

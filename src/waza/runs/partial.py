@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from waza.compact import CompactList
-from waza.model import JSON, Result, Run
+from waza.model import JSON, Result, Run, StoredSuite
 from waza.runs.lazy_results import LazyResults
 from waza.runs.outcomes import outcomes_of
 from waza.runs.tasks import summarize_tasks
@@ -39,19 +39,20 @@ def gaps_of(run: Run) -> list[Gap]:
 
 
 def _not_selected(run: Run) -> Iterator[Gap]:
-    given = run.spec.get("given") or {}
+    suite = run.suite
+    given = suite.given
     options = [f"--task {glob}" for glob in given.get("names") or ()]
     options += [f"--tags {tag}" for tag in given.get("tags") or ()]
     how = f" ({' '.join(options)})" if options else ""
-    if not run.spec.get(NOT_SELECTED):
+    if suite.not_selected is None:
         if options:
             yield Gap(f"only some tasks were selected{how}; which others the suite has was not recorded")
         return
-    others = [str(task["id"]) for task in _others(run)]
+    others = [str(task["id"]) for task in suite.not_selected.tasks]
     if others:
-        total = len(others) + len(run.spec.get("tasks") or ())
+        total = len(others) + len(suite.tasks)
         yield Gap(f"{len(others)} of {total} tasks were not selected{how}", others)
-    if run.spec[NOT_SELECTED].get("trigger_tests"):
+    if suite.not_selected.trigger_tests:
         yield Gap(f"the trigger tests were not run{how}")
 
 
@@ -62,9 +63,10 @@ def _without_result(run: Run) -> Iterator[Gap]:
         yield Gap(f"{_trials(lacking)} without a result{why}", list(lacking))
     if ungraded := {task.id: task.skipped for task in tasks if task.skipped}:
         yield Gap(f"{_trials(ungraded)} not graded", list(ungraded))
-    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
+    suite = run.suite
+    trials = suite.config.trials
     answers = Counter(outcome.task_id for outcome in outcomes_of(run.triggers))
-    prompts = [str(prompt["id"]) for prompt in (run.spec.get("triggers") or {}).get("prompts") or ()]
+    prompts = [str(prompt["id"]) for prompt in suite.trigger_prompts]
     if silent := {prompt: trials - answers[prompt] for prompt in prompts if answers[prompt] < trials}:
         yield Gap(f"{_trials(silent)} of trigger tests without a result{why}", list(silent))
 
@@ -74,22 +76,23 @@ def _trials(counts: dict[str, int]) -> str:
     return f"{count} trial{'' if count == 1 else 's'}"
 
 
-def _others(run: Run) -> list[dict[str, JSON]]:
-    return (run.spec.get(NOT_SELECTED) or {}).get("tasks") or []
+def _others(suite: StoredSuite) -> Sequence[dict[str, JSON]]:
+    return suite.not_selected.tasks if suite.not_selected else ()
 
 
 def whole_suite(run: Run) -> Run:
     """Return the run with the tasks that were not selected among its own: they count as not run."""
-    others = _others(run)
+    suite = run.suite
+    others = _others(suite)
     if not others:
         return run
-    return replace(run, spec=run.spec | {"tasks": CompactList(chain(run.spec.get("tasks") or [], others))})
+    return replace(run, spec=run.spec | {"tasks": CompactList(chain(suite.tasks, others))})
 
 
 def ran_alone(run: Run) -> Run:
     """Return the run as if nothing but the trials that have a result had been planned."""
     ids = {outcome.task_id for outcome in outcomes_of(run.results)}
-    tasks = CompactList(task for task in run.spec.get("tasks") or [] if task["id"] in ids)
+    tasks = CompactList(task for task in run.suite.tasks if task["id"] in ids)
     config = (run.spec.get("config") or {}) | {"trials_per_task": 1}
     spec = run.spec | {"tasks": tasks, "config": config}
     if triggers := run.spec.get("triggers"):
@@ -101,12 +104,13 @@ def ran_alone(run: Run) -> Run:
 
 def without(baseline: Run, run: Run) -> Run:
     """Return the baseline without the tasks that `run` left out, though its suite has them: they did not disappear."""
+    suite = run.suite
     ran = {outcome.task_id for outcome in outcomes_of(run.results)}
-    planned = [str(task["id"]) for task in chain(run.spec.get("tasks") or [], _others(run))]
+    planned = [str(task["id"]) for task in chain(suite.tasks, _others(suite))]
     left_out = {task for task in planned if task not in ran}
     if not left_out:
         return baseline
-    tasks = CompactList(task for task in baseline.spec.get("tasks") or [] if task["id"] not in left_out)
+    tasks = CompactList(task for task in baseline.suite.tasks if task["id"] not in left_out)
     remaining: Sequence[Result]
     if isinstance(baseline.results, LazyResults):
         remaining = baseline.results.where(lambda outcome: outcome.task_id not in left_out)
@@ -121,12 +125,12 @@ FILES = "files"
 """The key of a stored grader for the files it reads: the hash of each by its name. Older runs do not have it."""
 
 
-def graded_alike(one: dict[str, JSON], other: dict[str, JSON], task_id: str) -> bool:
-    """Return whether two specs grade a task by the same graders, rubrics and judge."""
-    if not same_graders(*((spec.get("graders") or {}).get(task_id) for spec in (one, other))):
+def graded_alike(one: StoredSuite, other: StoredSuite, task_id: str) -> bool:
+    """Return whether two suites grade a task by the same graders, rubrics and judge."""
+    if not same_graders(one.graders_of(task_id), other.graders_of(task_id)):
         return False
-    judged, others = ((spec.get("judged") or {}).get(task_id) for spec in (one, other))
-    return bool(judged == others and (judged is None or one.get("judge") == other.get("judge")))
+    judged = one.judged.get(task_id)
+    return judged == other.judged.get(task_id) and (judged is None or one.judge == other.judge)
 
 
 def same_graders(one: JSON, other: JSON) -> bool:

@@ -94,19 +94,19 @@ def _about(run: Run, summary: Summary, statistics: RunStatistics) -> tuple[dict[
 
 def _not_selected(run: Run) -> dict[str, JSON]:
     """Return what the suite has beyond this run, where only a part of it was selected."""
-    found: dict[str, JSON] = run.spec.get(NOT_SELECTED) or {}
-    return {NOT_SELECTED: found} if any(found.values()) else {}
+    found = run.suite.not_selected
+    return {NOT_SELECTED: to_builtins(found)} if found and (found.tasks or found.trigger_tests) else {}
 
 
 def _config(run: Run) -> dict[str, JSON]:
-    config: dict[str, JSON] = run.spec.get("config") or {}
+    config = run.suite.config
     optional = ("judge_model", "reasoning_effort", "judge_reasoning_effort")
     return {
-        "runs_per_test": config.get("trials_per_task") or 1,
+        "runs_per_test": config.trials,
         "model_id": run.model,
         "engine_type": run.engine,
-        "timeout_sec": _whole(config.get("timeout_seconds") or 0),
-    } | {key: config[key] for key in optional if config.get(key)}
+        "timeout_sec": _whole(config.timeout_seconds),
+    } | {key: value for key in optional if (value := getattr(config, key))}
 
 
 def _cached(run: Run) -> dict[str, JSON]:

@@ -19,7 +19,7 @@ from waza.model import Result, Run
 from waza.runs.costs import costs_of
 from waza.runs.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, expanded, new_run_id, read_run_and_hash, read_run_json
 from waza.runs.gc import rare_collections
-from waza.runs.impact_records import BASELINE, CONTROL
+from waza.runs.impact_records import CONTROL
 from waza.runs.journal import End, Header, read_end, scan_journal
 from waza.runs.lazy_results import LazyResults, Places, StoredResult
 from waza.runs.outcomes import outcome_of, run_costs
@@ -133,7 +133,7 @@ def _read(
     if not (folder / JOURNAL).exists():
         return run, [], [], [f"{folder}: has no {JOURNAL}: the run ended before it began"]
     warnings: list[str] = []
-    fits: dict[str, str] = run.spec.get("fingerprints") or {}
+    fits = run.suite.fingerprints
     latest: dict[tuple[str, int], int] = {}
     other_costs = control_costs(folder, run)
     is_complete = False
@@ -167,7 +167,7 @@ def _read(
 
 def control_costs(folder: Path, run: Run) -> Costs:
     """Return what the control arm of a run was billed; a run without one has none."""
-    arm, control = (run.spec.get(BASELINE) or {}).get("arm"), folder / CONTROL
+    arm, control = run.suite.baseline.arm, folder / CONTROL
     if arm != "skill" or control.is_symlink() or not (control / RUN).is_file():
         return NO_COSTS
     try:
@@ -178,17 +178,15 @@ def control_costs(folder: Path, run: Run) -> Costs:
 
 def trigger_order(run: Run, keys: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return those ids and trials that belong to trigger tests, by the order of their prompts."""
-    listed = (run.spec.get("triggers") or {}).get("prompts") or []
-    place = {str(prompt["id"]): number for number, prompt in enumerate(listed)}
+    place = {str(prompt["id"]): number for number, prompt in enumerate(run.suite.trigger_prompts)}
     return sorted((key for key in keys if key[0] in place), key=lambda key: (place[key[0]], key[1]))
 
 
 def in_order(run: Run, keys: Collection[tuple[str, int]]) -> tuple[list[tuple[str, int]], int]:
     """Return tasks' ids and trials by the spec's order of tasks; and how many belong to no task of it."""
-    listed = run.spec.get("tasks")
-    if not listed:
+    place = {task_id: number for number, task_id in enumerate(run.suite.task_ids)}
+    if not place:
         return sorted(keys), 0
-    place = {str(task["id"]): number for number, task in enumerate(listed)}
     known = [key for key in keys if key[0] in place]
     return sorted(known, key=lambda key: (place[key[0]], key[1])), len(keys) - len(known)
 
@@ -247,7 +245,7 @@ def newest_run(
         except StoreError:
             continue
         wanted = {"name": name, "file": file, "model": model}
-        found = {"name": run.name, "file": run.spec.get("file"), "model": run.model}
+        found = {"name": run.name, "file": run.suite.file, "model": run.model}
         if all(value is None or value == found[key] for key, value in wanted.items()):
             return folder
     return None
@@ -264,7 +262,7 @@ def run_before(folder: Path) -> Path:
             run = read_run_json(other)
         except StoreError:
             continue
-        if (run.name, run.spec.get("file")) == (wanted.name, wanted.spec.get("file")):
+        if (run.name, run.suite.file) == (wanted.name, wanted.suite.file):
             return other
     raise UsageError(f"there is no run of '{wanted.name}' before {folder.name}; name two runs to compare")
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Literal
 
 from msgspec import Struct, field
 
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
-from waza.model import JSON, GradeStatus, Run, Usage
+from waza.model import GradeStatus, Run, StoredConfig, Usage
 from waza.runs.gc import rare_collections
 from waza.runs.metrics import Metric, measure
 from waza.runs.outcomes import TrialOutcome, outcomes_of, split_costs
@@ -156,7 +155,7 @@ def summarize(
         score_high=score.high,
         duration_ms=trials.busy_ms(),
         usage=trials.usage.usage(),
-        exit_code=exit_code(statuses, metrics, run.spec.get("config") or {}, triggers),
+        exit_code=exit_code(statuses, metrics, run.suite.config, triggers),
         groups=_groups(run, tasks),
         metrics=metrics,
         metrics_score=metrics_score,
@@ -173,7 +172,7 @@ def summarize(
 def exit_code(
     statuses: Sequence[str],
     metrics: Sequence[Metric],
-    config: Mapping[str, JSON] = MappingProxyType({}),
+    config: StoredConfig,
     triggers: TriggerSummary | None = None,
 ) -> int:
     """Return 1 when more failed than may or a gate was missed, else 3 when something is undecided, else 0."""
@@ -212,9 +211,9 @@ def _trigger_status(triggers: TriggerSummary, metrics: Sequence[Metric], *, is_a
     return "error" if triggers.all.errors or triggers.not_asked else "passed"
 
 
-def _tolerated(statuses: Sequence[str], config: Mapping[str, JSON]) -> bool:
+def _tolerated(statuses: Sequence[str], config: StoredConfig) -> bool:
     """Return whether no more tasks failed than `config.max_failures` and `config.min_pass_rate` allow."""
-    failed, rate, max_failures = statuses.count("failed"), config.get("min_pass_rate"), config.get("max_failures")
+    failed, rate, max_failures = statuses.count("failed"), config.min_pass_rate, config.max_failures
     if not failed or (rate is None and max_failures is None):
         return not failed
     enough = rate is None or statuses.count("passed") >= rate * len(statuses) - TOLERANCE
@@ -226,7 +225,7 @@ def _was_run(task: TaskSummary) -> bool:
 
 
 def _groups(run: Run, tasks: Sequence[TaskSummary]) -> list[Group]:
-    by: str | None = (run.spec.get("config") or {}).get("group_by")
+    by = run.suite.config.group_by
     if not by:
         return []
     groups: dict[str, list[TaskSummary]] = {}

@@ -74,7 +74,7 @@ def summarize_tasks(run: Run) -> Sequence[TaskSummary]:
             return []
         return sorted([outcomes[place] for place in (first[task_id], *others.get(task_id, ()))], key=_by_trial)
 
-    tasks: Sequence[dict[str, JSON]] = run.spec.get("tasks") or []
+    tasks = run.suite.tasks
     places = {intern(str(task["id"])): place for place, task in enumerate(tasks)}
     rule = TaskRule.of(run)
     summaries = (rule.summarize(tasks[place], trials(task_id)) for task_id, place in places.items())
@@ -99,8 +99,8 @@ class TaskRule(NamedTuple):
     @classmethod
     def of(cls, run: Run) -> TaskRule:
         """Return the rule of a run."""
-        config = run.spec.get("config") or {}
-        return cls(int(config.get("trials_per_task") or 1), config.get("pass_rule", "all"))
+        config = run.suite.config
+        return cls(config.trials, config.pass_rule)
 
     def summarize(self, task: dict[str, JSON], trials: Sequence[TrialOutcome]) -> TaskSummary:
         """Return a task in numbers, from the outcomes of its trials in order."""

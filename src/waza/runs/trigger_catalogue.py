@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from waza.model import Run
+from waza.model import Run, StoredTriggers
 from waza.runs.triggers import TriggerAnswer, TriggerPrompt, answers_of, prompts_of
 
 
@@ -85,12 +85,11 @@ class Catalogue(Struct, frozen=True, kw_only=True):
 
 def catalogue_of(run: Run) -> Catalogue | None:
     """Return the confusion matrix of a run; None where its trigger tests are about a single skill."""
-    about = run.spec.get("triggers") or {}
-    skills = [str(name) for name in about.get("skills") or []]
+    about = run.suite.triggers or StoredTriggers()
+    skills = [str(name) for name in about.skills]
     if len(skills) < 2:
         return None
-    threshold = float(about.get("threshold") or 0.6)
-    relevance: dict[str, dict[str, float]] = about.get("heuristic") or {}
+    threshold, relevance = float(about.threshold) or 0.6, about.heuristic
     answers = answers_of(run)
     prompts = [prompt for prompt in prompts_of(run).values() if not prompt.control]
     tested = list(dict.fromkeys(prompt.skill for prompt in prompts))

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from waza.model import Result, Run, Trace
+from waza.model import Result, Run, StoredTriggers, Trace
 from waza.runs.metrics import Metric
 from waza.stats.scores import Interval, wilson
 
@@ -69,7 +69,7 @@ class TriggerAnswer(Struct, frozen=True, kw_only=True):
 
 def prompts_of(run: Run) -> dict[str, TriggerPrompt]:
     """Return the prompts of a run's trigger tests by id, controls among them; none where it has no such tests."""
-    listed = (run.spec.get("triggers") or {}).get("prompts") or []
+    listed = run.suite.trigger_prompts
     return {prompt.id: prompt for prompt in msgspec.convert(listed, list[TriggerPrompt])}
 
 
@@ -85,7 +85,7 @@ def unanswered(run: Run) -> list[TriggerAnswer]:
 
     They are no errors: an agent that was not asked has not failed to answer.
     """
-    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
+    trials = run.suite.config.trials
     done = {(result.task_id, result.trial) for result in run.triggers}
     return [
         TriggerAnswer(prompt=prompt, trial=number, did_trigger=None, error="not asked")
@@ -304,8 +304,8 @@ def _weight(answers: Iterable[TriggerAnswer]) -> float:
 
 
 def _heuristic(run: Run, prompts: dict[str, TriggerPrompt]) -> TriggerNumbers | None:
-    about = run.spec["triggers"]
-    relevance, threshold = about.get("heuristic") or {}, float(about.get("threshold") or 0.6)
+    about = run.suite.triggers or StoredTriggers()
+    relevance, threshold = about.heuristic, float(about.threshold) or 0.6
     guessed = [
         TriggerAnswer(prompt=prompt, trial=1, did_trigger=relevance[prompt.id][prompt.skill] >= threshold)
         for prompt in prompts.values()

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -210,7 +210,7 @@ class Index:
     def _read_results(self, key: str, folder: Path, run: Run) -> None:
         """Read the journal from where it was read to before; from its start if the run was made again."""
         journal = folder / JOURNAL
-        fits: dict[str, str] = run.spec.get("fingerprints") or {}
+        fits = run.suite.fingerprints
         with self._reading:
             made_from = f"{file_stamp(folder / RUN)} {inode_of(journal)}"
             found = self._rows("SELECT id, made_from, read_to, chain FROM runs WHERE key = ?", (key,))
@@ -272,7 +272,7 @@ class Index:
                 db.execute("UPDATE runs SET run_json = ? WHERE id = ?", (" ".join(fitting), row))
 
 
-def _fits(result: ResultView, fits: dict[str, str]) -> bool:
+def _fits(result: ResultView, fits: Mapping[str, str]) -> bool:
     """Return whether a result was made from the task as it is now."""
     return result.fingerprint in ("", fits.get(result.task_id, result.fingerprint))
 

@@ -38,7 +38,7 @@ class Follower:
         self.at = 0
         self._sent_to = sent_to
         self._chain = Chain()
-        self._fits: dict[str, str] = read_run_json(folder).spec.get("fingerprints") or {}
+        self._fits = read_run_json(folder).suite.fingerprints
         self._status: dict[tuple[str, int], str] = {}
 
     def read(self) -> list[str]:

@@ -152,9 +152,9 @@ def _read(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:
 
 def _planned(run: Run) -> int | None:
     """Return how many trials are planned; None where that is decided during the run."""
-    tasks = len(run.spec.get("tasks") or []) + len((run.spec.get("triggers") or {}).get("tasks") or [])
-    trials = int((run.spec.get("config") or {}).get("trials_per_task") or 1)
-    return None if "auto_trials" in run.spec else tasks * trials
+    suite = run.suite
+    tasks = len(suite.tasks) + len(suite.trigger_tasks)
+    return None if suite.auto_trials is not None else tasks * suite.config.trials
 
 
 def _started(known: RunRow, run: Run | None = None) -> float:

@@ -164,7 +164,7 @@ class RunReader:
 def _prompts(run: Run) -> Sequence[TaskSummary]:
     if not run.triggers:
         return []
-    prompt_spec = {**run.spec, "tasks": run.spec["triggers"].get("tasks") or []}
+    prompt_spec = {**run.spec, "tasks": run.suite.trigger_tasks}
     return summarize_tasks(replace(run, results=run.triggers, triggers=[], spec=prompt_spec))
 
 

@@ -365,10 +365,9 @@ def _warnings(before: OpenRun, after: OpenRun) -> list[str]:
         if not one.listed.is_complete
     ]
     warnings += [f"run {one.listed.key} is {one.run.integrity}" for one in (before, after) if one.run.integrity]
+    suites = before.run.suite, after.run.suite
     regraded = [
-        pair.before.id
-        for pair in paired(before.run, after.run).pairs
-        if not graded_alike(before.run.spec, after.run.spec, pair.before.id)
+        pair.before.id for pair in paired(before.run, after.run).pairs if not graded_alike(*suites, pair.before.id)
     ]
     if regraded:
         some = clipped(", ".join(regraded[:5]), 200) + (f" and {len(regraded) - 5} more" if len(regraded) > 5 else "")

@@ -219,8 +219,7 @@ class DiffLine(NamedTuple):
 def given_files(opened: OpenRun, task: str) -> FixtureFiles:
     """Return the files a task began with, as far as they are still what the run was made from."""
     run = opened.run
-    tasks: list[dict[str, JSON]] = run.spec.get("tasks") or []
-    stored = next((one for one in tasks if str(one.get("id")) == task), {})
+    stored: dict[str, JSON] = next((one for one in run.suite.tasks if str(one.get("id")) == task), {})
     try:
         listed = convert(stored.get("files") or [], list[InputFile])
     except ValueError:
@@ -240,7 +239,7 @@ def _from_suite(opened: OpenRun, task: str, stored: object) -> dict[str, Read]:
     from waza.suites.load import load_spec  # only this page needs the suite, so the server starts without it
 
     folder = opened.listed.path
-    spec = load_spec(folder.resolve().parent / str(opened.run.spec.get("file", "")), only_look=True)
+    spec = load_spec(folder.resolve().parent / opened.run.suite.file, only_look=True)
     alone = replace(spec, tasks=[one for one in spec.tasks if one.id == task], triggers=None)
     if not alone.tasks:
         raise ValueError("the suite has no such task any more")

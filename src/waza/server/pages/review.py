@@ -5,7 +5,7 @@ The verdict of a grader or of another person is not shown before one has answere
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -249,18 +249,16 @@ def _run_row(run: RunRow, people: list[str], judges: list[str]) -> Element:
 def _asking(run: RunRow) -> tuple[list[str], list[str]]:
     """Return the names of a run's `human` graders, and of its judge graders."""
     try:
-        spec = read_run_json(Path(run.folder)).spec
+        suite = read_run_json(Path(run.folder)).suite
     except StoreError:
         return [], []
     people, judges = dict[str, None](), dict[str, None]()
-    graders, facts = spec.get("graders"), stored_grader_facts(spec)
-    for each in graders.values() if isinstance(graders, Mapping) else ():
-        for entry in each if isinstance(each, list) else ():
-            if isinstance(entry, dict):
-                kind = str(entry.get("type"))
-                name = str(entry.get("name") or kind)
-                if has_fact(facts, kind, "asks_people"):
-                    people.setdefault(name)
-                elif has_fact(facts, kind, "asks_judge"):
-                    judges.setdefault(name)
+    facts = stored_grader_facts(suite)
+    for entry in suite.every_grader:
+        kind = str(entry.get("type"))
+        name = str(entry.get("name") or kind)
+        if has_fact(facts, kind, "asks_people"):
+            people.setdefault(name)
+        elif has_fact(facts, kind, "asks_judge"):
+            judges.setdefault(name)
     return list(people), list(judges)

@@ -395,7 +395,7 @@ def tool_section(run: Run) -> Node:
 def judge_section(run: Run) -> Node:
     """Return how reliable the judges of a run are; nothing where no judge was asked or none was measured."""
     lines = list(judging_lines(run))
-    plots = list(_plots(run)) if run.spec.get("judged") else []
+    plots = list(_plots(run)) if run.suite.judged else []
     if not lines and not plots:
         return None
     notes = el("ul", *(el("li", short(line, 600)) for line in lines)) if lines else None
@@ -405,7 +405,7 @@ def judge_section(run: Run) -> Node:
 def _plots(run: Run) -> Iterator[Node]:
     """Yield a plot for each calibration and each card that belongs to the run's rubrics."""
     root = project_root(Path(run.folder).resolve())
-    names = {str(entry.get("name")) for each in (run.spec.get("graders") or {}).values() for entry in each}
+    names = {str(grader.get("name")) for grader in run.suite.every_grader}
     try:
         known = [one for one in read_calibrations(root) if one.n and one.grader in names]
         rubrics = asked_in(run, known)

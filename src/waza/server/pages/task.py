@@ -36,7 +36,7 @@ def page(request: PageRequest, store: RunReader) -> View:
     chosen = chosen_trial(request, outcomes)
     body.append(_trials(store, opened, task, outcomes, chosen))
     result = the_result(opened, task.id, chosen.trial)
-    asks_people = _asks_people(result, stored_grader_facts(opened.run.spec))
+    asks_people = _asks_people(result, stored_grader_facts(opened.run.suite))
     body.append(_around(listed.key, outcomes, chosen, result.task_id, can_review=request.can_review and asks_people))
     body += trial_body(request, opened, result)
     return View(title=task.id, body=body, crumbs=crumbs, scripts=SCRIPTS)
