@@ -138,7 +138,7 @@ def spot_of(run: Run, task_id: str) -> TaskLocation | None:
     """Return where a task of a stored run is written; None where the run does not say."""
     place = run.suite.places.get(task_id) or {}
     suite, file, line = run.suite.file, place.get("file"), place.get("line")
-    if not run.folder or not suite or not isinstance(file, str) or not isinstance(line, int):
+    if not run.folder or not isinstance(file, str) or not isinstance(line, int):
         return None
     # A stored run is not trusted: the path is only printed, never opened on this machine.
     where = os.path.normpath(Path(run.folder).resolve().parent / suite / ".." / file)
