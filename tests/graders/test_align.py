@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waza.graders._alignment import Need, align
+from waza.graders._alignment import Need, align, align_turns
 
 MANY = 1 << 62
 
@@ -164,3 +164,35 @@ def test_many_expectations_that_want_several_calls_each_end_soon(calls):
     needs = [Need(3, 3)] * 20
     alignment = align("any", needs, [list(range(calls))] * 20, calls)
     assert satisfied(needs, alignment) == calls // 3
+
+
+def best_by_turns(needs, fits, turns):
+    """The optimum, by trying every set of calls of each entry: (expectations satisfied, calls taken)."""
+
+    def search(index, used, latest):
+        if index == len(needs):
+            return 0, 0
+        free = [call for call in fits[index] if call not in used and turns[call] >= latest]
+        ways = []
+        for size in range(min(len(free), needs[index].high) + 1):
+            for mine in combinations(free, size):
+                reached = max((turns[call] for call in mine), default=latest)
+                satisfied, took = search(index + 1, used | set(mine), reached)
+                ways.append((satisfied + (size >= needs[index].low), took + size))
+        return max(ways)
+
+    return search(0, frozenset(), 0)
+
+
+@settings(deadline=None)
+@given(problems(kinds=[Need(), Need(1, MANY), Need(2, 2), Need(0, 2)], most_calls=5, most_needs=3), st.data())
+def test_turns_in_order_satisfy_the_most_whatever_the_order_within_a_turn(problem, data):
+    needs, fits, calls = problem
+    turns = [data.draw(st.integers(1, 3)) for _ in range(calls)]
+    alignment = align_turns(needs, fits, turns)
+    assert_valid("any", needs, fits, calls, alignment)
+    reached = 0
+    for taken in alignment.taken:
+        assert all(turns[call] >= reached for call in taken), "no entry takes a call of an earlier turn"
+        reached = max([turns[call] for call in taken], default=reached)
+    assert (satisfied(needs, alignment), calls - len(alignment.extra)) == best_by_turns(needs, fits, turns)

@@ -50,6 +50,24 @@ def accepts(matcher, value):
         ({"json_schema": {"type": "integer", "minimum": 0}}, [3, 3.0], [-1, "3", 1.5]),
         ({"regex": "^a", "contains": "z"}, ["abz"], ["ab", "zz"]),
         ({"range": {"gte": 1}, "equals": 3}, [3], [2, 0]),
+        ({"any_of": ["x", 1, {"regex": "^a"}]}, ["x", 1.0, "ab"], ["X", True, "ba", None]),
+        ({"any_of": [None, [1]]}, [None, [1.0]], [[], "null"]),
+        ({"not": "x"}, ["X", 1, None], ["x"]),
+        ({"not": None}, ["", 0, False], [None]),
+        ({"not": {"any_of": ["a", {"range": {"gt": 5}}]}, "regex": "."}, ["b", 5], ["a", 6, ""]),
+        ({"type": "integer"}, [3, 3.0, -1], [3.5, True, "3", None]),
+        ({"type": "number"}, [3, 3.5], [True, "3"]),
+        ({"type": ["string", "null"]}, ["", None], [0, [], {}]),
+        ({"type": "object"}, [{}], [[], None]),
+        ({"equals": "ΣΑΣ", "ignore_case": True}, ["σας", "σασ"], ["σα", 1]),
+        ({"equals": {"K": ["A"]}, "ignore_case": True}, [{"K": ["a"]}], [{"k": ["a"]}]),
+        ({"contains": "Oslo", "ignore_case": True}, ["in OSLO", ["oslo"], {"Key": "OSLO"}], ["Olso", {"OSLO": 1}]),
+        ({"contains": "Key", "ignore_case": True}, [{"Key": 1}], [{"KEY": 1}]),
+        ({"regex": "^straße", "ignore_case": True}, ["STRAßE 1"], ["strasse"]),
+        ({"any_of": ["NYC", {"equals": "LA"}], "ignore_case": True}, ["nyc", "LA"], ["la"]),
+        ({"not": {"any_of": ["NYC"]}, "ignore_case": True}, ["LA"], ["nyc"]),
+        ({"present": True}, [None, 0, "x"], []),
+        ({"present": False}, [], [None, 0]),
     ],
 )
 def test_a_matcher_takes_what_it_says_and_nothing_else(matcher, good, bad):
@@ -66,6 +84,16 @@ def test_a_matcher_takes_what_it_says_and_nothing_else(matcher, good, bad):
         ({"equals": "a", "tolerance": 1}, "needs a number"),
         ({"equals": 1, "tolerance": -1}, "greater than or equal to 0"),
         ({"regex": ""}, "empty pattern"),
+        ({"any_of": []}, "'any_of' must not be empty"),
+        ({"any_of": [{"equals": 1, "optional": True}]}, "'optional' belongs to the argument itself"),
+        ({"not": {"present": True}}, "'present' belongs to the argument itself"),
+        ({"optional": True}, "needs at least one of: equals, regex, contains, range, json_schema, any_of, not, type"),
+        ({"present": True, "optional": True}, "'present' cannot be combined with other keys"),
+        ({"equals": 3, "ignore_case": True}, "'ignore_case' needs a text to compare"),
+        ({"any_of": [{"equals": "a"}], "ignore_case": True}, "'ignore_case' needs a text to compare"),
+        ({"type": "text"}, "found the text 'text'; one of: string, number, integer, boolean, array, object, null"),
+        ({"type": []}, "must not be empty"),
+        ({"bound": "x"}, "'bound' belongs to the rules of trace_rules"),
         ({"regex": "("}, "'('"),
         ({"regex": 5}, "a pattern is a text"),
         ({"regex": None}, "must not be empty"),
@@ -232,9 +260,9 @@ def test_a_mutated_argument_always_breaks_the_match(args, data):
 
 
 def test_the_schema_for_editors_takes_a_bare_value_and_a_mapping():
-    schema = ArgMatcher.model_json_schema()
-    mapping, bare = schema["anyOf"]
-    assert set(mapping["properties"]) == {"equals", "tolerance", "regex", "contains", "range", "json_schema"}
+    mapping, bare = ArgMatcher.model_json_schema()["$defs"]["ArgMatcher"]["anyOf"]
+    old = {"equals", "tolerance", "regex", "contains", "range", "json_schema"}
+    assert set(mapping["properties"]) == old | {"any_of", "not", "type", "present", "optional", "ignore_case"}
     assert "array" in bare["type"] and "object" not in bare["type"]
 
 
@@ -243,3 +271,41 @@ def test_tool_names_that_cannot_be_read_are_undecided_and_end_soon():
     events = [waza.ToolEvent(tool_name=name) for name in names]
     found = find(CallMatcher(tool=BOMB), names, events)
     assert (found.sure, len(found.maybe)) == ([], 50)
+
+
+@pytest.mark.parametrize(
+    ("entry", "good", "bad"),
+    [
+        ({"args": {"a": 1}, "extra_args": "forbid"}, [{"a": 1}], [{"a": 1, "b": 2}, {}, [1], None]),
+        ({"extra_args": "forbid"}, [{}], [{"a": None}, "text", None]),
+        ({"args": {"u.c": 1}, "extra_args": "forbid"}, [{"u": {"c": 1, "d": 2}}, {"u.c": 1}], [{"u.c": 1, "u": {}}]),
+        ({"args": {"a": {"optional": True}}, "extra_args": "forbid"}, [{}, {"a": 5}], [{"b": 1}]),
+        ({"args": {"a": {"equals": 1, "optional": True}}}, [{}, {"a": 1}, {"b": 1}], [{"a": None}, {"a": 2}]),
+        ({"args": {"u.c": {"not": 1, "optional": True}}}, [{}, {"u": {}}, {"u": {"c": 2}}], [{"u": {"c": 1}}]),
+        ({"args": {"a": {"present": False}}}, [{}, {"b": 1}], [{"a": None}]),
+    ],
+)
+def test_a_call_may_be_held_to_the_arguments_that_are_named(entry, good, bad):
+    matcher = CallMatcher.model_validate({"name": "t", **entry})
+    assert [args for args in good if not fits(matcher, args)] == []
+    assert [args for args in bad if fits(matcher, args)] == []
+
+
+def test_an_argument_under_another_programs_name_is_named():
+    def status(**args):
+        event = waza.ToolEvent(tool_name="Read", args=args)
+        trace = waza.Trace(input="", output="", engine="claude-code", tool_events=[event])
+        entry = {"name": "read", "args": {"path": "a"}, "extra_args": "forbid"}
+        return waza.load_grader({"type": "tool_calls", "config": {"expect": [entry]}}).grade(trace).status
+
+    assert status(file_path="a") == "passed"
+    assert status(file_path="a", limit=3) == "failed"
+    assert status(path="a", file_path="a") == "failed"
+
+
+def test_a_pattern_without_a_result_is_undecided_in_any_of_and_not():
+    slow = {"regex": BOMB}
+    assert accepts({"any_of": [slow, "x"]}, "x") is True
+    assert accepts({"any_of": [slow, "x"]}, "a" * 200) is None
+    assert accepts({"not": slow}, "a" * 200) is None
+    assert accepts({"not": {"regex": BOMB, "equals": "x"}}, "a" * 200) is True

@@ -19,7 +19,8 @@ def lines(name):
 
 def cases(kind):
     """The conformance cases of one grader type."""
-    return [case for case in lines("graders_tools.jsonl") if case["grader"]["type"] == kind]
+    found = [*lines("graders_tools.jsonl"), *lines("graders_rules.jsonl")]
+    return [case for case in found if case["grader"]["type"] == kind]
 
 
 def replay(case, case_folders):
@@ -33,6 +34,9 @@ def replay(case, case_folders):
     except waza.SpecError:
         return "refused", None
     grade = grader.grade(waza.Trace.from_json(case["trace"]))
+    prefix = case["expect"].get("prefix")
+    if prefix is not None and grade.status == "failed" and grade.details["rules"][0]["prefix"] != prefix:
+        return "wrong prefix", grade.score
     return grade.status, grade.score
 
 

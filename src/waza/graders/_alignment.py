@@ -25,6 +25,9 @@ Way = tuple[int, Steps]
 MAX_GROUPS = 2_000
 """How many sets of expectations with `count` above one are tried where not all can be satisfied."""
 
+MAX_SHARES = 64
+"""How many shares of one turn's calls are tried for an entry that needs several."""
+
 
 class Need(NamedTuple):
     """How many calls an expectation needs, and how many it may take."""
@@ -74,6 +77,91 @@ def align(order: Order, needs: Sequence[Need], fits: Fits, calls: int) -> Alignm
         taken = _first_come(needs, fits) or _in_order(needs, fits, calls)
     used = {call for group in taken for call in group}
     return Alignment(taken, [call for call in range(calls) if call not in used])
+
+
+def align_turns(needs: Sequence[Need], fits: Fits, turns: Sequence[int]) -> Alignment:
+    """Return the best assignment in which turns are in order and the calls of one turn are in any order.
+
+    An entry listed before another one takes no call of a later turn. Each turn serves a run of neighbouring entries,
+    so the best way through the turns is found turn by turn; an entry that needs several calls may span turns.
+    """
+    by_turn = sorted(range(len(turns)), key=turns.__getitem__)
+    place = {call: index for index, call in enumerate(by_turn)}
+    listed = [sorted(place[call] for call in fit) for fit in fits]
+    taken = _first_come(needs, listed)
+    if taken is not None:
+        taken = [sorted(by_turn[index] for index in group) for group in taken]
+    else:
+        taken = _turn_by_turn(needs, fits, turns)
+    used = {call for group in taken for call in group}
+    return Alignment(taken, [call for call in range(len(turns)) if call not in used])
+
+
+Route = tuple[int, int, tuple[tuple[int, tuple[int, ...]], ...]]
+"""What a way through the turns is worth: entries satisfied, calls taken; and the calls that each entry took."""
+
+
+def _turn_by_turn(needs: Sequence[Need], fits: Fits, turns: Sequence[int]) -> list[list[int]]:
+    """Return the best assignment; the state after a turn is the entry reached and the calls that it has so far."""
+    calls_of: dict[int, set[int]] = {}
+    for call in {call for fit in fits for call in fit}:
+        calls_of.setdefault(turns[call], set()).add(call)
+    free = sum(need.low == 0 for need in needs)
+    routes: dict[tuple[int, int], Route] = {(0, 0): (free, 0, ())}
+    for turn in sorted(calls_of):
+        after = dict(routes)
+        inside = [[call for call in fit if call in calls_of[turn]] for fit in fits]
+        useful = [index for index, fit in enumerate(inside) if fit]
+        for (entry, has), route in routes.items():
+            for last in [index for index in useful if index >= entry]:
+                for block in _blocks(needs, inside, entry, has, last):
+                    _extend(after, route, block, needs, entry, has)
+        routes = after
+    best = max(routes.values(), key=lambda route: route[:2])
+    taken: list[list[int]] = [[] for _ in needs]
+    for index, group in best[2]:
+        taken[index] = sorted([*taken[index], *group])
+    return taken
+
+
+def _blocks(needs: Sequence[Need], inside: Fits, entry: int, has: int, last: int) -> Iterator[dict[int, list[int]]]:
+    """Yield assignments of one turn's calls to the entries from `entry` to `last`.
+
+    An entry that needs several calls may get the rest of them in a later turn, so its shares in this one are tried.
+    """
+    part = [needs[index] for index in range(entry, last + 1)]
+    part[0] = Need(max(0, part[0].low - has), max(0, part[0].high - has))
+    fits = inside[entry : last + 1]
+    yield {entry + index: group for index, group in enumerate(_any_order(part, fits)) if group}
+    if part[-1].low > 1:
+        sizes = range(1, min(part[-1].low, len(fits[-1])) + 1)
+        for own in islice(chain.from_iterable(combinations(fits[-1], size) for size in sizes), MAX_SHARES):
+            rest = [[call for call in fit if call not in own] for fit in fits[:-1]]
+            taken = [*_any_order(part[:-1], rest), list(own)]
+            yield {entry + index: group for index, group in enumerate(taken) if group}
+
+
+def _extend(
+    routes: dict[tuple[int, int], Route],
+    route: Route,
+    block: dict[int, list[int]],
+    needs: Sequence[Need],
+    entry: int,
+    has: int,
+) -> None:
+    """Add the way that goes on with a block of one turn, if it is the best one to where it leads."""
+    if not block:
+        return
+    satisfied, count, steps = route
+    for index, group in block.items():
+        before = has if index == entry else 0
+        satisfied += before < needs[index].low <= before + len(group)
+        count += len(group)
+    last = max(block)
+    state = (last, (has if last == entry else 0) + len(block[last]))
+    extended = (satisfied, count, (*steps, *((index, tuple(group)) for index, group in block.items())))
+    if state not in routes or extended[:2] > routes[state][:2]:
+        routes[state] = extended
 
 
 def certificate(order: Order, entries: list[JSON], extra: list[int], misplaced: dict[int, int]) -> dict[str, JSON]:

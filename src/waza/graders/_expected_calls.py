@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, model_validator
 
-from waza.graders._alignment import AlignedChecks, Alignment, Need, Order, align, certificate
+from waza.graders._alignment import AlignedChecks, Alignment, Need, Order, align, align_turns, certificate
+from waza.graders.base import undecided
 from waza.graders.fields import Bound, Minimum, Text, ToolName, ToolPattern
 from waza.graders.matchers import PATIENCE, ArgMatcher, Mismatch, Steps, parse_path, values_at
 from waza.model import JSON, Check, ToolEvent
@@ -34,6 +35,18 @@ class CallMatcher(Options):
     """The tool's name, exact and case-sensitive, or a glob (`search_*`); instead of `tool`."""
     args: dict[Text, ArgMatcher] = {}
     """Matchers by argument; a key may be a path such as `user.city`, `items[0].id` or `items[*].id`."""
+    extra_args: Literal["allow", "forbid"] = "allow"
+    """`forbid`: every argument of the call is named under `args`; a path names its first step."""
+    where: Literal["success", "failed"] | None = None
+    """Only calls that succeeded, or only those that failed."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_only(cls, value: Any) -> Any:
+        """Take `{optional: true}` alone where other arguments are forbidden: it names one that may be given."""
+        if isinstance(value, dict) and value.get("extra_args") == "forbid" and isinstance(value.get("args"), dict):
+            return value | {"args": {key: _anything(matcher) for key, matcher in value["args"].items()}}
+        return value
 
     @model_validator(mode="after")
     def _names_a_tool(self) -> Self:
@@ -60,19 +73,55 @@ class CallMatcher(Options):
     def label(self) -> str:
         """The tool and the names of the checked arguments, for people."""
         kind = "name" if self.tool is None else "tool"
-        return f'{kind}="{self.tool_text}"' + (f" args: [{', '.join(sorted(self.args))}]" if self.args else "")
+        return (
+            f'{kind}="{self.tool_text}"'
+            + (f" args: [{', '.join(sorted(self.args))}]" if self.args else "")
+            + self.manner
+        )
+
+    @property
+    def manner(self) -> str:
+        """What else a call must be like, for people: no other arguments, succeeded or failed."""
+        alone = (" and no other args" if self.args else " without args") if self.extra_args == "forbid" else ""
+        return alone + (f" where: {self.where}" if self.where else "")
 
     @property
     def states_arguments(self) -> bool:
         """Whether it checks a call's arguments."""
-        return bool(self.args)
+        return bool(self.args) or self.extra_args == "forbid"
 
     def written(self) -> dict[str, JSON]:
         """Return the matcher as an author would write it."""
-        return self.model_dump(exclude_unset=True)
+        return self.model_dump(exclude_unset=True, by_alias=True)
+
+    def event_differences(self, event: ToolEvent) -> Iterator[Mismatch]:
+        """Yield what is not as expected of a call: whether it succeeded, and its arguments."""
+        if self.where is not None and event.success is not (self.where == "success"):
+            came, fact = ("success", "the call succeeded") if event.success else ("failed", "the call failed")
+            yield Mismatch("where", self.where, came, fact=f"{fact}, expected {self.where}")
+        yield from self.differences(event.args)
+
+    def _extra(self, args: JSON) -> Iterator[Mismatch]:
+        """Yield the arguments that are not named where no others may be given."""
+        if not isinstance(args, dict):
+            yield Mismatch("args", {"extra_args": "forbid"}, args, fact="the arguments are no object")
+            return
+        named = {key if key in args or steps is None else str(steps[0]) for key, steps in self._paths.items()}
+        named |= self.further_names(args)
+        known = {source for name in named for source in getattr(args, "sources", {}).get(name, ())} | named
+        for name in args:
+            if name not in known and name not in getattr(args, "sources", {}):
+                fact = f"argument '{name}' is not expected"
+                yield Mismatch(name, {"present": False}, args[name], fact=fact)
+
+    def further_names(self, args: dict[str, JSON]) -> set[str]:
+        """Return the arguments that are named by other keys than `args`."""
+        return set()
 
     def differences(self, args: JSON) -> Iterator[Mismatch]:
         """Yield every argument that is not as expected, or that cannot be decided."""
+        if self.extra_args == "forbid":
+            yield from self._extra(args)
         given = args if isinstance(args, dict) else {}
         for key, matcher in self.args.items():
             difference = matcher.difference(key, values_at(given, key, self._paths[key]))
@@ -100,6 +149,10 @@ class CallMatcher(Options):
     def _search(self) -> Callable[[str], bool]:
         """The pattern, cached: traces of one suite call the same few tools."""
         return lru_cache(maxsize=128)(self.tool.search if self.tool else bool)
+
+
+def _anything(matcher: Any) -> Any:
+    return ArgMatcher.any_value() if matcher == {"optional": True} else matcher
 
 
 class FoundCalls(NamedTuple):
@@ -138,7 +191,7 @@ def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent], words:
     patience = PATIENCE
     for index in named:
         fits = (index in aliased or name_matches[names[index]]) if patience else None
-        for difference in matcher.differences(events[index].args) if patience else ():
+        for difference in matcher.event_differences(events[index]) if patience else ():
             if not difference.undecided:
                 break
             fits = None
@@ -229,10 +282,14 @@ def expectation_checks(
     names: list[str],
     events: list[ToolEvent],
     words: Dialect | None = None,
+    turns: Sequence[int] | None = None,
 ) -> AlignedChecks:
-    """Return one check per expectation, and one for unexpected calls where the order is exact."""
+    """Return one check per expectation, and one for unexpected calls where the order is exact.
+
+    With `turns`, the turn of each call, those of one turn may come in any order.
+    """
     found = [find(entry, names, events, words) for entry in expect]
-    evaluation = _evaluate(order, expect, found, events)
+    evaluation = _evaluate(order, expect, found, events, turns)
     checks: list[Check] = []
     entries: list[JSON] = []
     for index, expectation in enumerate(expect):
@@ -253,14 +310,31 @@ def expectation_checks(
     return AlignedChecks(checks, certificate(order, entries, evaluation.sure.extra, evaluation.misplaced), stated)
 
 
+def turns_unknown(order: Order, expect: Sequence[Expectation]) -> AlignedChecks:
+    """Return the checks where entries are to be in the order of turns, and turns were not recorded."""
+    claims = [f"{entry.label} is called" for entry in expect]
+    claims += ["there are no other calls"] if order == "exact" else []
+    entries: list[JSON] = [{"expected": entry.label, "status": "undecided", "calls": []} for entry in expect]
+    checks = list(undecided(claims, "turns were not recorded, so calls of one turn cannot be told apart"))
+    return AlignedChecks(checks, certificate(order, entries, [], {}))
+
+
 def _evaluate(
-    order: Order, expect: Sequence[Expectation], found: list[FoundCalls], events: list[ToolEvent]
+    order: Order,
+    expect: Sequence[Expectation],
+    found: list[FoundCalls],
+    events: list[ToolEvent],
+    turns: Sequence[int] | None = None,
 ) -> _Evaluation:
     needs = [entry.need for entry in expect]
     fits = [each.sure for each in found]
-    sure = possible = align(order, needs, fits, len(events))
+
+    def assign(fits: list[list[int]]) -> Alignment:
+        return align(order, needs, fits, len(events)) if turns is None else align_turns(needs, fits, turns)
+
+    sure = possible = assign(fits)
     if any(each.maybe for each in found):
-        possible = align(order, needs, [sorted(each.sure + each.maybe) for each in found], len(events))
+        possible = assign([sorted(each.sure + each.maybe) for each in found])
     misplaced = sure.misplaced(needs, fits)
     nearest = _nearest(expect, events, found, sure, misplaced)
     return _Evaluation(expect, events, found, sure, possible, misplaced, nearest)
@@ -291,7 +365,7 @@ def _by_distance(expectation: Expectation, calls: list[int], events: list[ToolEv
     for call in calls:
         if patience <= 0:
             break
-        differences = list(expectation.differences(events[call].args))
+        differences = list(expectation.event_differences(events[call]))
         patience -= sum(difference.undecided for difference in differences)
         distances[call] = len(differences)
     return sorted(calls, key=lambda call: distances.get(call, len(expectation.args)))
@@ -311,13 +385,13 @@ def _entry(evaluation: _Evaluation, index: int, ok: bool | None) -> dict[str, JS
     """Return the certificate of one expectation."""
     expectation, taken = evaluation.expect[index], evaluation.sure.taken[index]
     entry: dict[str, JSON] = {"expected": expectation.label, "status": _status(evaluation, index, ok), "calls": taken}
-    if expectation.args:
+    if expectation.states_arguments:
         entry["checks_arguments"] = True
     if index in evaluation.misplaced:
         entry["found"] = evaluation.misplaced[index]
     if index in evaluation.nearest:
         call = evaluation.nearest[index]
-        differences = expectation.differences(evaluation.events[call].args)
+        differences = expectation.event_differences(evaluation.events[call])
         entry["nearest"] = {"call": call, "differences": [difference.as_json() for difference in differences]}
     return entry
 
@@ -358,7 +432,7 @@ def _failure(evaluation: _Evaluation, index: int, entry: dict[str, JSON]) -> str
         reasons.append(f"call {evaluation.misplaced[index] + 1} fits but is out of order")
     if index in evaluation.nearest:
         call = evaluation.nearest[index]
-        differences = "; ".join(map(str, expectation.differences(evaluation.events[call].args)))
+        differences = "; ".join(map(str, expectation.event_differences(evaluation.events[call])))
         reasons.append(f"call {call + 1}: {differences}")
     return f"expectation {expectation.label} not satisfied: {', '.join(reasons)}"
 

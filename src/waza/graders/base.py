@@ -250,6 +250,15 @@ def tool_events(trace: Trace) -> list[ToolEvent]:
     return trace.tool_events
 
 
+def turns_are_known(trace: Trace) -> bool:
+    """Return whether the turns of the calls were recorded: 1, the default, may mean that they were not."""
+    calls = trace.tool_events or []
+    if len(calls) < 2 or (trace.usage is not None and trace.usage.turns is not None):
+        return True
+    first = calls[0].turn
+    return any(call.turn != first for call in calls)
+
+
 def files_of(trace: Trace) -> Files:
     """Return the workspace; raise Undecidable when there is none."""
     if trace.files is None:

@@ -5,22 +5,35 @@ Matchers of whole calls are in `_expected_calls.py`, the assignment of calls to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property, partial
 from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    PrivateAttr,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from waza.errors import nearest, what
 from waza.graders.fields import PatternField
 from waza.graders.text_checks import excerpt
 from waza.model import JSON
 from waza.options import Options
 from waza.untrusted.json_schema import Schema, compile_schema, refuse_slips, unknown_keywords
 from waza.untrusted.patterns import Pattern, PatternTimeout
+from waza.untrusted.text import fold_case
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 _MISSING = object()
@@ -38,13 +51,17 @@ class Mismatch(NamedTuple):
     """The problems that a schema reports."""
     undecided: bool = False
     """Whether it is undecided: a pattern ran out of time, or the value is nested too deeply."""
+    fact: str = ""
+    """The whole sentence, where it is not about a value that should be another one."""
 
     def __str__(self) -> str:
+        if self.fact:
+            return self.fact
         if self.undecided:
             return f"{self.path} could not be read within limits"
         if self.actual is _MISSING:
             return f"{self.path} is not given"
-        expected = self.why or f"expected {excerpt(_text_or_notice(self.expected))}"
+        expected = self.why or f"expected {excerpt(_in_words(self.expected))}"
         return f"{self.path} is {excerpt(_text_or_notice(self.actual))}, {expected}"
 
     def as_json(self) -> dict[str, JSON]:
@@ -96,6 +113,63 @@ class Range(Options):
         )
 
 
+TYPES: dict[str, Callable[[JSON], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "integer": lambda value: not isinstance(value, bool) and isinstance(value, int | float) and value == value // 1,
+    "boolean": lambda value: isinstance(value, bool),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "null": lambda value: value is None,
+}
+"""The types of JSON Schema: 3.0 is an integer, true is no number."""
+KINDS = ("equals", "regex", "contains", "range", "json_schema", "any_of", "not", "type", "present")
+"""The keys of which a matcher needs at least one."""
+_MODIFIERS = {"tolerance", "optional", "ignore_case"}
+Bindings = Mapping[str, list[JSON]]
+"""The values that are bound to names in a rule of `trace_rules`."""
+Test = Callable[[JSON], bool]
+_NO_BINDINGS: Bindings = {}
+
+
+def _type_words(value: Any) -> Any:
+    words = value if isinstance(value, list) else [value]
+    if not words:
+        raise ValueError("must not be empty: a check of nothing cannot fail")
+    known = list(TYPES)
+    for word in words:
+        if not isinstance(word, str) or word not in TYPES:
+            close = nearest(word, known) if isinstance(word, str) else None
+            hint = f"; did you mean '{close}'?" if close else ""
+            raise ValueError(f"found {what(word)}; one of: {', '.join(known)}{hint}")
+    return value
+
+
+def _inner(value: Any) -> Any:
+    for key in ("optional", "present"):
+        if isinstance(value, dict) and key in value:
+            raise ValueError(f"'{key}' belongs to the argument itself")
+    return value
+
+
+def _alternatives(value: Any) -> Any:
+    if value == []:
+        raise ValueError("'any_of' must not be empty: a check of nothing cannot fail")
+    return value
+
+
+def _not_null(value: Any) -> Any:
+    return {"equals": None} if value is None else value
+
+
+_TYPE_SCHEMA: dict[str, Any] = {"enum": list(TYPES)}
+TypeWords = Annotated[
+    Any,
+    PlainValidator(_type_words),
+    WithJsonSchema({"anyOf": [_TYPE_SCHEMA, {"type": "array", "items": _TYPE_SCHEMA, "minItems": 1}]}),
+]
+
+
 class ArgMatcher(Options):
     """The value an argument must have; where several matchers are given, all must match.
 
@@ -116,11 +190,45 @@ class ArgMatcher(Options):
     """Bounds for a number: `gte`, `lte`, `gt`, `lt`."""
     json_schema: Annotated[dict[str, Any], Field(min_length=1)] | None = None
     """A JSON Schema the argument fits."""
+    any_of: Annotated[list[Annotated[ArgMatcher, BeforeValidator(_inner)]], BeforeValidator(_alternatives)] | None = (
+        None
+    )
+    """Values or matchers of which one must match."""
+    not_: Annotated[Annotated[ArgMatcher, BeforeValidator(_inner)] | None, BeforeValidator(_not_null)] = Field(
+        default=None, alias="not"
+    )
+    """A value or matcher that must not match; an argument that is not given does not match either."""
+    type: TypeWords = None
+    """The type: `string`, `number`, `integer`, `boolean`, `array`, `object`, `null`, or a list of them."""
+    present: bool | None = None
+    """Whether the argument is given at all, whatever its value; no other key goes with it."""
+    optional: bool = False
+    """Whether the argument may be left out; where it is given, even as null, it is checked."""
+    ignore_case: bool = False
+    """Whether texts are compared in any case: `equals`, `contains`, `regex`, bare texts of `any_of` and `not`."""
 
-    @model_validator(mode="before")
+    _is_bare: bool = PrivateAttr(default=False)
+    _is_name: bool = PrivateAttr(default=False)
+
     @classmethod
-    def _from_literal(cls, value: Any) -> Any:
-        return value if isinstance(value, dict | ArgMatcher) else {"equals": value}
+    def any_value(cls) -> ArgMatcher:
+        """Return a matcher for an argument that may be given, with any value: `{optional: true}` alone."""
+        matcher = cls.model_construct(optional=True)
+        matcher._is_name = True
+        return matcher
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _from_literal(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(value, ArgMatcher):
+            return value  # type: ignore[return-value]  # a plain matcher among those of a rule needs no `bound`
+        if isinstance(value, dict):
+            if "bound" in value and "bound" not in cls.model_fields:
+                raise ValueError("'bound' belongs to the rules of trace_rules")
+            return handler(value)
+        matcher = handler({"equals": value})
+        matcher._is_bare = True
+        return matcher
 
     @field_validator("json_schema")
     @classmethod
@@ -132,14 +240,32 @@ class ArgMatcher(Options):
 
     @model_validator(mode="after")
     def _checks_something(self) -> Self:
-        given = self.model_fields_set
-        if not given - {"tolerance"}:
-            raise ValueError("a matcher needs at least one of: equals, regex, contains, range, json_schema")
-        if empty := next((key for key in given if key != "equals" and getattr(self, key) in (None, "")), None):
+        given = {"not" if key == "not_" else key for key in self.model_fields_set}
+        if not given - _MODIFIERS and not self._is_name:
+            raise ValueError(f"a matcher needs at least one of: {', '.join(KINDS)}")
+        if "present" in given and len(given) > 1:
+            raise ValueError("'present' cannot be combined with other keys")
+        values = ((key, getattr(self, "not_" if key == "not" else key)) for key in given if key != "equals")
+        if empty := next((key for key, value in values if value is None or value == ""), None):
             raise ValueError(f"'{empty}' must not be empty: a check of nothing cannot fail")
         if self.tolerance is not None and (isinstance(self.equals, str | bool) or self.equals is None):
             raise ValueError("'tolerance' needs a number under 'equals'")
+        if self.ignore_case and not self._has_text(is_direct=True):
+            raise ValueError("'ignore_case' needs a text to compare")
         return self
+
+    def _has_text(self, *, is_direct: bool) -> bool:
+        """Return whether `ignore_case` changes something here: a text, or a bare one under `any_of` or `not`."""
+        own = is_direct and (self.regex is not None or _has_letters(self.contains))
+        compares = is_direct or self._is_bare
+        return (
+            own
+            or (compares and _has_letters(self.equals))
+            or any(each._has_text(is_direct=False) for each in self._inner_matchers())
+        )
+
+    def _inner_matchers(self) -> list[ArgMatcher]:
+        return [*(self.any_of or ()), *([] if self.not_ is None else [self.not_])]
 
     @property
     def unknown_keywords(self) -> list[str]:
@@ -151,26 +277,44 @@ class ArgMatcher(Options):
         return compile_schema(self.json_schema or {})
 
     @cached_property
-    def _tests(self) -> dict[str, Callable[[JSON], bool]]:
-        return dict(self._make_tests())
+    def _tests(self) -> list[tuple[str, Test]]:
+        return list(self.tests(_NO_BINDINGS))
 
-    def _make_tests(self) -> Iterator[tuple[str, Callable[[JSON], bool]]]:
+    def tests(self, bound: Bindings, *, folds: bool = False) -> Iterator[tuple[str, Test]]:
+        """Yield a test for each kind of matcher given, by its key; `folds` is what an outer `ignore_case` says."""
+        case = self.ignore_case
         if "equals" in self.model_fields_set:
-            yield "equals", partial(same, self.equals, tolerance=self.tolerance)
+            yield "equals", _equal_to(self.equals, self.tolerance, folds=case or (folds and self._is_bare))
         if self.regex is not None:
-            yield "regex", partial(_matches, self.regex)
+            pattern = Pattern(self.regex.source, ignore_case=True) if case else self.regex
+            yield "regex", partial(_matches, pattern)
         if self.contains is not None:
-            yield "contains", partial(_contains, self.contains)
+            yield "contains", self._container(bound)
         if self.range is not None:
             yield "range", self.range.includes
         if self.json_schema is not None:
             yield "json_schema", partial(_fits_schema, self._schema)
+        if self.any_of is not None:
+            yield "any_of", partial(_any_of, [each.decider(bound, folds=case or folds) for each in self.any_of])
+        if self.not_ is not None:
+            yield "not", partial(_not, self.not_.decider(bound, folds=case or folds))
+        if self.type is not None:
+            words = self.type if isinstance(self.type, list) else [self.type]
+            yield "type", partial(_is_of_type, [TYPES[word] for word in words])
+
+    def _container(self, bound: Bindings) -> Test:
+        return partial(_contains_folded if self.ignore_case else _contains, self.contains)
+
+    def decider(self, bound: Bindings = _NO_BINDINGS, *, folds: bool = False) -> Test:
+        """Return a function that says whether a value is as expected; it raises where that is undecided."""
+        tests = [test for _, test in self.tests(bound, folds=folds)]
+        return tests[0] if len(tests) == 1 else partial(_all_hold, tests)
 
     def failing(self, value: JSON) -> list[str] | None:
         """Return the matchers that do not match `value`; None when undecided."""
         failing: list[str] = []
         unknown = False
-        for key, test in self._tests.items():
+        for key, test in self._tests:
             try:
                 if not test(value):
                     failing.append(key)
@@ -192,8 +336,10 @@ class ArgMatcher(Options):
 
     def difference(self, path: str, values: list[JSON]) -> Mismatch | None:
         """Return the mismatch at a path, or None; several values are those of any element."""
+        if self.present is not None:
+            return self._presence(path, values)
         if not values:
-            return Mismatch(path, self.written())
+            return None if self.optional else Mismatch(path, self.written())
         matched = self.matches_any(values)
         if matched:
             return None
@@ -205,10 +351,21 @@ class ArgMatcher(Options):
         why = "; ".join(self._schema.problems(values[0])) if failing == ["json_schema"] else ""
         return Mismatch(path, self.written(failing), values[0], why)
 
+    def _presence(self, path: str, values: list[JSON]) -> Mismatch | None:
+        if self.present is bool(values):
+            return None
+        if self.present:
+            return Mismatch(path, self.written())
+        return Mismatch(path, self.written(), values[0], "expected not to be given")
+
     def written(self, keys: list[str] | None = None) -> dict[str, JSON]:
         """Return the matchers as an author would write them, all or those named."""
-        wanted = self.model_fields_set if keys is None else {*keys, *(["tolerance"] if "equals" in keys else [])}
-        return self.model_dump(include=wanted & self.model_fields_set, exclude_unset=True)
+        wanted = self.model_fields_set
+        if keys is not None:
+            named = {"not_" if key == "not" else key for key in keys}
+            folded = {"ignore_case"} if named - {"range", "json_schema", "type"} else set()
+            wanted = wanted & (named | folded | ({"tolerance"} if "equals" in keys else set()))
+        return self.model_dump(include=wanted, exclude_unset=True, by_alias=True)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -231,6 +388,78 @@ def _text_or_notice(value: JSON) -> str:
         return "(nested too deeply to show)"
 
 
+def _in_words(expected: JSON) -> str:
+    """Return what was expected for people: `not first` for `{not: first}`, else as it is written."""
+    match expected:
+        case {"not": {"equals": inner}} if len(expected) == 1 and len(expected["not"]) == 1:
+            return f"not {_text_or_notice(inner)}"
+        case {"not": inner} if len(expected) == 1:
+            return f"not {_text_or_notice(inner)}"
+        case _:
+            return _text_or_notice(expected)
+
+
+def _equal_to(expected: JSON, tolerance: float | None, *, folds: bool) -> Test:
+    if folds:
+        folded = fold_texts(expected)
+        return lambda value: same(folded, fold_texts(value), tolerance=tolerance)
+    if type(expected) is str:
+        return lambda value: type(value) is str and value == expected
+    return partial(same, expected, tolerance=tolerance)
+
+
+def _has_letters(value: JSON) -> bool:
+    """Return whether there is a text in a value."""
+    if isinstance(value, str):
+        return True
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_has_letters(each) for each in inner)
+
+
+def fold_texts(value: JSON) -> JSON:
+    """Return a value with its texts folded for comparison in any case; keys stay as they are."""
+    if isinstance(value, str):
+        return fold_case(value)
+    if isinstance(value, list):
+        return [fold_texts(each) for each in value]
+    return {key: fold_texts(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def _any_of(deciders: list[Test], value: JSON) -> bool:
+    unknown: Exception | None = None
+    for decides in deciders:
+        try:
+            if decides(value):
+                return True
+        except (PatternTimeout, RecursionError) as error:
+            unknown = error
+    if unknown is not None:
+        raise unknown
+    return False
+
+
+def _not(decides: Test, value: JSON) -> bool:
+    return not decides(value)
+
+
+def _all_hold(tests: list[Test], value: JSON) -> bool:
+    """Return whether all tests pass; one that fails decides, whatever the others run into."""
+    unknown: Exception | None = None
+    for test in tests:
+        try:
+            if not test(value):
+                return False
+        except (PatternTimeout, RecursionError) as error:
+            unknown = error
+    if unknown is not None:
+        raise unknown
+    return True
+
+
+def _is_of_type(tests: list[Test], value: JSON) -> bool:
+    return any(test(value) for test in tests)
+
+
 def _matches(pattern: Pattern, value: JSON) -> bool:
     return pattern.search(text_of(value))
 
@@ -239,6 +468,11 @@ def _contains(part: JSON, value: JSON) -> bool:
     if isinstance(value, list):
         return any(same(part, member) for member in value)
     return text_of(part) in text_of(value)
+
+
+def _contains_folded(part: JSON, value: JSON) -> bool:
+    """Return whether a value contains a part in any case; keys of a mapping count only as they are written."""
+    return _contains(part, value) or _contains(fold_texts(part), fold_texts(value))
 
 
 def _fits_schema(schema: Schema, value: JSON) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from waza.model import JSON, ToolEvent, Trace
-from waza.traces.aliases import Dialect, dialect_of
+from waza.traces.aliases import ARGUMENTS, Dialect, dialect_of
 from waza.untrusted.patterns import fits_name, name_glob
 
 ToolNames = Literal["known", "exact"]
@@ -85,7 +85,32 @@ def calls_spelled(events: list[ToolEvent], wanted: Iterable[str], words: Dialect
     if words is None:
         return events
     keys = [key.split(".", 1)[0].split("[", 1)[0] for key in wanted]
-    return [replace(event, args=words.args(event, keys)) for event in events]
+    return [replace(event, args=_spelled(event, words.args(event, keys))) for event in events]
+
+
+class SpelledArgs(dict[str, JSON]):
+    """Arguments of a call, some also under the names that authors use."""
+
+    __slots__ = ("sources",)
+
+    def __init__(self, args: dict[str, JSON], sources: dict[str, list[str]]) -> None:
+        super().__init__(args)
+        self.sources = sources
+        """The names that were added, each with the arguments of the call that it is another name for."""
+
+
+def _spelled(event: ToolEvent, args: JSON) -> JSON:
+    if args is event.args or not isinstance(args, dict) or len(args) == len(event.args):
+        return args
+    groups = [*ARGUMENTS, ("skill", "name"), ("path", "changes")]
+    return SpelledArgs(
+        args,
+        {
+            name: [other for group in groups if name in group for other in group if other in event.args]
+            for name in args
+            if name not in event.args
+        },
+    )
 
 
 def first_call(trace: Trace, declared: Names, how: ToolNames, *, is_ordered: bool = False) -> dict[str, JSON]:

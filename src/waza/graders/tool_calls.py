@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from waza.graders._alignment import AlignedChecks, Order
-from waza.graders._expected_calls import Expectation, expectation_checks
+from waza.graders._expected_calls import Expectation, expectation_checks, turns_unknown
 from waza.graders._limits import avoids, uses
-from waza.graders.base import Grader, tool_events
+from waza.graders.base import Grader, tool_events, turns_are_known
 from waza.graders.fields import Limit, Minimum, ToolName, bound_of
 from waza.graders.names import (
     Names,
@@ -69,6 +69,8 @@ class ToolCallsGrader(Grader):
     """Calls that must be made, each entry with calls of its own."""
     order: Order = "any"
     """`any`; `in_order`: the entries' calls follow each other; `exact`: in order, and no other calls."""
+    within_turn: Literal["listed", "any"] = "listed"
+    """`any`: calls of one turn in any order, turns in order; with `order: in_order` or `exact`."""
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
@@ -92,6 +94,8 @@ class ToolCallsGrader(Grader):
             raise ValueError(f"min_calls ({self.min_calls}) is above max_calls ({self.max_calls})")
         if "order" in self.model_fields_set and not self.expect:
             raise ValueError("'order' has no effect without 'expect'")
+        if "within_turn" in self.model_fields_set and self.order == "any":
+            raise ValueError("'within_turn' has no effect without 'order: in_order' or 'exact'")
         return self
 
     def checks(self, trace: Trace) -> list[Check]:
@@ -100,9 +104,14 @@ class ToolCallsGrader(Grader):
         checks = list(self._plain_checks(trace, len(events)))
         if not self.expect:
             return checks
+        if self.within_turn == "any" and not turns_are_known(trace):
+            unknown = turns_unknown(self.order, self.expect)
+            return AlignedChecks([*checks, *unknown], unknown.alignment)
+        turns = [event.turn for event in events] if self.within_turn == "any" else None
         words = words_of(trace, self.tool_names)
         calls = calls_spelled(events, [key for entry in self.expect for key in entry.args], words)
-        expected = expectation_checks(self.order, self.expect, [call.tool_name for call in calls], calls, words)
+        names = [call.tool_name for call in calls]
+        expected = expectation_checks(self.order, self.expect, names, calls, words, turns)
         return AlignedChecks([*checks, *expected], expected.alignment, expected.argument_calls)
 
     def _plain_checks(self, trace: Trace, calls: int) -> Iterator[Check]:

@@ -67,7 +67,7 @@ class ToolConstraintGrader(Grader):
     @field_validator("allow_only")
     @classmethod
     def _leaves_something_out(cls, rules: list[AllowedTool] | None) -> list[AllowedTool] | None:
-        if any(rule.declared and not rule.declared.strip("*") and not rule.states_arguments for rule in rules or []):
+        if any(rule.declared and not rule.declared.strip("*") and not rule.is_qualified for rule in rules or []):
             raise ValueError("'*' allows every tool: this check could not fail")
         return rules
 
@@ -118,7 +118,7 @@ class ToolConstraintGrader(Grader):
                 yield from undecided([claim], _UNREADABLE)
             else:
                 nearest: JSON = [
-                    {"call": call, "differences": [each.as_json() for each in rule.differences(events[call].args)]}
+                    {"call": call, "differences": [each.as_json() for each in rule.event_differences(events[call])]}
                     for call in found.named[:3]
                 ]
                 yield Check(False, claim, f"Expected tool not used: {rule.label}", rule.written(), nearest)
@@ -234,7 +234,7 @@ class ToolRule(CallMatcher):
         """The tool, with its qualifiers, for people."""
         parts = [f"{key}: {getattr(self, key).source}" for key in _QUALIFIERS if getattr(self, key)]
         parts += [f"args: [{', '.join(sorted(self.args))}]"] if self.args else []
-        return self.tool_text + (f" ({', '.join(parts)})" if parts else "")
+        return self.tool_text + (f" ({', '.join(parts)})" if parts else "") + self.manner
 
     @cached_property
     def _qualifiers(self) -> dict[str, ArgMatcher]:
@@ -243,7 +243,18 @@ class ToolRule(CallMatcher):
     @property
     def states_arguments(self) -> bool:
         """Whether it checks a call's arguments, by a pattern or a matcher."""
-        return bool(self.args or self._qualifiers)
+        return bool(self.args or self._qualifiers) or self.extra_args == "forbid"
+
+    @property
+    def is_qualified(self) -> bool:
+        """Whether it leaves out calls of its tool."""
+        return self.states_arguments or self.where is not None
+
+    def further_names(self, args: dict[str, JSON]) -> set[str]:
+        """Return the arguments that the patterns are matched against."""
+        return {
+            next((name for name in _QUALIFIERS[key] if name in args), _QUALIFIERS[key][0]) for key in self._qualifiers
+        }
 
     def differences(self, args: JSON) -> Iterator[Mismatch]:
         """Yield every qualifier and argument that is not as expected; what is not given reads as nothing."""
