@@ -1,5 +1,6 @@
 """What several tests share: campaigns run at CI size unless WAZA_CAMPAIGN is `full` or `sample`."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -16,6 +17,17 @@ ROOT = Path(__file__).parent.parent
 # Without compiled files every worker, and every program a test starts, compiles all of waza again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """Keep ten thousand collected tests out of every garbage collection, now and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):
