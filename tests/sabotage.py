@@ -263,13 +263,13 @@ FAULTS = [
     Fault(
         "the evaluator keeps its rights",
         "untrusted/python_evaluator.py",
-        "            seccomp.enter()\n",
+        "            linux_sandbox.enter_seccomp()\n",
         "            pass\n",
         "untrusted/test_python_evaluator.py::test_code_that_escapes_the_language_reaches_no_file_program_or_socket",
     ),
     Fault(
         "refused system calls are allowed",
-        "process/seccomp.py",
+        "process/linux_sandbox.py",
         "    steps += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]\n    _install(steps)\n\n\ndef restrict",
         "    steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ALLOW)]\n    _install(steps)\n\n\ndef restrict",
         "untrusted/test_python_evaluator.py::test_code_that_escapes_the_language_reaches_no_file_program_or_socket",
@@ -375,14 +375,14 @@ FAULTS = [
     ),
     Fault(
         "the Landlock sandbox is not entered",
-        "process/landlock.py",
+        "process/linux_sandbox.py",
         "    checked(libc().syscall(_RESTRICT_SELF, ruleset, 0))\n",
         "    return\n",
         "process/test_isolation.py::test_processes_outside_cannot_be_signalled_or_read",
     ),
     Fault(
         "sockets are not refused in a sandbox",
-        "process/seccomp.py",
+        "process/linux_sandbox.py",
         "(_INET, network), (_INET6, network)) if open_]\n",
         "(_INET, True), (_INET6, True)) if open_]\n",
         "process/test_isolation.py::test_no_probe_gets_through_an_isolation_but_those_that_are_reported",
@@ -404,7 +404,7 @@ FAULTS = [
     ),
     Fault(
         "the project's folder becomes the user's configuration",
-        "files/user_folders.py",
+        "files/trust.py",
         '"XDG_CONFIG_HOME", "")\n    if named and Path(named).is_absolute():\n',
         '"XDG_CONFIG_HOME", "")\n    if named:\n',
         "files/test_trust.py::test_a_relative_configuration_folder_is_ignored",
@@ -468,7 +468,7 @@ FAULTS = [
     ),
     Fault(
         "a run goes on though its cost limit is reached",
-        "runner/cost_limit.py",
+        "runner/schedule.py",
         "        if self.spent >= self.limit:\n",
         "        if False:\n",
         "runner/test_resume.py::test_max_cost_stops_cleanly_and_resume_goes_on",
@@ -525,7 +525,7 @@ FAULTS = [
     ),
     Fault(
         "prompts are asked though a trigger control failed",
-        "runner/controls.py",
+        "runner/resume.py",
         "        return not self.failed\n",
         "        return True\n",
         "skills/test_trigger_controls.py::test_no_prompt_is_asked_once_the_control_did_not_register",

@@ -140,8 +140,8 @@ def test_an_upward_import_would_be_found(source, package):
 
 
 def test_a_private_import_would_be_found():
-    source = "from waza.graders._limits import x"
-    assert private_imports("suites/load.py", source) == ["suites/load.py:1 imports waza.graders._limits.x"]
+    source = "from waza.graders._jury import x"
+    assert private_imports("suites/load.py", source) == ["suites/load.py:1 imports waza.graders._jury.x"]
     assert private_imports("graders/text.py", source) == []
 
 

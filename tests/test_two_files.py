@@ -14,7 +14,7 @@ import pytest
 import waza
 from waza.graders.base import GRADERS
 from waza.judges.base import JUDGES
-from waza.suites.expected import KEYS
+from waza.suites.graders import KEYS
 
 GRADER = '''
 """The `max_words` grader: how long the answer is."""
@@ -106,7 +106,7 @@ FORMATS = {
     "errors.py": "says which key of waza is meant by one of another tool",
     "runs/grader_facts.py": "the facts of runs that were stored before runs had them",
     "suites/evaldeck_cases.py": "the names that evaldeck gives to graders",
-    "suites/expected.py": "the `expected:` block, each key of which makes one grader",
+    "suites/graders.py": "the `expected:` block, each key of which makes one grader",
     "suites/triggers.py": "makes the grader of each trigger test",
 }
 """Files that name grader types because they read a format that does."""

@@ -24,7 +24,7 @@ _MODULES = {
     "Grader": "waza.graders.base",
     "assert_grades": "waza.runner.verdicts",
     "grade": "waza.runner.verdicts",
-    "grader": "waza.graders.functions",
+    "grader": "waza.graders.composed",
     "load_expected": "waza.suites.graders",
     "load_grader": "waza.suites.graders",
     "load_spec": "waza.suites.load",

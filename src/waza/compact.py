@@ -7,10 +7,12 @@ change an entry, or ask for its `id`.
 
 from __future__ import annotations
 
+import gc
 import pickle
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
+from contextlib import contextmanager
 from hashlib import blake2b
 from sys import intern
 from tempfile import TemporaryFile
@@ -296,3 +298,14 @@ def _are_equal(one: Sequence[Any], other: object) -> bool:
     if not isinstance(other, list | CompactList | CompactView) or len(one) != len(other):
         return NotImplemented if not isinstance(other, list | CompactList | CompactView) else False
     return all(mine == theirs for mine, theirs in zip(one, other, strict=True))
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let the collector run rarely: records have no cycles, and scanning all of them costs more than it frees."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 1_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -96,7 +96,7 @@ class SuiteFile(pytest.File):
     def _hooks(self, when: str) -> None:
         import asyncio
 
-        from waza.runner.hooks import run_hooks
+        from waza.runner.suite import run_hooks
 
         if self.spec and (hooks := getattr(self.spec.hooks, when)):
             folder = self.spec.folder

@@ -13,9 +13,16 @@ from results_made import a_grade, a_result, a_run
 from waza.analysis.calibration import calibrate, collect_verdicts
 from waza.errors import StoreError
 from waza.model import Grade, Result, Run, Trace
-from waza.runner.finish import finish
+from waza.runner.journal_writer import finish
 from waza.runner.reviewing import judged_by
-from waza.runs.calibrations import FOLDER, Calibration, asked_in, read_calibration, read_calibrations, write_calibration
+from waza.runs.judge_card import (
+    CALIBRATIONS_FOLDER,
+    Calibration,
+    asked_in,
+    read_calibration,
+    read_calibrations,
+    write_calibration,
+)
 from waza.runs.store import RunFolder
 from waza.stats.agreement import Confusion
 
@@ -339,7 +346,7 @@ def test_a_rubric_and_a_model_name_a_judge_and_no_name_becomes_a_path(tmp_path):
         ("g", "", ""),
     ]:
         path = write_calibration(tmp_path, Calibration(grader=grader, rubric=rubric, model=model, counts=counts))
-        assert path.parent == tmp_path / FOLDER
+        assert path.parent == tmp_path / CALIBRATIONS_FOLDER
     assert len(read_calibrations(tmp_path)) == 3, (
         "the same rubric and model are the same judge, whatever the grader's name"
     )

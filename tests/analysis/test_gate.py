@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from results_made import a_grade, a_result, a_run
 from waza.analysis.gate import Needs, exit_code, gates
 from waza.model import Trace, Usage
-from waza.runs.repeats import statistics_of
+from waza.runs.tasks import statistics_of
 
 
 def a_suite(statuses, cost=None, tags=(), golden=(), name="run"):

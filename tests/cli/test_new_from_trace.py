@@ -6,11 +6,10 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from waza.cli._recorded_task import flow, quoted, task_text, text_at, word
+from waza.cli._new_files import flow, quoted, task_text, text_at, word
 from waza.errors import UsageError
 from waza.model import SkillInvocation, ToolEvent, Trace
-from waza.runner.recordings import Recorded
-from waza.runner.regrade import regrade
+from waza.runner.regrade import Recorded, regrade
 from waza.suites.load import load_spec
 from waza.traces.reading import read_trace
 from waza.untrusted.yaml import read_yaml

@@ -23,7 +23,7 @@ if after == "imports":  # the commands are loaded already; what they need beyond
     for command in commands:
         run_command([command.split()[0], "--help"])
     import asyncio, numpy, uvicorn, waza.runner.run, waza.runner.regrade, waza.runs.store, waza.server.app
-    import waza.reports.table, waza.analysis.compare, waza.suites.trigger_suite
+    import waza.reports.table, waza.analysis.compare, waza.suites.load
 kind = getattr(resource, kind)
 soft, hard = resource.getrlimit(kind)
 for command in commands:

@@ -9,7 +9,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from waza.engines._mcp import McpServer
+from waza.engines._start import McpServer
 from waza.engines.base import ENGINES
 from waza.engines.claude_code import ClaudeCodeEngine
 from waza.engines.codex import CodexEngine

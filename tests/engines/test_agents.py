@@ -11,7 +11,7 @@ import pytest
 from agent_programs import ALL, CALCULATOR, QUICK, SKILL, Planted, address_for, agents, model_of, need, play, write
 from scripted_model import SCRIPTS, TOKENS_IN, TOKENS_OUT, refuse, say, scripted_model, shell, tool
 
-from waza.runner.pace import FIRST_PAUSE_S, AgentPace
+from waza.judges.rate_limits import FIRST_PAUSE_S, AgentPace
 
 SUITE = """
 name: report

@@ -14,7 +14,7 @@ from scripted_model import SCRIPTS, TOKENS_IN, TOKENS_OUT, refuse, say, scripted
 
 import waza
 from waza.cli.check import command as check
-from waza.engines._copilot_session import allows
+from waza.engines._sdk_session import allows
 from waza.engines.continued import AgentSession, StoredSession
 from waza.errors import SpecError
 from waza.files.trial_folder import make_trial_folder

@@ -17,8 +17,7 @@ from scripted_model import ScriptedModel, say, shell, tool
 
 from waza import read_trace
 from waza.engines.base import ENGINES
-from waza.engines.mocks.responder import NOT_FOUND, MockResponder
-from waza.engines.mocks.serve import serve_mocks
+from waza.engines.mocks.serve import NOT_FOUND, MockResponder, serve_mocks
 from waza.engines.mocks.shapes import Mocks
 from waza.errors import SpecError
 from waza.files.trial_folder import make_trial_folder
@@ -28,7 +27,7 @@ from waza.process.run_program import available_isolation
 from waza.reports.html import HtmlReport
 from waza.runner.run import run
 from waza.runner.trial import RunContext, run_trial
-from waza.runs.tool_use import command_invocations
+from waza.runs.outcomes import command_invocations
 from waza.suites.load import load_spec
 
 needs_mcp = pytest.mark.skipif(find_spec("mcp") is None, reason="the package mcp is not installed")

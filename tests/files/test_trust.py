@@ -11,7 +11,7 @@ import pytest
 import waza as waza_face
 from waza.cli.serve import StoredReviewQueue
 from waza.errors import SpecError
-from waza.files.user_folders import config_folder
+from waza.files.trust import config_folder
 
 CODE = "import pathlib\npathlib.Path({ran!r}, {name!r}).touch()\n"
 GRADER = "import waza\n@waza.grader\ndef short(trace, limit: int = 3):\n    return len(trace.output) <= limit\n"

@@ -4,9 +4,9 @@ import pytest
 from file_cases import CaseFolders, cases, check_case, lay
 
 import waza
-from waza.files.globs import GlobSearch
 from waza.files.snapshot import SnapshotFiles, take
 from waza.files.workspace import Workspace
+from waza.graders.file import GlobSearch
 from waza.graders.prompt import PromptGrader
 from waza.judges import ScriptedJudge
 

@@ -13,7 +13,7 @@ from model_server import FAIL, PASS, Connection, ModelServer, OpenAI, Said, http
 
 from waza.cli import run_command
 from waza.files.paths import SpecFolder
-from waza.files.user_folders import cache_folder, config_folder
+from waza.files.trust import cache_folder, config_folder
 from waza.judges.openai import OpenaiJudge
 from waza.runs.store import read_run
 from waza.runs.summary import summarize

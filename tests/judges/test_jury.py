@@ -13,7 +13,7 @@ import waza
 from waza import SpecError, Trace
 from waza.judges import ScriptedJudge
 from waza.judges.jury import EQUAL, Vote, how_many_next, jury_verdict, vote_weight
-from waza.runs.calibrations import Calibration, write_calibration
+from waza.runs.judge_card import Calibration, write_calibration
 from waza.stats.agreement import Confusion
 from waza.suites.load import load_spec, read_spec
 

@@ -25,7 +25,7 @@ from waza.judges.rubrics import (
     rubric_text,
     validate,
 )
-from waza.judges.rubrics.lock import LockEntry, lock_problem, lock_text, locked, read_lock
+from waza.judges.rubrics.rubric import LockEntry, lock_problem, lock_text, locked, read_lock
 from waza.judges.scripted import ScriptedJudge
 from waza.runner.judge_checks import Opinion, agreement, opinion_of, oracle, put_goldens
 

@@ -31,7 +31,7 @@ from waza.graders.llm import LlmGrader
 from waza.graders.prompt import PromptGrader
 from waza.judges.anthropic import AnthropicJudge
 from waza.judges.openai import OpenaiJudge
-from waza.runs.costs import judge_spending
+from waza.runs.outcomes import judge_spending
 from waza.spending import metering
 
 pytestmark = pytest.mark.sampled

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from campaign import count
-from waza.process import isolation_probes, landlock, mounts, seccomp
+from waza.process import isolation_probes, linux_sandbox
 from waza.process.run_program import available_isolation, base_environment, run_program
 
 HERE = available_isolation()
@@ -26,7 +26,9 @@ fenced = pytest.mark.parametrize(
 
 
 def needs_landlock(version):
-    return pytest.mark.skipif(landlock.abi() < version, reason=f"the kernel has Landlock {landlock.abi()}")
+    return pytest.mark.skipif(
+        linux_sandbox.landlock_abi() < version, reason=f"the kernel has Landlock {linux_sandbox.landlock_abi()}"
+    )
 
 
 @pytest.fixture
@@ -237,7 +239,9 @@ def test_no_probe_gets_through_an_isolation_but_those_that_are_reported(kind):
     through = [name for name, is_through in probed.items() if is_through]
     for name in probed:
         attempted(name not in through)
-    if kind == "bwrap" or (mounts.is_available() and seccomp.is_available() and landlock.abi() >= 6):
+    if kind == "bwrap" or (
+        linux_sandbox.has_mounts() and linux_sandbox.has_seccomp() and linux_sandbox.landlock_abi() >= 6
+    ):
         assert through == []
     assert {isolation_probes.PROBES[name][0] for name in through} == set(isolation_probes.gaps(kind))
     with_network = [name for name, is_through in isolation_probes.probe(kind, network=True).items() if is_through]
@@ -271,7 +275,7 @@ print(repr(ProgramGrader(command="true", isolation="landlock", isolation_gaps=["
 
 
 @needs_landlock(6)
-@pytest.mark.skipif(not seccomp.is_available(), reason="no seccomp filters for this machine")
+@pytest.mark.skipif(not linux_sandbox.has_seccomp(), reason="no seccomp filters for this machine")
 def test_what_a_machine_cannot_hold_is_refused_with_a_way_to_accept_it():
     """On a machine that lets nobody mount: this process, once its own calls that mount are refused."""
     done = subprocess.run([sys.executable, "-c", LESS], capture_output=True, text=True, timeout=60)
@@ -284,7 +288,7 @@ def test_what_a_machine_cannot_hold_is_refused_with_a_way_to_accept_it():
     assert graders == [refusal[refusal.index("isolation 'landlock'") :], "''"]
 
 
-@pytest.mark.skipif("landlock" not in HERE or not mounts.is_available(), reason="nobody may mount here")
+@pytest.mark.skipif("landlock" not in HERE or not linux_sandbox.has_mounts(), reason="nobody may mount here")
 def test_ordinary_work_inside_is_not_in_the_way_and_its_limits_cannot_be_lifted(workspace, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "data").write_text("data")
@@ -318,4 +322,4 @@ def test_ordinary_work_inside_is_not_in_the_way_and_its_limits_cannot_be_lifted(
     assert done.stderr.text == ""
     first, second, families = done.stdout.text.splitlines()
     assert (first, second) == ("data False", "True True True True True")
-    assert families == ("[1]" if landlock.abi() >= 6 else "[]")
+    assert families == ("[1]" if linux_sandbox.landlock_abi() >= 6 else "[]")

@@ -15,8 +15,7 @@ from waza.analysis.comparison import compare
 from waza.reports.comparison import document, sentence
 from waza.reports.document import ForeignText, Heading, TextLine, markdown_document, print_document
 from waza.reports.html.components import document_page
-from waza.stats.difference import verdict_on_passing
-from waza.stats.paired import Tally
+from waza.stats.difference import Tally, verdict_on_passing
 from waza.untrusted.json import to_json
 
 OURS = {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "strong", "bullet_list", "list_item"}

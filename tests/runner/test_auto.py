@@ -10,8 +10,7 @@ from campaign import count, size
 from waza.errors import SpecError
 from waza.model import Task
 from waza.runner.auto import Auto, AutoTrials
-from waza.stats.difference import verdict_on_passing
-from waza.stats.paired import Tally
+from waza.stats.difference import Tally, verdict_on_passing
 from waza.stats.scores import bounds, settled
 from waza.suites.load import load_spec
 

@@ -11,7 +11,7 @@ from waza.cli import run_command
 from waza.engines.base import ENGINES
 from waza.model import Attempt, Grade, Result, Run, Trace, Usage
 from waza.reports.json import JsonReport
-from waza.runner.cost_limit import CostLimit
+from waza.runner.schedule import CostLimit
 from waza.runs.canaries import Canary, canaries_as_data
 from waza.runs.folder import read_run_json
 from waza.runs.outcomes import outcomes_of

@@ -7,8 +7,8 @@ import time
 import pytest
 
 import waza
+from waza.judges.rate_limits import FIRST_PAUSE_S, LONGEST_PAUSE_S, AgentPace
 from waza.model import Trace
-from waza.runner.pace import FIRST_PAUSE_S, LONGEST_PAUSE_S, AgentPace
 
 
 class Clock:

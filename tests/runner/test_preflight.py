@@ -7,8 +7,7 @@ import pytest
 from waza.cli import run_command
 from waza.engines.base import ENGINES
 from waza.runner.preflight import refusals
-from waza.suites.load import load_spec
-from waza.suites.trigger_suite import suite_without_tasks
+from waza.suites.load import load_spec, suite_without_tasks
 
 TEXT = {"type": "text", "name": "greets", "contains": ["hello"]}
 JUDGED = {"type": "prompt", "name": "polite", "prompt": "Is it polite?"}

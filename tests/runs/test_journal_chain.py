@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from results_made import FailingDisk, a_result, a_run
 from waza.errors import StoreError
 from waza.files.disk import Disk
-from waza.files.user_folders import config_folder
+from waza.files.trust import config_folder
 from waza.model import Result
 from waza.runs.journal import End, Journal, Note, read_end, read_journal
 from waza.runs.records import frame, write_record

@@ -19,7 +19,7 @@ from waza.runs.remote_store import checked_url, is_url
 from waza.runs.retention import tag_run, tags_of
 from waza.runs.store import find_run, list_runs, read_run
 from waza.runs.summary import summarize
-from waza.suites.project import read_project
+from waza.suites.positions import read_project
 
 SUITE = """
 name: shop

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from waza.runs.repeats import normalized_gain, pass_at_k, pass_hat_curve, pass_hat_k
+from waza.runs.tasks import normalized_gain, pass_at_k, pass_hat_curve, pass_hat_k
 
 DATA = Path(__file__).parents[1] / "data" / "conformance"
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import waza
 from waza.model import Result, Run
-from waza.runs.tool_metrics import tool_metrics
-from waza.suites.checkpoints import after_turn
+from waza.runs.metrics import tool_metrics
+from waza.suites.graders import after_turn
 from waza.traces.conversation import join_turns
 
 
@@ -218,5 +218,5 @@ def test_details_of_graders_we_do_not_know_do_no_harm(details):
 
 
 def test_the_numbers_need_no_grader_to_be_loaded():
-    code = "import sys, waza.runs.tool_metrics; print([m for m in sys.modules if m.startswith('waza.graders')])"
+    code = "import sys, waza.runs.metrics; print([m for m in sys.modules if m.startswith('waza.graders')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

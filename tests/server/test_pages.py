@@ -11,7 +11,7 @@ from runs_made import a_history, a_trial, plan, store_run
 from serving import served
 
 from waza.reports.html.markup import Html, el, href, render
-from waza.runs.calibrations import Calibration, write_calibration
+from waza.runs.judge_card import Calibration, write_calibration
 from waza.runs.retention import TAGS
 from waza.stats.agreement import Confusion
 from waza.untrusted.text import visible, well_formed

@@ -7,7 +7,7 @@ import html5lib
 import pytest
 
 from waza.cli import run_command
-from waza.cli._baseline import impact_code
+from waza.cli._run_options import impact_code
 from waza.errors import UsageError
 from waza.runner.baseline import with_baseline
 from waza.runner.request import request_for

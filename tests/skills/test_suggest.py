@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waza.cli import run_command
-from waza.cli._skill_files import suite_files, trigger_text
+from waza.cli._new_files import suite_files, trigger_text
 from waza.suites.load import read_spec
 from waza.suites.skill_prompts import SUGGEST, SuggestedPrompt, SuggestedTask, Suggestions, from_phrases, slug
 from waza.untrusted.yaml import read_yaml

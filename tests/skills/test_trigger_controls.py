@@ -9,9 +9,8 @@ from trigger_suites import RULES, stored, suite
 
 from waza.cli import run_command
 from waza.model import Result, SkillInvocation, Task, Trace, Trial
-from waza.runner.controls import Controls
 from waza.runner.request import request_for, stored_form
-from waza.runner.resume import resume
+from waza.runner.resume import Controls, resume
 from waza.runner.run import execute
 from waza.runner.suite import Listeners
 from waza.runs.store import list_runs

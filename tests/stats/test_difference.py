@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from campaign import count, size
-from waza.stats.difference import verdict_on_passing, verdict_on_scores
-from waza.stats.paired import Tally
+from waza.stats.difference import Tally, verdict_on_passing, verdict_on_scores
 
 seeds_of_both_sizes = pytest.mark.parametrize(
     "seeds", [80, pytest.param(size(2_000, 500, 2_000), marks=pytest.mark.campaign)]

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from waza.stats.paired import Tally, sign_flip
-from waza.stats.power import FEWEST, smallest_difference, tasks_needed, trials_needed, variance
+from waza.stats.difference import FEWEST, Tally, sign_flip, smallest_difference, tasks_needed, trials_needed, variance
 
 
 def test_too_few_tasks_can_show_nothing():

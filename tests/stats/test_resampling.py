@@ -14,7 +14,7 @@ from results_made import a_grade, a_result, a_run
 from waza.reports.html import HtmlReport
 from waza.reports.json import JsonReport
 from waza.runs.tasks import summarize_tasks
-from waza.stats.resampling import RESAMPLES, _computed, _drawn, _quantile, _widened, bootstrap_mean, student_t
+from waza.stats.scores import RESAMPLES, _computed, _drawn, _quantile, _widened, bootstrap_mean, student_t
 
 SCORES = st.lists(st.floats(0, 1), min_size=2, max_size=6)
 

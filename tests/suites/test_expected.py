@@ -5,8 +5,7 @@ import pytest
 from waza.errors import SpecError
 from waza.files.paths import SpecFolder
 from waza.model import SkillInvocation, ToolEvent, Trace, Usage
-from waza.suites.expected import _BEHAVIOR, KEYS, build_expected
-from waza.suites.graders import load_expected
+from waza.suites.graders import _BEHAVIOR, KEYS, build_expected, load_expected
 from waza.suites.positions import Position
 
 

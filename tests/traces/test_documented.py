@@ -10,7 +10,7 @@ from trace_recordings import DATA
 
 from waza.errors import TraceError
 from waza.model import Trace
-from waza.traces._draft import Notes
+from waza.traces.base import Notes
 from waza.traces.reading import read_found, read_trace, read_traces, samples_in
 
 FOLDER = DATA / "traces"

@@ -28,7 +28,7 @@ from waza.errors import UsageError, did_you_mean
 from waza.files.paths import SpecFolder
 from waza.model import JSON, Grade, Run, Task
 from waza.runner.reviewing import with_files
-from waza.runs.calibrations import Calibration, questions_in
+from waza.runs.judge_card import Calibration, questions_in
 from waza.runs.verdicts import Answer, HumanVerdict, evidence_of, standing
 from waza.suites.sources import source_of
 
@@ -190,8 +190,6 @@ def kept_form(measured: JudgeAgreement) -> Calibration:
         reviewers=measured.people,
     )
 
-
-# Label files made elsewhere: CSV with a header, or JSONL; one output a row.
 
 COLUMNS = ("task", "trial", "evidence", "verdict", "label", "reviewer", "reason", "grader")
 _OURS = ("at", "question", "said", "model", "rubric", "run")

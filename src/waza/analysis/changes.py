@@ -12,9 +12,8 @@ from msgspec import Struct, field
 from waza.compact import CompactDict, picked
 from waza.model import JSON, ResultStatus, Run, ToolEvent
 from waza.runs.tasks import TaskSummary, summarize_tasks
-from waza.stats.difference import DifferenceVerdict
-from waza.stats.paired import Tally, holm, shuffled_trials
-from waza.stats.resampling import Bootstrap
+from waza.stats.difference import DifferenceVerdict, Tally, holm, shuffled_trials
+from waza.stats.scores import Bootstrap
 
 Kind = Literal["broke", "mended", "undecided", "moved", "same"]
 """`broke` (regressed), `mended` (fixed), `undecided`: its status flipped; `moved`: another pass rate or score."""
@@ -133,8 +132,6 @@ class Comparison(Struct, frozen=True, kw_only=True):
     attribution: Attribution | None = None
     warnings: list[str] = field(default_factory=list)
 
-
-# The tasks of two runs, paired by id, and each pair's own change.
 
 ASKED = ("prompt", "follow_up_prompts", "files", "context", "environment", "workdir")
 """Fields of a task that the agent gets; a task in which they differ is another task."""
@@ -265,8 +262,6 @@ def _kind(one: TaskSummary, other: TaskSummary) -> Kind:
         return "undecided"
     return "mended" if other.status == "passed" else "broke"
 
-
-# Where two trajectories diverge: the first tool call in which two trials of one task differ.
 
 MOST_CALLS = 1_000
 """Calls that are aligned after the first difference; later ones cannot change it."""

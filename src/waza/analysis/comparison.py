@@ -26,13 +26,20 @@ from waza.analysis.changes import (
 )
 from waza.compact import where
 from waza.model import JSON, Grade, Result, Run
+from waza.runs.metrics import tool_metrics
 from waza.runs.outcomes import outcomes_of, shown_names
-from waza.runs.repeats import per_trial
-from waza.runs.tool_metrics import tool_metrics
-from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing, verdict_on_scores, with_p_value
-from waza.stats.paired import holm, mcnemar, sign_flip
-from waza.stats.resampling import bootstrap_mean
-from waza.stats.scores import mean
+from waza.runs.tasks import per_trial
+from waza.stats.difference import (
+    MARGIN,
+    DifferenceVerdict,
+    holm,
+    mcnemar,
+    sign_flip,
+    verdict_on_passing,
+    verdict_on_scores,
+    with_p_value,
+)
+from waza.stats.scores import bootstrap_mean, mean
 
 MOST_DETAILS = 50
 """Flips whose trials are read and shown in full."""
@@ -157,9 +164,6 @@ def _side(run: Run, pairing: Pairing, which: int) -> Side:
         cost_usd=takes.cost_usd,
         tools=tool_metrics(run),
     )
-
-
-# Two trials of one task, one of each run: the checks that changed and where the trajectories diverge.
 
 
 def read_details(before: Run, after: Run, ids: Iterable[str]) -> dict[str, Details]:

@@ -20,15 +20,12 @@ from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
 from waza.model import GradeStatus, Run
 from waza.runs.outcomes import outcomes_of
 from waza.runs.partial import gaps_of, ran_alone, whole_suite, without
-from waza.runs.repeats import Part, part_of
 from waza.runs.summary import Summary, summarize
-from waza.runs.tasks import TOLERANCE, TaskSummary, summarize_tasks
+from waza.runs.tasks import TOLERANCE, Part, TaskSummary, part_of, summarize_tasks
 from waza.runs.triggers import WEIGHTS, TriggerAnswer, answers_of, summarize_triggers, trigger_metric, unanswered
 from waza.spending import NO_COSTS, NOTHING, Costs
-from waza.stats.paired import sign_flip
-from waza.stats.power import ALPHA
-from waza.stats.resampling import bootstrap_mean
-from waza.stats.scores import mean
+from waza.stats.difference import ALPHA, sign_flip
+from waza.stats.scores import bootstrap_mean, mean
 
 Policy = Literal["allow", "warn", "fail"]
 
@@ -205,8 +202,6 @@ def _golden(tasks: Sequence[TaskSummary], needs: Needs) -> Iterator[Gate]:
     yield Gate(name="golden tasks", status=status, value=share, needed=1.0, reason=reason, tasks=wrong or unknown)
 
 
-# Gates against a baseline: what must not fall, what must not grow, which tasks must still be there.
-
 Change = Callable[[TaskPair], float | None]
 """How much a task's number changed; None where that is not decided."""
 
@@ -339,8 +334,6 @@ def _duration(task: TaskSummary) -> float | None:
 def _trials(task: TaskSummary) -> int:
     return max(1, task.passed + task.failed + task.errors - task.not_run)
 
-
-# Trigger tests against a baseline: whether the agent's answers to the same prompts became worse.
 
 NAME = "trigger accuracy against the baseline"
 PromptKey = tuple[str, str, bool]

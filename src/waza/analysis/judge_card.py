@@ -22,9 +22,9 @@ from waza.judges.base import Judge
 from waza.judges.rubrics import BUILT_IN, Golden, Rubric, golden_trace, read_text
 from waza.model import Grade
 from waza.runner.judge_checks import opinion_of
-from waza.runs.costs import REQUEST_KEYS
 from waza.runs.judge_card import Attacks, JudgeCard, Probe
-from waza.stats.paired import holm, mcnemar
+from waza.runs.outcomes import REQUEST_KEYS
+from waza.stats.difference import holm, mcnemar
 from waza.stats.scores import invariance, more_often, one_sided_sign, wilson
 from waza.untrusted.yaml import read_yaml
 
@@ -259,8 +259,6 @@ def _decided(stayed: list[bool | None]) -> int:
 async def _all(askings: Iterable[Awaitable[T]]) -> list[T]:
     return list(await asyncio.gather(*askings))
 
-
-# Changes to goldens: texts that leave the right verdict as it is, or attack the judge.
 
 _SHIPPED = Path(rubrics.__file__).parent
 _ITEM = re.compile(r"[-*] ")

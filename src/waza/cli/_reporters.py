@@ -1,9 +1,11 @@
-"""`--reporter` and `--base`: which reports are wanted, and each of them written, whatever the run came to."""
+"""`--reporter`, `--base` and `--otel`: which reports are wanted, and each of them written, whatever the run came to."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +14,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 import click
 from msgspec import json
 
-from waza.cli._otel import traces_url
 from waza.cli._runs import the_run
 from waza.cli._screen import console, emit, remark, say
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError, WazaError
 from waza.files.disk import write_atomically
 from waza.files.paths import display_path
-from waza.model import Run
+from waza.model import Result, Run
 from waza.reports.base import REPORTS, Report
 from waza.reports.run_before import EarlierRun, before_from_file, before_of
 from waza.runs.remote_store import is_url
@@ -301,3 +302,83 @@ def sent(run: Run, url: str | None, code: int, *, quiet: bool = False) -> int:
     if not quiet:
         say(f"sent: {pushed.url}", "dim")
     return code
+
+
+Listener = Callable[[Result], None]
+_BASE, _TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+_PATH = "/v1/traces"
+
+
+def otel_option(command: Command) -> Command:
+    """Add `--otel` to a command."""
+    return click.option(
+        "--otel",
+        is_flag=False,
+        flag_value="",
+        metavar="[ENDPOINT]",
+        help=f"Send spans over OTLP/HTTP, to ENDPOINT (http://localhost:4318) or to what {_BASE} says.",
+    )(command)
+
+
+def traces_url(value: str) -> str:
+    """Return the URL that spans are sent to; raise UsageError if there is none, or a package is missing."""
+    _refuse_without_packages()
+    if not value and os.environ.get(_TRACES):
+        return os.environ[_TRACES]
+    base = value or os.environ.get(_BASE, "")
+    if not base:
+        raise UsageError(f"where to? --otel http://localhost:4318, or set {_BASE}")
+    if not base.startswith(("http://", "https://")):
+        raise UsageError(f"'{base}' is not a URL; write --otel=http://localhost:4318, or put --otel at the end")
+    return base if base.rstrip("/").endswith(_PATH) else base.rstrip("/") + _PATH
+
+
+def _refuse_without_packages() -> None:
+    from importlib.metadata import PackageNotFoundError, version  # it loads the e-mail parser, for --otel only
+
+    for package in ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"):
+        try:
+            version(package)
+        except PackageNotFoundError:
+            raise UsageError(f"--otel needs the package {package}; `pip install 'waza[otel]'`") from None
+
+
+@contextmanager
+def telemetry(option: str | None, *, suite: str, engine: str, model: str = "") -> Iterator[Listener]:
+    """Yield a listener that sends results as spans; it does nothing without `--otel`.
+
+    What could not be sent is reported once, at the end.
+    """
+    if option is None:
+        yield lambda result: None
+        return
+    url = traces_url(option)
+    from waza.reports.otel import Telemetry  # the SDK takes a third of a second to load
+
+    spans = Telemetry(url, suite=suite, engine=engine, model=model)
+    broken: list[str] = []
+    complete = False
+
+    def on_result(result: Result) -> None:
+        try:
+            spans.on_result(result)
+        except Exception as error:  # noqa: BLE001  telemetry must not end the run
+            broken.append(f"{type(error).__name__}: {error}")
+
+    try:
+        yield on_result
+        complete = True
+    finally:
+        lost = spans.close(complete=complete)
+        if fault := lost or next(iter(broken), ""):
+            remark(f"--otel {url}: {fault}", "yellow")
+
+
+def both(first: Listener, second: Listener) -> Listener:
+    """Return a listener that calls two."""
+
+    def notify(result: Result) -> None:
+        first(result)
+        second(result)
+
+    return notify

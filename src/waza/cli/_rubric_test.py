@@ -20,8 +20,7 @@ from waza.judges.rubrics import BUILT_IN, Golden, Rubric, find_rubric, read_rubr
 from waza.runner.judge_checks import Agreement, Opinion, agreement, oracle, put_goldens
 from waza.suites.judges import chosen_judge, judge_settings, refuse_untrusted_hosts
 from waza.suites.load import load_spec
-from waza.suites.positions import Position
-from waza.suites.project import read_project
+from waza.suites.positions import Position, read_project
 from waza.suites.shapes import ConfigShape
 from waza.untrusted.text import clipped, percent, plural, visible
 

@@ -78,7 +78,7 @@ def _results_setting(start: Path) -> str | None:
     root = project_root(start)
     if not (root / PROJECT_FILE).is_file():
         return None
-    from waza.suites.project import read_project  # it loads pydantic, half of the start-up time
+    from waza.suites.positions import read_project  # it loads pydantic, half of the start-up time
 
     return read_project(root)[0].paths.results
 

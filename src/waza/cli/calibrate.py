@@ -117,7 +117,7 @@ def _keep(base: Path, judges: list[Any]) -> list[Path]:
     """Keep what was measured of each judge; say of which it was not, and why."""
     from waza.analysis.calibration import kept_form
     from waza.files.paths import project_root
-    from waza.runs.calibrations import write_calibration
+    from waza.runs.judge_card import write_calibration
 
     kept = []
     for judge in judges:

@@ -11,20 +11,18 @@ from typing import Any
 
 import click
 
-from waza.cli._options import trust_option
-from waza.cli._screen import emit, say, show_problems
+from waza.cli._screen import emit, say, show_problems, trust_option
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
 from waza.files.paths import display_path
 from waza.files.trust import not_trusted
 from waza.runner.preflight import refusals, without_refused
 from waza.skills import MARK
-from waza.suites.load import FILE, find_eval, read_spec, suite_in
+from waza.suites.load import FILE, find_eval, read_lone_triggers, read_spec, suite_in
 from waza.suites.local_code import NOT_CHECKED
 from waza.suites.mocks import session_problems
 from waza.suites.rubrics import rubric_problems
 from waza.suites.skills import skill_line, skill_problems, skills_below
 from waza.suites.suite import NO_ENGINE, EvalSpec
-from waza.suites.trigger_suite import read_lone_triggers
 from waza.suites.triggers import FILE as TRIGGERS
 from waza.untrusted.text import plural, visible
 
@@ -156,11 +154,37 @@ def _try_oracles(spec: EvalSpec, options: CheckOptions, totals: Totals) -> None:
         totals.undecided += 1
         _print_problems([spec.place.problem(fact, NOT_CHECKED)], options)
         return
-    from waza.cli._oracle_check import weak_tasks  # it loads the runner, which a check does without
+    from waza.analysis.oracles import ORACLES, cheated  # it loads the runner, which a check does without
 
-    passed, undecided = weak_tasks(spec, quiet=options.quiet, as_json=options.as_json)
-    totals.weak_tasks += passed
-    totals.undecided += undecided
+    findings = list(cheated(spec))
+    weak = {finding.task for finding in findings if finding.kind == "passes"}
+    untried = {finding.task for finding in findings if finding.kind == "not decided"}
+    totals.weak_tasks += len(weak)
+    totals.undecided += len(untried)
+    if options.as_json:
+        for finding in findings:
+            emit(json.dumps(finding._asdict() | {"sentence": str(finding)}))
+        return
+    passed: dict[str, list[str]] = {}
+    judge_only: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for finding in findings:
+        if finding.kind == "passes":
+            passed.setdefault(finding.task, []).append(finding.oracle)
+        elif finding.kind == "protected by a judge alone":
+            judge_only.setdefault((finding.task, finding.graders), []).append(finding.oracle)
+    for task, oracles in passed.items():
+        verb = "passes" if len(oracles) == 1 else "pass"
+        message = f"error: task '{task}': {', '.join(oracles)} {verb}; add a check that only the work itself can meet"
+        say(visible(message), "bold red")
+    for finding in findings:
+        if finding.kind == "not decided":
+            say(visible(f"warning: {finding}"), "yellow")
+    if options.quiet:
+        return
+    for (task, graders), oracles in judge_only.items():
+        say(visible(f"note: task '{task}': only {', '.join(graders)} fails {', '.join(oracles)}"), "cyan")
+    if not weak | untried:
+        say(f"oracles: none of {len(ORACLES)} passes any of {plural(len(spec.tasks), 'task')}", "green")
 
 
 def _is_config_wrong(problems: list[Problem]) -> bool:

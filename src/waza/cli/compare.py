@@ -11,9 +11,8 @@ import click
 
 from waza.analysis.changes import Comparison
 from waza.analysis.compare import ComparisonMode, compare_runs
-from waza.cli._options import trust_option
 from waza.cli._runs import run_or_file
-from waza.cli._screen import console, emit
+from waza.cli._screen import console, emit, trust_option
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.runs.remote_store import is_url
 from waza.runs.store import run_before

@@ -68,8 +68,6 @@ def command(folder: Path, check: bool) -> int:
     return EXIT_PASSED
 
 
-# The reference pages and what is wrong with them.
-
 _FILES = {
     "eval.yaml": (EvalShape, ConfigShape, AgentShape, HooksShape, HookShape, MetricShape),
     "task files": (TaskShape, InputsShape, FileShape),

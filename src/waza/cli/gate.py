@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 import click
 
+from waza.analysis.compare import open_run_or_file
 from waza.analysis.gate import Gate, Needs, Policy, exit_code, gates
-from waza.analysis.results_file import open_run_or_file
-from waza.cli._options import trust_option
 from waza.cli._runs import run_or_file
-from waza.cli._screen import console, emit, remark
+from waza.cli._screen import console, emit, remark, trust_option
 from waza.errors import UsageError
 from waza.model import Run
 from waza.reports.document import Block, ForeignText, Grid, Heading, TextLine, Words, markdown_document, print_document

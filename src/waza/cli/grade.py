@@ -11,12 +11,20 @@ from typing import Any
 
 import click
 
-from waza.cli._options import output_options, trust_option
-from waza.cli._otel import Listener, both, otel_option, telemetry
 from waza.cli._progress import Progress, progress_for
-from waza.cli._reporters import OutputOptions, checked_store, report, reporter_options, sent
+from waza.cli._reporters import (
+    Listener,
+    OutputOptions,
+    both,
+    checked_store,
+    otel_option,
+    report,
+    reporter_options,
+    sent,
+    telemetry,
+)
 from waza.cli._runs import own_run, run_for, the_run
-from waza.cli._screen import console, remark
+from waza.cli._screen import console, output_options, remark, trust_option
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
 from waza.runner.regrade import Judging
@@ -83,7 +91,7 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
 
 def _recordings(sources: tuple[str, ...]) -> list[Any]:
     """Return the recordings among the sources; none if a run is named."""
-    from waza.runner.recordings import recordings_in
+    from waza.runner.regrade import recordings_in
 
     found: list[Any] = []
     for source in sources:
@@ -129,7 +137,7 @@ class GradingErrors:
 
 def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: GradeOptions) -> int:
     """Grade recordings; those that cannot be graded are reported at the end, and the exit code is 2."""
-    from waza.runner.recordings import Reading, from_files
+    from waza.runner.regrade import Reading, from_files
 
     errors, store = GradingErrors(), checked_store(spec.project.paths.results)
     total = sum(source.stat().st_size for source in recordings if isinstance(source, Path))

@@ -50,7 +50,7 @@ def _all(files: tuple[str, ...]) -> list[str]:
         if not Path(file).is_dir():
             found.append(file)
             continue
-        from waza.runner.recordings import recordings_in  # most calls name files, and need no runner
+        from waza.runner.regrade import recordings_in  # most calls name files, and need no runner
 
         inside = recordings_in(Path(file))
         if not inside:

@@ -91,8 +91,6 @@ def list_command(as_json: bool) -> int:
     return EXIT_PASSED
 
 
-# `waza judge card`: a bar while the judge is asked, and a table of what it did.
-
 TITLES = {
     "retest": "asked again, nothing changed",
     "paraphrase": "the output in other words",

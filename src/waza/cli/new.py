@@ -79,7 +79,7 @@ def command(
 
 def _skill(name: str, about: str, use_for: list[str], not_for: list[str]) -> int:
     """Write a skill and a suite that tests it, all files or none."""
-    from waza.cli._skill_files import default_description, skill_text, suite_files
+    from waza.cli._new_files import default_description, skill_text, suite_files
     from waza.suites.skill_prompts import from_phrases
     from waza.suites.skills import MOST_NAME
 
@@ -152,7 +152,7 @@ def _from_recording(name: str, suite: Path, recording: Path, prompt: str) -> int
 
 def _recorded_tasks(name: str, suite: Path, recording: Path, prompt: str) -> dict[Path, str]:
     """Return the text of each task file; raise UsageError when one of them could not be written or read again."""
-    from waza.cli._recorded_task import task_text
+    from waza.cli._new_files import task_text
     from waza.traces.reading import read_found
     from waza.untrusted.yaml import read_yaml
 

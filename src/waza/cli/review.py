@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from waza.cli._options import trust_option
 from waza.cli._runs import own_run
-from waza.cli._screen import remark, say
+from waza.cli._screen import remark, say, trust_option
 from waza.errors import EXIT_INTERRUPTED, EXIT_PASSED, StoreError, UsageError
 from waza.files.paths import display_path
 from waza.model import Result, Run, Trace
@@ -103,8 +102,6 @@ def _same_again(
     if trust:
         yield "--trust"
 
-
-# The terminal flow of `waza review`: one output after another, an answer, a reason.
 
 LONG = 4_000
 """Characters of a text that are shown at first."""

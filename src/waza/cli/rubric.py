@@ -17,8 +17,16 @@ from waza.cli._screen import console, emit, remark, say
 from waza.errors import UsageError, did_you_mean
 from waza.files.paths import SpecFolder
 from waza.judges.rubrics import Rubric, find_rubric, groups, names, parse_rubric, read_rubric, read_text, rubric_text
-from waza.judges.rubrics.lock import LOCK, LockEntry, lock_text, locked, read_lock
-from waza.judges.rubrics.rubric import MARK, split_front_matter, written_name
+from waza.judges.rubrics.rubric import (
+    LOCK,
+    MARK,
+    LockEntry,
+    lock_text,
+    locked,
+    read_lock,
+    split_front_matter,
+    written_name,
+)
 from waza.untrusted.text import plural, visible
 
 HOME = Path("rubrics")

@@ -10,26 +10,31 @@ from typing import Any, Literal
 
 import click
 
-from waza.cli._baseline import baseline_options, control_counts, impact_code, print_baseline, with_control_arm
-from waza.cli._options import execution_options, output_options, trust_option
-from waza.cli._otel import both, otel_option, telemetry
 from waza.cli._progress import progress_for
-from waza.cli._reporters import checked_store, report, reporter_options, sent
-from waza.cli._resume import resume_command, with_stored_run
-from waza.cli._run_options import RunOptions
+from waza.cli._reporters import both, checked_store, otel_option, report, reporter_options, sent, telemetry
+from waza.cli._run_options import (
+    RunOptions,
+    baseline_options,
+    control_counts,
+    impact_code,
+    print_baseline,
+    resume_command,
+    with_control_arm,
+    with_stored_run,
+)
 from waza.cli._runs import run_for
-from waza.cli._screen import console, remark, say, show_problems
+from waza.cli._screen import console, execution_options, output_options, remark, say, show_problems, trust_option
 from waza.compact import CompactList
 from waza.engines.base import ENGINES, NO_CREDENTIAL, Engine
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
 from waza.model import Run, Task
 from waza.reports.table import models_table
 from waza.runner.auto import most_trials
-from waza.runner.cost_limit import refuse_unreported_costs
 from waza.runner.judge_checks import planned_canaries
 from waza.runner.preflight import refusals, refuse, without_refused
 from waza.runner.request import RunRequest, auto_for, fewest_trials, request_for, runs_folder
 from waza.runner.run import execute
+from waza.runner.schedule import refuse_unreported_costs
 from waza.runner.suite import Listeners, Stop
 from waza.suites.load import is_suite, load_spec
 from waza.suites.local_code import NOT_CHECKED, changes_told

@@ -56,8 +56,6 @@ def command(path: Path, port: int | None, is_open: bool, review: bool, rebuild: 
     return EXIT_PASSED
 
 
-# What `waza serve --review` puts on the review page: the same outputs as `waza review`.
-
 KEPT = 4
 """Runs whose outputs are remembered: naming the evidence of each reads every file that was left."""
 

@@ -17,9 +17,8 @@ from waza.files.snapshot import EMPTY, read_manifest, restore
 from waza.model import Result, Run
 from waza.reports.interpretation import times_of
 from waza.reports.table import TableReport, result_lines
-from waza.runs.outcomes import outcome_of, outcomes_of
+from waza.runs.outcomes import mock_calls, outcome_of, outcomes_of
 from waza.runs.store import open_run, open_run_and_warnings
-from waza.runs.tool_use import mock_calls
 from waza.untrusted.text import clipped, seconds, visible
 
 LONG = 2_000

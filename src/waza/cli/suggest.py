@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
+from waza.cli._new_files import prompt_lines, suite_files
 from waza.cli._screen import remark, say
-from waza.cli._skill_files import prompt_lines, suite_files
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, JudgeError, UsageError
 from waza.files.paths import SpecFolder, display_path, project_root
 from waza.skills import MARK
 from waza.suites.judges import chosen_judge, judge_settings, refuse_untrusted_hosts, settings_place
-from waza.suites.positions import Position
-from waza.suites.project import read_project
+from waza.suites.positions import Position, read_project
 from waza.suites.shapes import ConfigShape
 from waza.suites.skill_prompts import MOST, Suggestions, from_model, from_phrases
 from waza.suites.skills import SkillFile, find_skill, read_skill_file

@@ -95,8 +95,6 @@ def _line(label: str, numbers: list[float | None], high: float, shown: Callable[
         say(f"{head:10}  {row}{tail}")
 
 
-# A line of numbers as a plot in text: a column a run, in eighths of a row.
-
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLAIN = " .:-=+*#@"
 

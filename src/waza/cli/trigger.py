@@ -8,16 +8,13 @@ from typing import Any
 
 import click
 
-from waza.cli._options import execution_options, output_options, trust_option
-from waza.cli._otel import otel_option
-from waza.cli._reporters import reporter_options
+from waza.cli._reporters import otel_option, reporter_options
 from waza.cli._run_options import RunOptions
-from waza.cli._screen import show_problems
+from waza.cli._screen import execution_options, output_options, show_problems, trust_option
 from waza.cli.run import dry_run, run_model, warnings_of
 from waza.errors import UsageError
-from waza.suites.load import load_spec
+from waza.suites.load import catalogued, load_spec, suite_without_tasks
 from waza.suites.suite import EvalSpec
-from waza.suites.trigger_suite import catalogued, suite_without_tasks
 from waza.suites.triggers import FILE, with_time
 
 

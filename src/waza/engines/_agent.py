@@ -18,8 +18,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
-from waza.engines._mcp import McpServer
-from waza.engines._start import AgentTurn, Launch, Server, stderr_tail, turn_trace, write
+from waza.engines._start import AgentTurn, Launch, McpServer, Server, stderr_tail, turn_trace, write
 from waza.engines.base import NO_CREDENTIAL, Engine, TrialFolder
 from waza.errors import EngineError, Problem, SpecError
 from waza.files.trial_folder import copy_workspace

@@ -10,14 +10,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from waza.engines._mcp import typed_form
-from waza.engines._start import AgentTurn, Launch
+from waza.engines._start import AgentTurn, Launch, typed_form
 from waza.engines.claude_code import ClaudeCodeEngine
 from waza.errors import EngineError
 from waza.model import Trace
 from waza.traces.claude_agent_sdk import ClaudeAgentSdkReader
 
-_CHILD = Path(__file__).with_name("_claude_session.py")
+_CHILD = Path(__file__).with_name("_sdk_session.py")
 _MODES = {"all": "bypassPermissions", "edits": "acceptEdits", "read": "dontAsk"}
 
 
@@ -73,7 +72,7 @@ class ClaudeAgentSdkEngine(ClaudeCodeEngine):
         }
         if turn.is_judging:
             options |= {"setting_sources": ["user"], "allowed_tools": [f"mcp__{name}" for name in servers]}
-        request = {"library": str(self.library()), "prompt": turn.prompt, "options": options}
+        request = {"sdk": "claude", "library": str(self.library()), "prompt": turn.prompt, "options": options}
         return Launch(["-P", str(_CHILD)], super().launch(turn).environment, json.dumps(request))
 
     def adjusted(self, trace: Trace, turn: AgentTurn) -> Trace:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from waza.engines._agent import AgentEngine
-from waza.engines._mcp import typed_form
-from waza.engines._start import AgentTurn, Launch, write
+from waza.engines._start import AgentTurn, Launch, typed_form, write
 from waza.engines.base import TrialFolder
 from waza.traces.base import Reader
 from waza.traces.claude_code import ClaudeCodeReader

@@ -7,8 +7,7 @@ import os
 from typing import Any, Literal
 
 from waza.engines._agent import AgentEngine
-from waza.engines._mcp import codex_form
-from waza.engines._start import AgentTurn, Launch, without_earlier_turns, write
+from waza.engines._start import AgentTurn, Launch, codex_form, without_earlier_turns, write
 from waza.engines.base import TrialFolder
 from waza.model import Trace
 from waza.traces.codex import CodexReader

@@ -14,15 +14,14 @@ from typing import Any, ClassVar, NamedTuple
 from msgspec.structs import replace
 
 from waza.engines.base import Engine
-from waza.engines.mocks.responder import MockResponder
-from waza.engines.mocks.serve import serve_mocks
+from waza.engines.mocks.serve import MockResponder, serve_mocks
 from waza.engines.mocks.shapes import McpAnswer, McpMock, Mocks, MockTool
 from waza.errors import EngineError, JudgeError
 from waza.files.trial_folder import TrialFolder, copy_workspace, make_trial_folder
 from waza.files.workspace import Workspace
 from waza.judges.base import Call, Reply, Request
 from waza.model import Task, Trace, Trial
-from waza.runs.costs import agent_spending
+from waza.runs.outcomes import agent_spending
 from waza.spending import NOTHING
 
 SERVER = "waza_verdict"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from waza.engines._agent import AgentEngine
-from waza.engines._mcp import typed_form
-from waza.engines._start import AgentTurn, Launch, write
+from waza.engines._start import AgentTurn, Launch, typed_form, write
 from waza.engines.base import TrialFolder
 from waza.files.tree import open_regular
 from waza.traces.copilot import CopilotReader

@@ -10,13 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from waza.engines._mcp import typed_form
-from waza.engines._start import AgentTurn, Launch
+from waza.engines._start import AgentTurn, Launch, typed_form
 from waza.engines.copilot import CopilotEngine
 from waza.model import Trace
 from waza.traces.live import Live
 
-_CHILD = Path(__file__).with_name("_copilot_session.py")
+_CHILD = Path(__file__).with_name("_sdk_session.py")
 
 
 class CopilotSdkEngine(CopilotEngine):
@@ -68,6 +67,7 @@ class CopilotSdkEngine(CopilotEngine):
         if turn.is_judging:
             session |= {"skip_custom_instructions": True, "enable_file_hooks": False}
         request = {
+            "sdk": "copilot",
             "library": str(library),
             "program": self.program_path(),
             "arguments": ["--no-auto-update", "--disable-builtin-mcps", *self.extra_arguments],

@@ -7,8 +7,7 @@ import os
 from typing import Any
 
 from waza.engines._agent import AgentEngine
-from waza.engines._mcp import untyped_form
-from waza.engines._start import AgentTurn, Launch, write
+from waza.engines._start import AgentTurn, Launch, untyped_form, write
 from waza.engines.base import TrialFolder
 from waza.traces.gemini import GeminiReader
 

@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from waza.engines._agent import AgentEngine
-from waza.engines._mcp import opencode_form
-from waza.engines._start import AgentTurn, Launch, write
+from waza.engines._start import AgentTurn, Launch, opencode_form, write
 from waza.engines.base import TrialFolder
 from waza.files.tree import open_regular
 from waza.traces.live import Live

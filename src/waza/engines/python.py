@@ -27,8 +27,7 @@ from waza.engines.function_calls import (
 )
 from waza.errors import EngineError, Problem, TraceError
 from waza.model import Crash, Task, Trace, Trial
-from waza.recording.calls import recorded_before
-from waza.recording.failures import is_infrastructure
+from waza.recording.calls import is_infrastructure, recorded_before
 from waza.traces.conversation import converse
 from waza.untrusted.text import last_lines, well_formed, well_formed_data, without_controls
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from waza.engines._agent import AgentEngine
-from waza.engines._mcp import untyped_form
-from waza.engines._start import AgentTurn, Launch, without_earlier_turns, write
+from waza.engines._start import AgentTurn, Launch, untyped_form, without_earlier_turns, write
 from waza.engines.base import TrialFolder
 from waza.model import Trace
 from waza.traces.qwen import QwenReader

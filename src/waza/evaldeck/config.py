@@ -9,8 +9,7 @@ import yaml
 
 from waza.errors import SpecError
 from waza.suites.evaldeck import FILES, EvaldeckShape
-from waza.suites.positions import Checked, parse
-from waza.suites.project import read_file
+from waza.suites.positions import Checked, parse, read_file
 
 
 class EvaldeckConfig(EvaldeckShape, Checked):

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from waza.engines.function_calls import call, find_function, is_async
 from waza.errors import UsageError
 from waza.evaldeck.config import EvaldeckConfig
+from waza.evaldeck.graders import CODE_GRADERS, views
 from waza.evaldeck.graders.base import BaseGrader, WazaGrader, graded, graded_async
-from waza.evaldeck.graders.by_name import CODE_GRADERS, views
 from waza.evaldeck.graders.code import TaskCompletedGrader
 from waza.evaldeck.metrics import DEFAULT_METRICS, BaseMetric
 from waza.evaldeck.results import (

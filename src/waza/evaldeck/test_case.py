@@ -10,8 +10,8 @@ import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from waza.errors import SpecError, what
+from waza.evaldeck.graders import configured
 from waza.evaldeck.graders.base import BaseGrader
-from waza.evaldeck.graders.by_name import configured
 from waza.options import ZeroMeans
 from waza.suites.evaldeck_cases import TYPES as JUDGED
 from waza.suites.evaldeck_cases import case_files, documents, problems_in_case, unknown_grader

@@ -1,4 +1,4 @@
-"""Which folders the user trusts: the Python of a project is imported into waza only below one of them.
+"""The user's own folders, and which project folders the user trusts: only their Python is imported into waza.
 
 Trust is given by `waza trust` and kept in the user's configuration, never in a project: a repository cannot consent for
 itself. It covers the folder and everything below it. The importable files of the folder are hashed when trust is given,
@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,6 @@ from typing import NamedTuple
 import msgspec
 
 from waza.errors import StoreError, UsageError
-from waza.files.user_folders import config_folder
 from waza.untrusted.text import well_formed
 
 FILE = "trust.json"
@@ -245,3 +245,33 @@ def _digest(file: Path) -> str:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError:
         return "not readable"
+
+
+@cache
+def config_folder() -> Path:
+    """Return the folder of the user's configuration of waza.
+
+    It is decided once in a process: a library that reads a project's `.env` later (litellm does) cannot change it. A
+    relative XDG_CONFIG_HOME is ignored, as its specification requires; it would lead into the project.
+    """
+    named = os.environ.get("APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME", "")
+    if named and Path(named).is_absolute():
+        return Path(named) / "waza"
+    try:
+        return Path.home() / ".config" / "waza"
+    except RuntimeError:
+        raise StoreError("you have no home folder, so there is no configuration; set XDG_CONFIG_HOME") from None
+
+
+def cache_folder() -> Path:
+    """Return the folder of waza's cache for the user; never one inside a project.
+
+    Raises StoreError where the user has no home folder.
+    """
+    named = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or ""
+    if named and Path(named).is_absolute():
+        return Path(named) / "waza"
+    try:
+        return Path.home() / ".cache" / "waza"
+    except RuntimeError:
+        raise StoreError("you have no home folder, so there is no cache; set XDG_CACHE_HOME") from None

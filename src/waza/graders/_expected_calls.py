@@ -13,8 +13,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import ConfigDict, model_validator
 
 from waza.graders._alignment import AlignedChecks, Alignment, Need, Order, align, align_turns, certificate
-from waza.graders.base import undecided
-from waza.graders.fields import Bound, Minimum, Text, ToolName, ToolPattern
+from waza.graders.base import Bound, Minimum, Text, ToolName, ToolPattern, undecided
 from waza.graders.matchers import PATIENCE, ArgMatcher, Mismatch, Steps, parse_path, values_at
 from waza.model import JSON, Check, ToolEvent
 from waza.options import Options

@@ -13,8 +13,8 @@ from waza.errors import StoreError
 from waza.graders.base import Finding
 from waza.judges.jury import EQUAL, OPEN, Juror, Rule, Vote, VoteWeight, how_many_next, jury_verdict, vote_weight
 from waza.model import JSON, Check, GradeStatus
-from waza.runs.calibrations import Calibration, read_calibration
-from waza.runs.costs import REQUEST_KEYS
+from waza.runs.judge_card import Calibration, read_calibration
+from waza.runs.outcomes import REQUEST_KEYS
 
 QUESTION_KEYS = ("question", "rubric")
 """Keys of `details` that describe the question: the same for every juror."""

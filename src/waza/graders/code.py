@@ -10,8 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from waza.errors import did_you_mean
-from waza.graders.base import Grader
-from waza.graders.fields import Text
+from waza.graders.base import Grader, Text
 from waza.model import JSON, Check, ToolEvent, Trace
 from waza.untrusted import javascript_assertions
 from waza.untrusted import python_assertions as python

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from msgspec.structs import replace
 from pydantic import Field
 
-from waza.graders.base import Finding, Grader
-from waza.graders.fields import Needles
-from waza.graders.text_checks import excerpt
+from waza.graders.base import Finding, Grader, Needles
+from waza.graders.text import excerpt
 from waza.model import Check, Trace
 from waza.untrusted.text import fold_case
 

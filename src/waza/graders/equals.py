@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from waza.graders.base import Grader
-from waza.graders.text_checks import excerpt
+from waza.graders.text import excerpt
 from waza.model import Check, Trace
 
 

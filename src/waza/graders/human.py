@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from pydantic import PrivateAttr, model_validator
 
 from waza.errors import StoreError, Undecidable
-from waza.graders.base import Finding, Grader
-from waza.graders.fields import Least, Text
+from waza.graders.base import Finding, Grader, Least, Text
 from waza.model import JSON, Check, Trace
 from waza.runs.verdicts import VERDICTS, HumanVerdict, evidence_of, question_of, standing_in
 

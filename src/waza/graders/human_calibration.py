@@ -8,9 +8,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, PrivateAttr
 
 from waza.errors import StoreError, Undecidable
-from waza.graders.base import Grader
+from waza.graders.base import Grader, Least, Text
 from waza.graders.composed import AfterTurnGrader
-from waza.graders.fields import Least, Text
 from waza.model import JSON, Check, Trace
 from waza.runs.verdicts import VERDICTS, HumanVerdict, label_of, question_of, standing_in
 from waza.stats.agreement import Confusion, confusion

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from waza.errors import Undecidable
-from waza.graders.base import Grader, content_hash
-from waza.graders.fields import Text
-from waza.graders.text_checks import excerpt
+from waza.graders.base import Grader, Text, content_hash
+from waza.graders.text import excerpt
 from waza.model import JSON, Check, Trace
 from waza.untrusted.json import MAX_JSON_CHARS, extract_json, parse_json
 from waza.untrusted.json_schema import Schema, compile_schema, refuse_slips, unknown_keywords

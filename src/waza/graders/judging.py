@@ -9,8 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from waza.errors import Undecidable
 from waza.graders._jury import CRITERIA, Jury, criteria_finding, jury_finding, measured_weights
-from waza.graders.base import Finding, Grader, files_of
-from waza.graders.fields import Text
+from waza.graders.base import Finding, Grader, Text, files_of
 from waza.judges.asking import JudgeAnswer, Question, Unanswered, answer, judged, wait_for_judge
 from waza.judges.base import Effort
 from waza.judges.fencing import Data

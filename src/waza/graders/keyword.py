@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from waza.graders.base import Grader
-from waza.graders.fields import Needles
-from waza.graders.text_checks import contains_all, contains_none
+from waza.graders.base import Grader, Needles
+from waza.graders.text import contains_all, contains_none
 from waza.model import JSON, Check, Trace
 from waza.untrusted.text import fold_case
 

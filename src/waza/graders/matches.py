@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from waza.graders.base import Grader
-from waza.graders.fields import PythonPattern
-from waza.graders.text_checks import matches_all
+from waza.graders.base import Grader, PythonPattern
+from waza.graders.text import matches_all
 from waza.model import Check, Trace
 
 _FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.UNICODE: "u", re.VERBOSE: "x"}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from waza.graders._limits import at_most
-from waza.graders.base import Grader
-from waza.graders.fields import Bound
+from waza.graders.base import Bound, Grader
+from waza.graders.behavior import at_most
 from waza.model import Check, Trace, Usage
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from waza.graders._limits import at_least, steps_of
-from waza.graders.base import Grader
-from waza.graders.fields import Least
+from waza.graders.base import Grader, Least
+from waza.graders.behavior import at_least, steps_of
 from waza.model import Check, Trace
 
 

@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from waza.graders.base import Grader
-from waza.graders.fields import Needles
-from waza.graders.text_checks import contains_none
+from waza.graders.base import Grader, Needles
+from waza.graders.text import contains_none
 from waza.model import Check, Trace
 from waza.untrusted.text import fold_case
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from waza.graders.base import Grader
-from waza.graders.fields import ForbiddenPatterns, RequiredPattern, RequiredPatterns
-from waza.graders.text_checks import matches_all, matches_none
+from waza.graders.base import ForbiddenPatterns, Grader, RequiredPattern, RequiredPatterns
+from waza.graders.text import matches_all, matches_none
 from waza.model import JSON, Check, Trace
 from waza.untrusted.patterns import Pattern
 

@@ -12,7 +12,8 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from waza.errors import Undecidable, decoding_fact
 from waza.files.pinned import PinnedFiles
-from waza.graders._programs import (
+from waza.graders.base import Finding, Grader, Text
+from waza.graders.program import (
     Isolation,
     PinnedFile,
     Ran,
@@ -24,8 +25,6 @@ from waza.graders._programs import (
     trouble,
     unusual,
 )
-from waza.graders.base import Finding, Grader
-from waza.graders.fields import Text
 from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
 from waza.options import ZeroMeans
 from waza.process.isolation_probes import Promise, unaccepted_gaps

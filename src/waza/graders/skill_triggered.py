@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from waza.errors import Undecidable
-from waza.graders.base import Grader
-from waza.graders.fields import SkillName
+from waza.graders.base import Grader, SkillName
 from waza.model import Check, Trace
 from waza.untrusted.patterns import fits_name
 

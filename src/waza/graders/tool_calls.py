@@ -10,10 +10,9 @@ from pydantic import model_validator
 
 from waza.graders._alignment import AlignedChecks, Order
 from waza.graders._expected_calls import Expectation, expectation_checks, turns_unknown
-from waza.graders._limits import avoids, uses
-from waza.graders.base import Grader, tool_events, turns_are_known
-from waza.graders.fields import Limit, Minimum, ToolName, bound_of
-from waza.graders.names import (
+from waza.graders.base import Grader, Limit, Minimum, ToolName, bound_of, tool_events, turns_are_known
+from waza.graders.behavior import avoids, uses
+from waza.graders.matchers import (
     Names,
     ToolNames,
     calls_spelled,

@@ -8,10 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from waza.graders._limits import avoids
-from waza.graders.base import Grader, tool_events
-from waza.graders.fields import ToolName
-from waza.graders.names import Names, ToolNames, names_of, names_used, really_seen
+from waza.graders.base import Grader, ToolName, tool_events
+from waza.graders.behavior import avoids
+from waza.graders.matchers import Names, ToolNames, names_of, names_used, really_seen
 from waza.model import JSON, Check, Trace
 
 

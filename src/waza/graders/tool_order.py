@@ -8,9 +8,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from waza.graders._alignment import Fits
-from waza.graders.base import Grader, tool_events
-from waza.graders.fields import ToolName
-from waza.graders.names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
+from waza.graders.base import Grader, ToolName, tool_events
+from waza.graders.matchers import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
 from waza.model import JSON, Check, Trace
 
 

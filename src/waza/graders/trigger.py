@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from waza.graders.base import Grader, content_hash
-from waza.graders.fields import Text
+from waza.graders.base import Grader, Text, content_hash
 from waza.model import JSON, Check, Trace
 from waza.skills import Skill, read_skill
 

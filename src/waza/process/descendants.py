@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 
-from waza.process.system_calls import libc
+from waza.process.linux_sandbox import libc
 
 SWEEP_S = 5.0
 """How long to keep killing processes that fork again or cannot be killed."""

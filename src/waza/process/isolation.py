@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from waza.process import landlock, mounts, protocol, seccomp
+from waza.process import linux_sandbox, protocol
 
 KINDS = ("none", "landlock", "bwrap")
 _SYSTEM = (
@@ -103,11 +103,11 @@ def plan(
         writable=[*map(os.fsencode, writable)],
         devices=[*map(os.fsencode, _DEVICES)],
         network=network,
-        own_mounts=mounts.is_available(),
+        own_mounts=linux_sandbox.has_mounts(),
     )
-    parts = [landlock.describe(network)]
+    parts = [linux_sandbox.describe_landlock(network)]
     parts += ["own mounts"] if sandbox.own_mounts else []
-    parts += ["seccomp"] if seccomp.is_available() else []
+    parts += ["seccomp"] if linux_sandbox.has_seccomp() else []
     return Plan(list(argv), sandbox, "; ".join(parts))
 
 
@@ -131,7 +131,7 @@ def _bwrap_path() -> str | None:
 
 def missing(kind: str) -> str:
     """Return why a kind of isolation is not available here; an empty text when it is."""
-    if kind == "landlock" and not landlock.abi():
+    if kind == "landlock" and not linux_sandbox.landlock_abi():
         return "this kernel has no Landlock"
     if kind == "bwrap":
         return _bwrap_missing()

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, NoReturn
 
-from waza.process import landlock, mounts, protocol, seccomp
+from waza.process import linux_sandbox, protocol
 from waza.process.descendants import SWEEP_S, adopt_orphans, descendants, living, send_group, sweep
 
 
@@ -317,7 +317,7 @@ def start(job: protocol.Job, streams: list[int]) -> int:
 
 
 def _ruleset(sandbox: protocol.Sandbox) -> int:
-    return landlock.build(sandbox.readable, (*sandbox.devices, *sandbox.writable), sandbox.network)
+    return linux_sandbox.build_ruleset(sandbox.readable, (*sandbox.devices, *sandbox.writable), sandbox.network)
 
 
 def _start_sandboxed(job: protocol.Job, sandbox: protocol.Sandbox, streams: list[int], ruleset: int) -> int:
@@ -360,10 +360,12 @@ def _confine(sandbox: protocol.Sandbox, ruleset: int) -> None:
     """
     try:
         if sandbox.own_mounts:
-            mounts.enter((*sandbox.readable, *sandbox.devices), sandbox.writable)
-        landlock.enter(ruleset)
-        if seccomp.is_available():
-            seccomp.restrict(network=sandbox.network, unix_sockets=sandbox.own_mounts and landlock.abi() >= 6)
+            linux_sandbox.enter_mounts((*sandbox.readable, *sandbox.devices), sandbox.writable)
+        linux_sandbox.enter_landlock(ruleset)
+        if linux_sandbox.has_seccomp():
+            linux_sandbox.restrict_calls(
+                network=sandbox.network, unix_sockets=sandbox.own_mounts and linux_sandbox.landlock_abi() >= 6
+            )
     except OSError as error:
         error.filename = _ISOLATION
         raise

@@ -9,7 +9,7 @@ from typing import Any
 from waza.analysis.changes import Argument, Attribution, CheckChange, Comparison, Details, Divergence, Side, TaskChange
 from waza.reports.document import Block, ForeignText, Grid, Heading, TextLine, Tone, Words
 from waza.stats.difference import DifferenceVerdict, Word
-from waza.stats.resampling import Bootstrap
+from waza.stats.scores import Bootstrap
 from waza.untrusted.text import clipped, percent, plural, score, seconds
 
 TONES: dict[Word, Tone] = {

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from waza.model import Run
 from waza.runs.outcomes import TrialOutcome
-from waza.runs.repeats import statistics_of
 from waza.runs.summary import Summary, summarize
-from waza.runs.tasks import TaskSummary, summarize_tasks
+from waza.runs.tasks import TaskSummary, statistics_of, summarize_tasks
 from waza.untrusted.text import percent, plural, score, seconds
 
 

@@ -10,9 +10,9 @@ from waza.analysis.judge_agreement import Alpha, JudgeAgreement, MeasuredOutput
 from waza.errors import StoreError
 from waza.files.paths import project_root
 from waza.model import JSON, Grade, Run
-from waza.runs.calibrations import Calibration, asked_in, read_calibrations
 from waza.runs.canaries import canaries_of, canary_line
-from waza.runs.costs import cache_use
+from waza.runs.judge_card import Calibration, asked_in, read_calibrations
+from waza.runs.outcomes import cache_use
 from waza.stats.scores import Interval
 from waza.untrusted.text import clipped, percent, plural, visible
 

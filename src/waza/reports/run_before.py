@@ -12,8 +12,7 @@ from msgspec import Struct, field
 from waza.errors import UsageError
 from waza.model import Run
 from waza.runs.tasks import TaskSummary, summarize_tasks
-from waza.stats.difference import DifferenceVerdict, verdict_on_passing
-from waza.stats.paired import Tally
+from waza.stats.difference import DifferenceVerdict, Tally, verdict_on_passing
 
 
 class EarlierRun(Struct, frozen=True):

@@ -1,14 +1,29 @@
-"""Writes results to the journal in a thread: each is durable before listeners get it, and no agent waits for that."""
+"""Writes results to the journal in a thread, and at the end of a run the files made from it.
+
+Each result is durable before listeners get it, and no agent waits for that.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from sys import intern
 from typing import Any, NoReturn
 
-from waza.model import Result
+from msgspec.structs import replace
+
+from waza.errors import StoreError
+from waza.model import Result, Run
+from waza.runner.auto import is_settled as auto_is_settled
+from waza.runs.lazy_results import ProgressResults
+from waza.runs.outcomes import outcomes_of
+from waza.runs.results_json import results_json
+from waza.runs.store import RunFolder, open_run
+from waza.runs.summary import summarize
+from waza.runs.tasks import summarize_tasks
 
 MOST_WAIT_S = 0.005
 """How long a result waits at most for others to share its sync."""
@@ -134,3 +149,51 @@ class JournalWriter:
 def _shared_sync_wait_s(result: Result) -> float:
     """Return how long a result waits for others that end with it: a small part of its agent's time."""
     return min(MOST_WAIT_S, (result.trace.duration_ms or 0.0) / 20_000)
+
+
+RESULTS = "results.json"
+
+
+def finish(
+    folder: RunFolder,
+    reason: str,
+    on_remark: Callable[[str], None],
+    progress: ProgressResults | None = None,
+    *,
+    is_settled: bool | None = None,
+) -> Run:
+    """Store how the run ended and the files made from its results; return the run, its results read on demand.
+
+    With `progress`, the results of a run of this process, the journal is not read again. `is_settled` says whether
+    `auto` needs no further trial, which one arm of a baseline run cannot decide alone.
+    """
+    made = stored_run(folder, progress)
+    made = replace(made, complete=is_complete(made, is_settled=is_settled))
+    tasks = summarize_tasks(made) if progress is None else progress.tasks
+    summary = summarize(made, tasks=tasks)
+    try:
+        folder.finish(summary, complete=made.complete, reason=reason)
+        folder.write(RESULTS, results_json(made, tasks, summary))
+    except StoreError as error:
+        on_remark(f"{error}; every result is safe in the journal, and `waza show` reads it")
+    return made
+
+
+def stored_run(folder: RunFolder, progress: ProgressResults | None = None) -> Run:
+    """Return the run in a folder that is being written to."""
+    return open_run(folder.path) if progress is None else replace(folder.run, results=progress)
+
+
+def is_complete(run: Run, *, is_settled: bool | None = None) -> bool:
+    """Return whether every planned trial has a result."""
+    suite = run.suite
+    trials = range(1, suite.config.trials + 1)
+    made: Counter[str] = Counter()  # a trial has one result
+    for some in (run.results, run.triggers):
+        made.update(intern(outcome.task_id) for outcome in outcomes_of(some) if outcome.trial in trials)
+    planned = chain(suite.tasks, suite.trigger_tasks)
+    if not all(made[task["id"]] == len(trials) for task in planned):
+        return False
+    if suite.auto_trials is None:
+        return True
+    return auto_is_settled(run) if is_settled is None else is_settled

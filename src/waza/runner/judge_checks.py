@@ -21,8 +21,8 @@ from waza.judges.rubrics import Golden, Rubric, golden_trace
 from waza.judges.scripted import ScriptedJudge
 from waza.model import JSON, Grade
 from waza.runs.canaries import KEY, Canary, canaries_as_data
-from waza.runs.costs import judge_spending
 from waza.runs.judge_card import card_line, read_card
+from waza.runs.outcomes import judge_spending
 from waza.stats.scores import Interval, wilson
 from waza.suites.suite import EvalSpec
 
@@ -112,8 +112,6 @@ def _agree(rubric: Rubric, expected: str | int, said: str | int) -> bool:
         return False
     return isinstance(expected, str) or isinstance(said, str) or abs(expected - said) <= MOST_APART
 
-
-# Canaries put to the judge before a run's first trial: a few goldens of each rubric in use, never from the cache.
 
 MOST = 12
 """The largest number of canaries of a run, whatever its rubrics."""
@@ -209,8 +207,6 @@ async def _put(seat: RubricJudge, golden: Golden) -> Canary:
         spending=judge_spending([grade]),
     )
 
-
-# The judge cards that belong to a suite's verdicts, taken along when a run is stored.
 
 CARDS = "judge_cards"
 """Where `run.spec` holds the cards."""

@@ -23,8 +23,8 @@ from waza.judges.base import Judge
 from waza.judges.fencing import Data
 from waza.judges.verdict_tools import PASS_FAIL
 from waza.runner.baseline import with_baseline
-from waza.runner.cost_limit import refuse_unreported_costs
 from waza.runner.request import RunRequest, auto_for, runs_folder
+from waza.runner.schedule import refuse_unreported_costs
 from waza.suites.judges import jurors_of, untrusted_host
 from waza.suites.suite import NO_JUDGE, EvalSpec
 
@@ -114,8 +114,6 @@ def _control_arm(spec: EvalSpec, engine: str | None, is_asked: bool) -> Iterator
     except SpecError:
         return  # reported with the number of trials
 
-
-# One small question to each model that will judge, before any agent runs.
 
 _ASKED = "Does the candidate output give the right answer? If so, call set_waza_grade_pass, else set_waza_grade_fail."
 _PARTS: list[str | Data] = [_ASKED, Data("Task input", "What is two plus two?"), Data("Candidate output", "Four.")]

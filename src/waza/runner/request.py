@@ -18,13 +18,12 @@ from msgspec.structs import replace as changed
 from waza import __version__
 from waza.compact import CompactList
 from waza.errors import SpecError, StoreError, UsageError
-from waza.files.user_folders import cache_folder
+from waza.files.trust import cache_folder
 from waza.judges.base import Judge
 from waza.model import JSON, Run, Task, Trial
 from waza.runner.auto import Auto, share_of
-from waza.runner.controls import Controls
 from waza.runner.judge_checks import CARDS, about_judges
-from waza.runner.resume import Resumed, fingerprints
+from waza.runner.resume import Controls, Resumed, fingerprints
 from waza.runs.canaries import KEY
 from waza.runs.folder import MAX_TRIALS
 from waza.runs.grader_facts import GRADER_FACTS

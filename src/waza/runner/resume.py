@@ -1,4 +1,4 @@
-"""Resuming a stored run: what is done, what changed since, what has to be run again.
+"""Resuming a stored run: what is done, what changed since, what has to be run again; controls of trigger tests.
 
 Everything in a stored spec either affects results (then old results must not be mixed with new ones) or only pace and
 presentation; `PACE` and `AFFECTS` name every setting of a suite, and a test fails when one is in neither. Each result
@@ -7,19 +7,20 @@ carries the fingerprint of what it was made from, so that a result that no longe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from waza.compact import CompactDict
 from waza.errors import UsageError, WazaError
-from waza.model import JSON, Run
-from waza.runner.controls import Controls
+from waza.model import JSON, Result, Run, Trial
 from waza.runs.folder import read_run_json
 from waza.runs.partial import FILES, without_files
 from waza.runs.store import RunFolder, open_run, run_folders
-from waza.runs.triggers import prompts_of
+from waza.runs.triggers import TriggerPrompt, answer_to, prompts_of
 from waza.suites.suite import encoded, fingerprint
 
 PACE = {
@@ -208,3 +209,60 @@ def _affecting(config: dict[str, JSON]) -> dict[str, JSON]:
 
 def _changed_keys(old: dict[str, JSON], new: dict[str, JSON]) -> list[str]:
     return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+
+
+class Controls:
+    """The results so far of the controls that name a skill outright.
+
+    One that registered in no trial makes the run INVALID, whatever the answers to the other prompts.
+    """
+
+    def __init__(
+        self, prompts: Collection[TriggerPrompt] = (), trials: int = 1, earlier: Sequence[Result] = ()
+    ) -> None:
+        self._explicit = {prompt.id: prompt for prompt in prompts if prompt.control == "explicit"}
+        known = Counter(result.task_id for result in earlier)
+        self._left = {name: max(trials, known[name]) for name in self._explicit}
+        self._others = {prompt.id for prompt in prompts if not prompt.control}
+        self._known = asyncio.Event()
+        self.failed: list[str] = []
+        """The skills whose control did not register."""
+        self.skipped = 0
+        """Trials that were not started because of that."""
+        for result in earlier:
+            self.record(result)
+        self._check()
+
+    def record(self, result: Result) -> None:
+        """Count how a trial ended."""
+        if (left := self._left.get(result.task_id)) is None:
+            return
+        prompt = self._explicit[result.task_id]
+        if answer_to(result, prompt, {prompt.skill}).did_trigger:
+            del self._left[result.task_id]
+        else:
+            self._left[result.task_id] = left - 1
+            self.failed += [prompt.skill] if left == 1 else []
+        self._check()
+
+    def _check(self) -> None:
+        if self.failed or not self._left:
+            self._known.set()
+
+    async def allow(self, trial: Trial) -> bool:
+        """Return whether a trial may start; a prompt of trigger tests waits until its controls are decided."""
+        if trial.task.id not in self._others:
+            return True
+        await self._known.wait()
+        self.skipped += bool(self.failed)
+        return not self.failed
+
+    def release(self) -> None:
+        """Let no trial wait any longer: the run is to stop, and controls may never be decided."""
+        self._known.set()
+
+    def reason(self, has_tasks: bool) -> str:
+        """Return why trials were not started."""
+        others = "; the tasks were run all the same" if has_tasks else ""
+        fact = f"the control that names '{self.failed[0]}' outright did not register"
+        return f"trigger tests are INVALID, so their other prompts were not asked: {fact}{others}"

@@ -15,8 +15,8 @@ from waza.graders.composed import AfterTurnGrader
 from waza.graders.human import HumanGrader
 from waza.graders.human_calibration import HumanCalibrationGrader, asked_of_people
 from waza.model import JSON, Attempt, Grade, Result, Run, Trace
-from waza.runner.finish import finish
 from waza.runner.grading import on_crash_of, status_of
+from waza.runner.journal_writer import finish
 from waza.runner.request import redactor_for
 from waza.runs.redaction import Redactor
 from waza.runs.store import RunFolder, open_run

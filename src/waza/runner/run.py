@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace as changed
 
+from waza.compact import rare_collections
 from waza.errors import StoreError, UsageError
 from waza.files.pinned import PinnedFiles
 from waza.files.trial_folder import remove_trial_folders, trial_folders_for
@@ -22,15 +23,13 @@ from waza.model import Result, Run
 from waza.process.concurrency import FairQueue, wait_for
 from waza.runner.auto import is_settled
 from waza.runner.baseline import control_folder, control_request, why_not_with, why_not_without
-from waza.runner.cost_limit import cost_limit_for
-from waza.runner.finish import finish, stored_run
+from waza.runner.journal_writer import finish, stored_run
 from waza.runner.request import RunRequest, folder_for, redactor_for, request_for
 from waza.runner.reviewing import as_stored
-from waza.runner.schedule import Outputs, Schedule
+from waza.runner.schedule import Outputs, Schedule, cost_limit_for
 from waza.runner.suite import Arm, Listeners, Stop, run_suite
 from waza.runner.trial import RunContext
 from waza.runs.folder import expanded
-from waza.runs.gc import rare_collections
 from waza.runs.lazy_results import ProgressResults, RunProgress
 from waza.runs.records import Piece
 from waza.runs.redaction import Redactor
@@ -270,8 +269,6 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
     return _cause(first) if isinstance(first, BaseExceptionGroup) else first
 
-
-# How a run ends early: Ctrl-C, a terminal that closes, a CI job that is cancelled.
 
 GRACE_S = 10.0
 """How long running trials may continue after the first signal."""

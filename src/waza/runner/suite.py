@@ -1,4 +1,7 @@
-"""The trials of a run, several at once, with hooks around them. Stores nothing itself and prints nothing."""
+"""The trials of a run, several at once, with hooks around them. Stores nothing itself and prints nothing.
+
+Hooks are split like a shell line and started without a shell.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,17 @@ from msgspec.structs import replace as changed
 
 from waza.engines.base import Engine
 from waza.errors import EngineError
+from waza.files.paths import SpecFolder
 from waza.files.pinned import PinnedFiles
+from waza.judges.rate_limits import agent_pace
 from waza.model import Result, Trial
-from waza.runner.controls import Controls
-from waza.runner.hooks import run_hooks
+from waza.process.run_program import base_environment, run_process
 from waza.runner.journal_writer import JournalWriter, as_it_is
-from waza.runner.pace import pace_for
 from waza.runner.request import concurrency
+from waza.runner.resume import Controls
 from waza.runner.trial import RunContext, failed_trial, run_trial
+from waza.suites.load import where_and_what
+from waza.suites.shapes import HookShape
 from waza.suites.sources import source_files
 from waza.suites.suite import EvalSpec
 
@@ -184,7 +190,9 @@ class _Active(NamedTuple):
 
 def _active(arm: Arm, listeners: Listeners, width: int) -> _Active:
     """Return an arm's context, at the pace that all agents of its vendor share, and its journal writer."""
-    pace = pace_for(arm.context.engine, arm.context.engine_name, arm.spec.config.trials_per_minute)
+    pace = agent_pace(
+        arm.context.engine_name, getattr(arm.context.engine, "base_url", None), arm.spec.config.trials_per_minute
+    )
     writer = JournalWriter(arm.store, lambda result: listeners.on_result(arm.shown_result(result)), width, arm.read)
     return _Active(arm.context._replace(pace=pace), writer)
 
@@ -235,3 +243,34 @@ async def with_hooks(spec: EvalSpec, trial: Trial, context: RunContext, listener
     except EngineError as error:
         result = changed(result, status="error", reason=str(error))
     return result
+
+
+TIMEOUT_S = 600
+
+
+async def run_hooks(hooks: list[HookShape], folder: SpecFolder, environment: Mapping[str, str]) -> list[str]:
+    """Run the commands one after the other and return the failures of those that may fail.
+
+    Raises EngineError for a command that failed and has `error_on_fail`.
+    """
+    remarks = []
+    for hook in hooks:
+        if trouble := await _run_hook(hook, folder, environment):
+            if hook.error_on_fail:
+                raise EngineError(trouble)
+            remarks.append(trouble)
+    return remarks
+
+
+async def _run_hook(hook: HookShape, folder: SpecFolder, environment: Mapping[str, str]) -> str:
+    """Run one command and return a sentence about its failure, or nothing."""
+    try:
+        cwd, argv = where_and_what(hook, folder)
+        finished = await run_process(argv, cwd=cwd, env=base_environment(environment, home=None), timeout_s=TIMEOUT_S)
+    except ValueError as error:
+        return f"hook '{hook.command}': {error}"
+    if finished.exit_code in hook.exit_codes:
+        return ""
+    fact = finished.trouble or f"exit code {finished.exit_code}"
+    stderr = finished.stderr.text.strip()[-300:]
+    return f"hook '{hook.command}': {fact}" + (f": {stderr}" if stderr else "")

@@ -22,11 +22,11 @@ from waza.files.workspace import Workspace
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader
 from waza.judges.base import Judge
+from waza.judges.rate_limits import AgentPace
 from waza.model import Attempt, Files, Grade, Result, Trace, Trial
 from waza.process.concurrency import FairQueue, deadlines
 from waza.runner.grading import GradingContext, OnCrash, grades_of, grading_times, status_of
-from waza.runner.pace import AgentPace
-from waza.runs.costs import agent_spending, costs_of, is_invalid_cost
+from waza.runs.outcomes import agent_spending, costs_of, is_invalid_cost
 from waza.runs.triggers import ended_early
 from waza.spending import NO_COSTS, NOTHING, Costs, Meter, Spending, metering, spent
 from waza.traces.conversation import Progress, following
@@ -367,8 +367,6 @@ def failed_trial(
         fingerprint=context.fingerprints.get(trial.task.id, ""),
     )
 
-
-# Checkpoints between the prompts of one trial: files are kept, and a conversation may end there.
 
 Grading = Callable[[list[Grader], Trace, Files | None], Awaitable[list[Grade]]]
 

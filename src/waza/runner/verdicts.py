@@ -159,9 +159,6 @@ def _value(value: Any) -> str:
     return clipped(visible(text), _WIDTH)
 
 
-# One trial by itself, for callers that do their own planning and keep their own results.
-
-
 class SingleTrial(NamedTuple):
     """A trial's result and the remarks about it."""
 

@@ -19,11 +19,9 @@ from waza.runs.grader_facts import FactsByType, has_fact, stored_grader_facts
 from waza.runs.impact_records import CONTROL, UNCLEAN, Change, Impact, TaskImpact, Word, win_rates
 from waza.runs.outcomes import duration_of
 from waza.runs.store import open_run
-from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing
+from waza.stats.difference import MARGIN, DifferenceVerdict, Tally, verdict_on_passing
 from waza.stats.lift import Estimate, TaskArms, activation_of, benefit_of, lift_of, pair_interval
-from waza.stats.paired import Tally
-from waza.stats.resampling import bootstrap_mean
-from waza.stats.scores import mean, score_of_grades
+from waza.stats.scores import bootstrap_mean, mean, score_of_grades
 
 _ABOUT_SKILLS = {"skill_pattern", "required_skills", "should_trigger"}
 """Options that only a trial with the skill could meet."""

@@ -121,9 +121,6 @@ def _task_impact(task: TaskImpact) -> dict[str, JSON]:
 _CHANGES = ("score", "tokens", "duration_ms", "cost_usd")
 
 
-# How often a run won against another: per comparing grader, with the uncertainty of so few trials.
-
-
 class WinRate(Struct, frozen=True, kw_only=True):
     """The result of the comparisons of one grader."""
 

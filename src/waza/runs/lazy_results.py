@@ -103,8 +103,6 @@ class LazyResults(KnownResults):
         return record
 
 
-# The results of a run while it is written: places, numbers and texts are kept at hand, so that its end reads none.
-
 _MOST_HELD = 1 << 22
 """How many bytes of text stay in memory; the rest is written to a file."""
 _MOST_PENDING = 1 << 26

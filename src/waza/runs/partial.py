@@ -119,8 +119,6 @@ def without(baseline: Run, run: Run) -> Run:
     return replace(baseline, spec=baseline.spec | {"tasks": tasks}, results=remaining)
 
 
-# By what the tasks of stored runs were graded, and whether that is the same in two of them.
-
 FILES = "files"
 """The key of a stored grader for the files it reads: the hash of each by its name. Older runs do not have it."""
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from waza import __version__
 from waza.errors import StoreError, TraceError
 from waza.model import JSON, Grade, Result, Run, Trace
-from waza.runs.result_view import ResultView
+from waza.runs.outcomes import ResultView
 from waza.runs.signing import HEADER
 from waza.runs.summary import Summary
 from waza.untrusted.json import encode_shallow

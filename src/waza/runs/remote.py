@@ -22,7 +22,7 @@ from msgspec.structs import replace as changed
 
 from waza.errors import StoreError, UsageError, did_you_mean
 from waza.files.disk import open_regular, why, write_atomically
-from waza.files.user_folders import cache_folder
+from waza.files.trust import cache_folder
 from waza.model import Run
 from waza.runs.folder import ARTIFACTS, JOURNAL, RUN
 from waza.runs.journal import read_end
@@ -304,8 +304,6 @@ def _problem(folder: Path, problem: str) -> StoredRun:
     unknown = Run(id=folder.name, name="", started_at="", engine="", complete=False, folder=str(folder))
     return StoredRun(folder=str(folder), run=unknown, problem=problem)
 
-
-# Copies of a store's runs in the user's cache: what has not changed is not fetched twice.
 
 LISTING = "listing.json"
 _COPIED = ".copied.json"

@@ -13,17 +13,14 @@ import msgspec
 from msgspec import to_builtins
 
 from waza.model import JSON, USAGE_NUMBERS, Attempt, Grade, Result, Run, SkillInvocation, ToolEvent, Trace, Usage
-from waza.runs.costs import cache_use
 from waza.runs.impact import stored_impact
 from waza.runs.impact_records import task_impacts, win_rates
 from waza.runs.lazy_results import ProgressResults
-from waza.runs.outcomes import duration_of, shown_names
+from waza.runs.metrics import tool_metrics
+from waza.runs.outcomes import cache_use, command_invocations, duration_of, shown_names
 from waza.runs.partial import NOT_SELECTED
-from waza.runs.repeats import RunStatistics, statistics_of
 from waza.runs.summary import Metric, Summary, TaskSummary, summarize, summarize_tasks
-from waza.runs.tasks import by_task
-from waza.runs.tool_metrics import tool_metrics
-from waza.runs.tool_use import command_invocations
+from waza.runs.tasks import RunStatistics, by_task, statistics_of
 from waza.runs.trigger_catalogue import catalogue_of
 from waza.runs.triggers import TriggerAnswer, TriggerNumbers, TriggerSummary, answers_of
 from waza.spending import Costs, Spending
@@ -395,8 +392,6 @@ def _usage(usage: Usage) -> dict[str, JSON]:
 def _whole(number: float) -> int:
     return round(number) if math.isfinite(number) else 0
 
-
-# The trigger tests in `results.json`: the original's `trigger_metrics` and `trigger_results`, and the catalogue.
 
 _COUNTS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 _MEASURES = ("precision", "recall", "f1", "accuracy")

@@ -28,7 +28,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from waza.errors import StoreError
-from waza.files.user_folders import config_folder
+from waza.files.trust import config_folder
 
 KEY_FILE = "signing.key"
 _KEY_BYTES = 32

@@ -13,18 +13,16 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from waza.compact import rare_collections
 from waza.errors import StoreError, UsageError, did_you_mean
 from waza.files.disk import probe, write_atomically
 from waza.model import Result, Run
-from waza.runs.costs import costs_of
 from waza.runs.folder import ARTIFACTS, JOURNAL, RUN, RunFolder, expanded, new_run_id, read_run_and_hash, read_run_json
-from waza.runs.gc import rare_collections
 from waza.runs.impact_records import CONTROL
 from waza.runs.journal import End, Header, read_end, scan_journal
 from waza.runs.lazy_results import LazyResults, Places, StoredResult
-from waza.runs.outcomes import outcome_of, run_costs
+from waza.runs.outcomes import ResultView, costs_of, outcome_of, run_costs
 from waza.runs.records import Piece, read_record, read_result_view
-from waza.runs.result_view import ResultView
 from waza.runs.signing import Chain
 from waza.runs.start_order import in_start_order
 from waza.runs.summary import Summary, summarize

@@ -18,9 +18,9 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from waza.compact import rare_collections
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
 from waza.model import GradeStatus, Run, StoredConfig, Usage
-from waza.runs.gc import rare_collections
 from waza.runs.metrics import Metric, measure
 from waza.runs.outcomes import TrialOutcome, outcomes_of, split_costs
 from waza.runs.tasks import TOLERANCE, TaskSummary, UsageTotal, summarize_tasks

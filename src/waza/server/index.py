@@ -27,13 +27,11 @@ from waza import __version__
 from waza.errors import StoreError
 from waza.files.disk import open_regular, why
 from waza.model import Run
-from waza.runs.costs import costs_of
 from waza.runs.folder import JOURNAL, RUN, read_run_and_hash
 from waza.runs.journal import begun
 from waza.runs.lazy_results import LazyResults, Places, StoredResult
-from waza.runs.outcomes import TrialOutcome, outcome_of, shown_names
+from waza.runs.outcomes import ResultView, TrialOutcome, costs_of, outcome_of, shown_names
 from waza.runs.records import End, Header, Note, pieces, read_result_view
-from waza.runs.result_view import ResultView
 from waza.runs.signing import Chain, read_key
 from waza.runs.store import control_costs, in_order, trigger_order
 from waza.server.run_row import (

@@ -14,9 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from waza.errors import StoreError
 from waza.model import JSON
 from waza.runs.folder import JOURNAL, read_run_json
-from waza.runs.outcomes import outcome_of
+from waza.runs.outcomes import ResultView, outcome_of
 from waza.runs.records import End, Note
-from waza.runs.result_view import ResultView
 from waza.runs.signing import Chain
 from waza.server.index import JournalEntry, RunRow, read_on
 from waza.server.store import RunReader

@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from waza.errors import UsageError
-from waza.files.user_folders import cache_folder
+from waza.files.trust import cache_folder
 from waza.server.app import make_app
 from waza.server.guard import BrowserSession
 from waza.server.index import Index

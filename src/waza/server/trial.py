@@ -14,8 +14,7 @@ from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
 from waza.reports.html.steps import STEPS, TraceStep, call_address, page_of, steps_of, transcript
 from waza.reports.interpretation import times_of
 from waza.runs.folder import ARTIFACTS
-from waza.runs.outcomes import outcome_of
-from waza.runs.tool_use import mock_calls
+from waza.runs.outcomes import mock_calls, outcome_of
 from waza.server.store import OpenRun
 from waza.server.views import PageRequest
 from waza.untrusted.json import encode

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from waza.stats.agreement import Confusion
-from waza.stats.resampling import student_t
-from waza.stats.scores import Z95, Interval, wilson, wilson_bounds
+from waza.stats.scores import Z95, Interval, student_t, wilson, wilson_bounds
 
 Row = Sequence[int]
 """A task's outputs: both pass, only people pass, only the judge passes, both fail; unlabelled: judge passes, fails."""

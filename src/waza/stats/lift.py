@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from waza.stats.resampling import LEVEL, student_t
-from waza.stats.scores import Z95, mean
+from waza.stats.scores import LEVEL, Z95, mean, student_t
 
 
 class Estimate(Struct, frozen=True, kw_only=True):

@@ -16,8 +16,7 @@ from waza.graders.matchers import ArgMatcher
 from waza.model import Task
 from waza.suites.judges import build_judge, judge_settings, own_judge, settings_place
 from waza.suites.local_code import code_notes
-from waza.suites.positions import keys_of, option_fields
-from waza.suites.project import unused_keys
+from waza.suites.positions import keys_of, option_fields, unused_keys
 from waza.suites.shapes import EvalShape, MetricShape
 from waza.suites.sources import source_text
 from waza.suites.suite import NO_JUDGE, EvalSpec

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.errors import Problem, SpecError, slip_of
-from waza.suites.expected import KEYS
+from waza.suites.graders import KEYS
 from waza.suites.positions import Position, keys_of
 from waza.suites.shapes import InputsShape, TaskShape
 from waza.untrusted.yaml import YamlMap

@@ -19,13 +19,11 @@ from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader
 from waza.model import Task
 from waza.options import Options
-from waza.suites.checkpoints import after_turn
 from waza.suites.evaldeck_cases import DEFAULT_MODEL, Case, case_files, documents, read_case
-from waza.suites.graders import weightless
+from waza.suites.graders import after_turn, weightless
 from waza.suites.judges import build_judge, judge_settings
 from waza.suites.local_code import code_notes, without_effect
-from waza.suites.positions import Position, parse
-from waza.suites.project import read_file, read_project
+from waza.suites.positions import Position, parse, read_file, read_project
 from waza.suites.shapes import ConfigShape, PathsShape, ProjectShape, Timeout, Words
 from waza.suites.suite import EvalSpec
 
@@ -233,9 +231,6 @@ def _files(
         for file in case_files(found):
             below = file.relative_to(found).parts[:-1] if not tags else ()
             yield file, tags or list(below[:1])
-
-
-# The keys of `evaldeck.yaml`. Only keys and types; no files are read.
 
 
 class EvaldeckAgentShape(Options):

@@ -15,8 +15,7 @@ from waza.errors import Problem, SpecError, what
 from waza.files.paths import SpecFolder
 from waza.graders.base import Grader
 from waza.options import Options
-from waza.suites.expected import build_expected
-from waza.suites.graders import build_grader
+from waza.suites.graders import build_expected, build_grader
 from waza.suites.positions import Position, parse, unknown_key, unmarked
 from waza.suites.shapes import Scalar, Timeout, Words
 from waza.untrusted.yaml import read_yaml

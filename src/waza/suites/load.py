@@ -1,9 +1,11 @@
-"""`eval.yaml` in, a checked suite out, or every mistake in it at once."""
+"""`eval.yaml` in, a checked suite out, or every mistake in it at once; suites that consist of trigger tests alone."""
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,14 +26,20 @@ from waza.suites.evaldeck import read_evaldeck
 from waza.suites.graders import build_grader, with_tool_names
 from waza.suites.local_code import left_out, without_effect
 from waza.suites.mocks import as_data, plain, read_commands, read_servers
-from waza.suites.positions import Model, Position, keys_of, parse, unknown_key
-from waza.suites.project import read_file, read_project
+from waza.suites.positions import Model, Position, keys_of, parse, read_file, read_project, unknown_key
 from waza.suites.shapes import AgentShape, ConfigShape, EvalShape, HookShape, HooksShape, ProjectShape
 from waza.suites.sources import source_of
 from waza.suites.suite import EvalSpec, engine_keys
 from waza.suites.tasks import Suite, read_mocks, read_tasks, unused_scripts
 from waza.suites.triggers import FILE as TRIGGERS
-from waza.suites.triggers import TriggerContext, TriggerTests, adjacent_triggers
+from waza.suites.triggers import (
+    TriggerContext,
+    TriggerFile,
+    TriggerTests,
+    adjacent_triggers,
+    build_triggers,
+    catalogue_files,
+)
 
 FILE = "eval.yaml"
 NOT_YET = {
@@ -270,9 +278,6 @@ def _suite_graders(
     return graders, problems
 
 
-# What graders that go by people's verdicts know of their suite: the source that people see, and what others ask.
-
-
 def with_sources(
     graders: dict[str, list[Grader]], tasks: Iterable[Task], folder: SpecFolder
 ) -> dict[str, list[Grader]]:
@@ -300,9 +305,6 @@ def _with_source(grader: Grader, source: str) -> Grader:
     return grader.with_source(source) if isinstance(grader, HumanGrader) else grader
 
 
-# Commands around a run: what is started and where, found out when the suite is loaded.
-
-
 def where_and_what(hook: HookShape, folder: SpecFolder) -> tuple[Path, list[str]]:
     """Return the folder a hook runs in and its words; raise ValueError when either makes no sense."""
     try:
@@ -327,3 +329,80 @@ def check_hooks(hooks: HooksShape, place: Position, folder: SpecFolder) -> Itera
                 where_and_what(hook, folder)
             except ValueError as error:
                 yield place.at("hooks", when, index, "command").problem(str(error))
+
+
+def suite_without_tasks(path: Path, *, trust: bool = False) -> EvalSpec | None:
+    """Return a suite for the trigger tests at `path` where no eval file is next to them; None where one is.
+
+    Raises SpecError with every mistake in them.
+    """
+    file = path if path.name == TRIGGERS else path / TRIGGERS
+    if not file.is_file() or suite_in(file.parent):
+        return None
+    spec, problems = read_lone_triggers(file, trust=trust)
+    if wrong := [problem for problem in problems if problem.severity == "error"]:
+        raise SpecError(wrong)
+    return spec
+
+
+def read_lone_triggers(file: Path, *, trust: bool = False) -> tuple[EvalSpec | None, list[Problem]]:
+    """Return a suite for trigger tests without an eval file, and every problem; None when they make no sense."""
+    file = file.resolve()
+    project, problems = read_project(file.parent)
+    folder = SpecFolder(file.parent, trust=trust)
+    config = ConfigShape.model_validate(project_defaults(project))
+    mocks = read_mocks(folder, problems)
+    tests, wrong = adjacent_triggers(folder, TriggerContext(folder, config, mocks), set(), project.paths.skills)
+    problems += wrong
+    if tests is None:
+        return None, problems
+    spec = EvalSpec(
+        file=file,
+        folder=folder,
+        name=tests.skills[0],
+        config=config,
+        tasks=[],
+        graders=tests.graders,
+        skill=tests.skills[0],
+        project=project,
+        place=Position(display_path(file)),
+        notes=[problem for problem in problems if problem.severity != "error"],
+        triggers=tests,
+    )
+    return spec, problems
+
+
+def catalogued(spec: EvalSpec, folder: Path) -> EvalSpec:
+    """Return the suite with the trigger tests of every skill in a folder, and all those skills for its agent.
+
+    Raises SpecError for every mistake in those tests, UsageError when there are none.
+    """
+    named = spec.folder.naming(folder)
+    files, folders = catalogue_files(folder, named, spec.folder.base / TRIGGERS)
+    mock_programs = spec.triggers.tasks[0].mocks if spec.triggers else None
+    around = TriggerContext(named, spec.config, read_mocks(spec.folder, []), folders, mock_programs)
+    tests = build_triggers(files, around, is_catalogue=True)
+    here = Path(os.path.relpath(folder, spec.folder.base)).as_posix()
+    given = [*spec.engine_options.get("skill_directories", spec.config.skill_directories), here]
+    config = spec.config.model_copy(update={"skill_directories": given})
+    kept = {key: value for key, value in spec.engine_options.items() if key != "inject_skill_body"}
+    options = kept | {"skill_directories": given}
+    changes: dict[str, Any] = {
+        "config": config,
+        "engine_options": options,
+        "graders": spec.graders | tests.graders,
+        "triggers": tests,
+    }
+    return replace(spec, folder=named, skill="", notes=[*spec.notes, *_left_out(spec, files)], **changes)
+
+
+def _left_out(spec: EvalSpec, files: list[TriggerFile]) -> list[Problem]:
+    """Return a warning if the trigger tests next to the eval file are not among those of the catalogue."""
+    own = display_path(spec.folder.base / TRIGGERS)
+    if spec.triggers is None or any(file.place.file == own for file in files):
+        return []
+    name = spec.triggers.skills[0]
+    why = (
+        "has tests in its own folder" if any(file.shape.skill == name for file in files) else "is not in the catalogue"
+    )
+    return [Position(own).warning(f"these trigger tests are left out: '{name}' {why}")]

@@ -155,8 +155,6 @@ def _tools_in(file: Path, problems: list[Problem]) -> Iterator[tuple[str, MockTo
             yield name, found
 
 
-# Which engines let a judge go on in the sessions of their agents (`continue_session` of the `prompt` grader).
-
 _INSTEAD = "leave continue_session out, and let a judge see more with needs: [tool_events, files]"
 _WARNING = (
     "the agent itself judges in its own session (continue_session): it sees all, and it may be lenient with itself"

@@ -23,7 +23,7 @@ from waza.graders.base import GRADERS, WRAPPER
 from waza.graders.base import WRAPPER as GRADER_WRAPPER
 from waza.judges.base import JUDGES
 from waza.judges.base import WRAPPER as JUDGE_WRAPPER
-from waza.suites.expected import KEYS
+from waza.suites.graders import KEYS
 from waza.suites.shapes import FILES, AgentShape, ConfigShape, TaskShape
 from waza.suites.suite import engine_keys
 
@@ -164,8 +164,6 @@ def _default(value: Any) -> str:
         return "none"
     return str(value)
 
-
-# JSON Schema of the files authors write, for completion and hints in editors.
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -10,7 +10,7 @@ from waza.files.paths import display_path
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.judges.rubrics import BUILT_IN, VERDICT_TOOLS, Rubric
-from waza.judges.rubrics.lock import LOCK, lock_problem, read_lock
+from waza.judges.rubrics.rubric import LOCK, lock_problem, read_lock
 from waza.suites.suite import EvalSpec
 
 

@@ -16,13 +16,10 @@ from waza.errors import Problem, SpecError, did_you_mean, nearest, what
 from waza.files.paths import SpecFolder, display_path, inner_path, is_there
 from waza.graders.base import Grader
 from waza.model import InputFile, Task
-from waza.suites.checkpoints import CheckpointContext, build_checkpoints
 from waza.suites.datasets import read_rows
-from waza.suites.expected import build_expected
-from waza.suites.graders import build_grader, weightless
+from waza.suites.graders import CheckpointContext, build_checkpoints, build_expected, build_grader, weightless
 from waza.suites.mocks import as_data, call_graders, plain, read_commands
-from waza.suites.positions import Position, parse, unmarked
-from waza.suites.project import read_file
+from waza.suites.positions import Position, parse, read_file, unmarked
 from waza.suites.shapes import ConfigShape, EvalShape, TaskShape
 from waza.suites.skills import delivery_problems
 
@@ -423,8 +420,6 @@ def _workdir(path: str, place: Position, problems: list[Problem]) -> str:
         problems.append(place.at("inputs", "workdir").problem(str(error)))
         return ""
 
-
-# `{{name}}` in prompts: plain replacement, no expressions, a missing name is a mistake.
 
 _NAME = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}")
 

@@ -18,8 +18,7 @@ from waza.graders.base import GRADERS, Grader
 from waza.model import JSON, Task
 from waza.runs.triggers import TriggerPrompt
 from waza.skills import MARK, Skill, find_skills, read_skill
-from waza.suites.positions import Position, parse
-from waza.suites.project import read_file
+from waza.suites.positions import Position, parse, read_file
 from waza.suites.shapes import ConfigShape, TriggerPromptShape, TriggerShape
 from waza.suites.skills import find_skill, skill_names
 

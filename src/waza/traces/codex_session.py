@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waza.traces._responses import read_item
+from waza.traces._messages import read_item
 from waza.traces.base import Item, Reader
 from waza.traces.codex import unwrapped
 from waza.traces.fields import mapping, millis, name, text

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from waza.model import JSON, Trace
-from waza.traces._draft import DraftTrace
 from waza.traces.aliases import exit_code_in
-from waza.traces.base import Item, Reader
+from waza.traces.base import DraftTrace, Item, Reader
 from waza.traces.fields import amount, arguments, mapping, mappings, name, text, text_of_blocks, texts
 
 _ATTACHED = "attachment://"

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from waza.errors import EngineError
 from waza.model import ToolEvent, Trace
-from waza.traces._draft import DraftCall
-from waza.traces.base import Item, Reader
+from waza.traces.base import DraftCall, Item, Reader
 from waza.traces.reading import decode_line
 
 _OTHER_CHARS = 2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from waza.model import TraceStatus
-from waza.traces._responses import read_usage
+from waza.traces._messages import read_usage
 from waza.traces.aliases import exit_code_in
 from waza.traces.base import Item, Reader
 from waza.traces.fields import amount, arguments, count, mapping, mappings, name, text, texts

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from waza.model import JSON
-from waza.traces import _responses
-from waza.traces._claude_messages import read_message
+from waza.traces import _messages
+from waza.traces._messages import read_message
 from waza.traces.aliases import exit_code_in
 from waza.traces.base import Item, Reader
 from waza.traces.fields import arguments, mapping, mappings, name, text, text_of_blocks, texts
@@ -55,7 +55,7 @@ class OpenaiMessagesReader(Reader):
                 self._read_message(message)
         for choice in mappings(item.get("choices"))[:1]:
             self._read_message(mapping(choice.get("message")))
-        _responses.read_usage(draft, item.get("usage"))
+        _messages.read_usage(draft, item.get("usage"))
         draft.model = name(item.get("model")) or draft.model
         draft.session_id = draft.session_id or name(item.get("id"))
         self._last = item.get("id") if "object" in item else None
@@ -80,7 +80,7 @@ class OpenaiMessagesReader(Reader):
         elif role == "assistant" and message.get("type") in (None, "message"):
             self._read_answer(message)
         else:
-            _responses.read_item(draft, message)
+            _messages.read_item(draft, message)
         draft.llm_calls = draft.answered
 
     def _read_answer(self, message: Item) -> None:
@@ -106,4 +106,4 @@ class OpenaiMessagesReader(Reader):
 def _is_message(item: Item) -> bool:
     if "role" in item and item["role"] in _ROLES and "parts" not in item:
         return "content" in item or "tool_calls" in item or "function_call" in item
-    return _responses.is_item(item)
+    return _messages.is_item(item)

@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from waza.model import JSON, Trace
-from waza.traces._draft import DraftTrace
 from waza.traces.aliases import exit_code_in
-from waza.traces.base import Item, Reader
+from waza.traces.base import DraftTrace, Item, Reader
 from waza.traces.fields import amount, arguments, decode, mapping, mappings, millis, name, text, texts, written
 from waza.traces.smolagents import ANSWER_TOOL, final_answer
 

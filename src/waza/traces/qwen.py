@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waza.traces._claude_messages import read_end, read_message
+from waza.traces._messages import read_end, read_message
 from waza.traces.base import Item, Reader
 from waza.traces.fields import count, listing, mapping, name, texts
 

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from waza.errors import TraceError
 from waza.model import JSON, Trace
-from waza.traces._draft import Notes
-from waza.traces.base import Item, Reader, reader_for, readers
+from waza.traces.base import Item, Notes, Reader, reader_for, readers
 from waza.traces.fields import decode, mapping, repair
 from waza.traces.waza_trace import WazaTraceReader, own_trace
 

@@ -312,8 +312,6 @@ def _refusal(source: str, error: Exception) -> str:
     return f"not a valid pattern: {_REASONS.get(reason, reason)}{place}{_HINTS.get(fragment, '')}"
 
 
-# Patterns for a backtracking engine, in a child process that is killed when its time runs out.
-
 SEARCH_LIMIT_S = 1.0
 COMPILE_LIMIT_S = 2.0
 

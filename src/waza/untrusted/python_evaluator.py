@@ -32,7 +32,7 @@ try:
 except ImportError:
     resource = None  # type: ignore[assignment]  # Windows
 
-from waza.process import landlock, seccomp
+from waza.process import linux_sandbox
 from waza.untrusted.python_expressions import (
     BUILT_IN_NAMES,
     CALL_FORMAT,
@@ -177,9 +177,9 @@ def drop_privileges() -> None:
 
 def _restrict() -> None:
     with contextlib.suppress(OSError):
-        if landlock.abi():
-            ruleset = landlock.build([], [], network=False)
-            landlock.enter(ruleset)
+        if linux_sandbox.landlock_abi():
+            ruleset = linux_sandbox.build_ruleset([], [], network=False)
+            linux_sandbox.enter_landlock(ruleset)
             os.close(ruleset)
     limits = {"AS": MEMORY_BYTES, "FSIZE": 0, "CORE": 0, "NPROC": 0, "NOFILE": 0}
     for name, most in limits.items():
@@ -188,8 +188,8 @@ def _restrict() -> None:
             with contextlib.suppress(*(() if sys.platform == "linux" else (ValueError, OSError))):
                 resource.setrlimit(kind, (most, most))
     with contextlib.suppress(OSError):
-        if seccomp.is_available():
-            seccomp.enter()
+        if linux_sandbox.has_seccomp():
+            linux_sandbox.enter_seccomp()
 
 
 def main() -> NoReturn:

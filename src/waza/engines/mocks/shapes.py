@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from waza.graders.fields import Bound, InnerPath, PatternField, Text
+from waza.graders.base import Bound, InnerPath, PatternField, Text
 from waza.graders.matchers import ArgMatcher, parse_path, values_at
 from waza.model import JSON
 from waza.options import Options

@@ -28,10 +28,9 @@ from waza.reports.run_before import EarlierRun
 from waza.reports.run_sections import change_document, metrics_document
 from waza.reports.triggers import trigger_document
 from waza.runs.impact import stored_impact
-from waza.runs.outcomes import outcome_of
+from waza.runs.outcomes import mock_calls, outcome_of
 from waza.runs.summary import Summary, summarize
 from waza.runs.tasks import TaskSummary, summarize_tasks
-from waza.runs.tool_use import mock_calls
 from waza.untrusted.json import encode
 from waza.untrusted.text import percent, plural, score, seconds
 

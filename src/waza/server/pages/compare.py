@@ -25,8 +25,7 @@ from waza.server.index import RunRow
 from waza.server.pages.task import the_result
 from waza.server.store import OpenRun, RunFilter, RunReader
 from waza.server.views import NotFound, PageRequest, View
-from waza.stats.difference import DifferenceVerdict
-from waza.stats.power import ALPHA
+from waza.stats.difference import ALPHA, DifferenceVerdict
 from waza.untrusted.text import clipped, percent, plural, score
 
 PATH = "/compare"

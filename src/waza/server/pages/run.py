@@ -39,13 +39,11 @@ from waza.reports.interpretation import costs_of_run, times_of
 from waza.reports.judging import judging_lines
 from waza.reports.run_sections import metrics_document
 from waza.reports.triggers import trigger_document
-from waza.runs.calibrations import Calibration, asked_in, read_calibrations
 from waza.runs.impact import stored_impact
-from waza.runs.judge_card import JudgeCard, read_cards
+from waza.runs.judge_card import Calibration, JudgeCard, asked_in, read_calibrations, read_cards
+from waza.runs.metrics import tool_metrics
 from waza.runs.outcomes import outcomes_of
-from waza.runs.repeats import statistics_of
-from waza.runs.tasks import TaskSummary
-from waza.runs.tool_metrics import tool_metrics
+from waza.runs.tasks import TaskSummary, statistics_of
 from waza.server.index import GradeMark, TrialMarks
 from waza.server.store import OpenRun, RunReader
 from waza.server.views import NotFound, PageRequest, View
