@@ -102,9 +102,17 @@ class JudgeError(WazaError):
     exit_code = EXIT_UNDECIDED
 
     def __init__(
-        self, message: str, *, is_passing: bool = False, wait_s: float | None = None, spending: Spending = NOTHING
+        self,
+        message: str,
+        *,
+        is_passing: bool = False,
+        wait_s: float | None = None,
+        spending: Spending = NOTHING,
+        kind: str = "",
     ) -> None:
         super().__init__(message)
+        self.kind = kind
+        """What every request to this judge would fail of, such as `401` or `5xx`; empty for faults of one request."""
         self.spending = spending
         """What the requests without an answer were billed."""
         self.is_passing = is_passing

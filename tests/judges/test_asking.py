@@ -16,7 +16,7 @@ from waza.graders.prompt import PromptGrader
 from waza.judges import Message, Request, ScriptedJudge
 from waza.judges.base import is_same_model
 from waza.judges.openai import OpenaiJudge
-from waza.judges.rate_limits import Pace, retry, retry_after, wait_before
+from waza.judges.rate_limits import Breaker, Pace, retry, retry_after, wait_before
 
 GOOD = http(200, OpenAI().whole(Said(PASS)))
 BAD = http(200, OpenAI().whole(Said(FAIL)))
@@ -228,6 +228,70 @@ def tried(*outcomes, retries=4, max_wait_s=60.0):
         return asyncio.run(main()), time.slept
     except JudgeError as error:
         return error, time.slept
+
+
+def broken(kind="5xx", **how):
+    return JudgeError(f"answered {kind}", is_passing=True, kind=kind, **how)
+
+
+def asked_with(breaker, outcome, retries=0):
+    """The message of one question to a judge with this breaker, whose every attempt ends so; the number of attempts."""
+    attempts = []
+
+    async def attempt():
+        attempts.append(1)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def main():
+        return await retry(attempt, Pace(), retries=retries, max_wait_s=0.001, breaker=breaker)
+
+    try:
+        return str(asyncio.run(main())[0]), len(attempts)
+    except JudgeError as error:
+        return str(error), len(attempts)
+
+
+def test_a_judge_that_fails_the_same_way_is_asked_once_more_and_then_not_again():
+    breaker = Breaker()
+    assert asked_with(breaker, broken(), retries=9) == ("answered 5xx (4 attempts)", 4)
+    refused = "not asked again in this run, 4 requests in a row failed the same way: answered 5xx"
+    assert asked_with(breaker, "yes", retries=9) == (refused, 0)
+
+
+@pytest.mark.parametrize("between", ["yes", JudgeError("no such thing"), JudgeError("busy", is_passing=True)])
+def test_another_result_in_between_starts_the_count_anew(between):
+    breaker = Breaker()
+    for _ in range(5):
+        assert asked_with(breaker, broken(), retries=2)[1] == 3
+        asked_with(breaker, between)
+    assert not breaker.is_open
+
+
+def test_a_failure_of_another_kind_starts_the_count_anew():
+    breaker = Breaker()
+    for kind in ("5xx", "401") * 4:
+        assert asked_with(breaker, broken(kind), retries=1)[1] == 2
+    assert not breaker.is_open
+    asked_with(breaker, broken("5xx"), retries=2)
+    assert asked_with(breaker, broken("401"))[1] == 1 and not breaker.is_open, "the last request failed another way"
+
+
+def test_only_one_request_is_made_while_the_others_wait_for_its_result():
+    breaker, attempts = Breaker(), []
+    asked_with(breaker, broken(), retries=2)
+
+    async def attempt():
+        attempts.append(1)
+        await asyncio.sleep(0.05)
+        raise broken()
+
+    async def main():
+        questions = (retry(attempt, Pace(), retries=3, max_wait_s=0.001, breaker=breaker) for _ in range(20))
+        return await asyncio.gather(*questions, return_exceptions=True)
+
+    assert {type(error) for error in asyncio.run(main())} == {JudgeError} and len(attempts) == 1
 
 
 def passing(wait_s=None):
@@ -477,3 +541,69 @@ def test_a_comparison_that_changes_with_the_order_is_undecided_or_the_sum_of_bot
 def test_the_rule_for_two_orders_needs_two_orders():
     with pytest.raises(ValueError, match="goes with mode: pairwise"):
         PromptGrader(prompt="x", on_inconsistent="tie")
+
+
+OUT_OF_ORDER = {
+    "401": http(401, {"error": {"message": "bad key"}}),
+    "404": http(404, {"error": {"message": "no such model"}}),
+    "500 and 503": lambda to, asked=[]: (asked.append(1), http((500, 503)[len(asked) % 2], b"down")(to)),
+}
+
+
+@pytest.mark.parametrize("answer", OUT_OF_ORDER.values(), ids=OUT_OF_ORDER)
+def test_a_server_out_of_order_gets_four_requests_whatever_is_left_to_judge(answer):
+    with serving(answer) as server:
+        judge = judge_at(server, max_wait_seconds=0.001)
+        grades = [graded(judge, trace=Trace(input="", output=str(number))) for number in range(20)]
+        assert len(server.requests) == 4
+        assert {grade.status for grade in grades} == {"error"}
+        assert "not asked again in this run, 4 requests in a row failed" in grades[-1].feedback
+        assert server.url in grades[-1].feedback and grades[-1].details["judge"]["requests"] == 0
+        assert graded(judge.for_run(None)).status == "error" and len(server.requests) > 4, "a new run asks again"
+
+
+def test_a_juror_out_of_order_does_not_end_the_others():
+    with serving(lambda to: (GOOD if to.body["model"] == "judge-1" else http(500, b""))(to)) as server:
+        own = {"base_url": f"{server.url}/v1", "stream": False, "retries": 0, "accept_models": ["*"]}
+        jury = [{"type": "openai", "model": f"judge-{number}", **own} for number in (1, 2, 3)]
+        grader = PromptGrader(prompt="x", judges=jury, ask_everyone=True)
+        judge = ScriptedJudge([])
+        for number in range(10):
+            grader.grade(Trace(input="", output=str(number)), judge=judge)
+    asked = [request["model"] for request in server.requests]
+    assert (asked.count("judge-1"), asked.count("judge-2"), asked.count("judge-3")) == (10, 4, 4)
+
+
+def refusing(*names, status=400):
+    """A server whose model does not take these parameters."""
+
+    def answer(to: Connection):
+        sent = [name for name in names if name in to.body]
+        refusal = {
+            "error": {"message": f"Unsupported value: '{''.join(sent[:1])}' is not supported", "param": sent[:1]}
+        }
+        (http(status, refusal) if sent else GOOD)(to)
+
+    return answer
+
+
+def test_temperature_zero_and_a_seed_are_sent_where_the_model_takes_them():
+    with serving(GOOD) as server:
+        graded(judge_at(server, model="judge-1"))
+        graded(judge_at(server, temperature=0.7, seed=5))
+        graded(judge_at(server, temperature=None, seed=None))
+    sent = [(request.get("temperature"), request.get("seed")) for request in server.requests]
+    assert sent == [(0, 0), (0.7, 5), (None, None)]
+
+
+@pytest.mark.parametrize(("names", "status"), [(["temperature"], 400), (["seed"], 422), (["temperature", "seed"], 400)])
+def test_a_default_that_the_model_refuses_is_left_out_and_that_is_remembered(names, status):
+    model = f"judge-{'-'.join(names)}"
+    with serving(refusing(*names, status=status)) as server:
+        first, second = (graded(judge_at(server, model=model, accept_models=["*"])) for _ in range(2))
+        assert (first.status, second.status) == ("passed", "passed"), first.feedback
+        assert len(server.requests) == len(names) + 2, "learned once for this model"
+        assert second.details["judge"]["unsupported"] == sorted(names)
+        assert first.details["judge"]["requests"] == len(names) + 1
+        wanted = graded(judge_at(server, model=model, accept_models=["*"], **dict.fromkeys(names, 1)))
+    assert wanted.status == "error" and str(status) in wanted.feedback, "what the author set is not left out"

@@ -1,17 +1,20 @@
-"""What the vendors' SDKs have in common: drafts of replies, time limits, errors, API keys."""
+"""What the vendors' SDKs have in common: drafts of replies, time limits, errors, refused parameters, API keys."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from inspect import isawaitable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from waza.errors import JudgeError, SpecError, decoding_fact
-from waza.judges.base import Call, Timeouts
+from waza.judges.base import Call, Reply, Timeouts
 from waza.judges.rate_limits import RETRIED, retry_after
 from waza.spending import NOTHING, Spending, is_amount, spent
 from waza.untrusted.json import parse_json
@@ -26,6 +29,10 @@ _END = object()
 _TEMPORARY = ("overloaded", "rate_limit", "server_error", "api_error", "timeout", "unavailable")
 """Words in the type of a temporary error in the middle of a stream."""
 _SHOWN = 300
+_HEAD_BYTES = 2 * _SHOWN
+"""How much of an answer's body is kept for messages."""
+_MOST_REFUSAL = 2_000
+"""A longer answer than this may quote the question, so a parameter's name in it means nothing."""
 _NOT_BILLED = Spending(count=1)
 """The cost of a request that the server refused, or that never reached it."""
 _NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol")
@@ -46,6 +53,10 @@ class ReplyDraft:
         """Why it is not a verdict; the rest is read only for its usage."""
         self.ended = ""
         """The vendor's reason why the model stopped; empty while it has not."""
+        self.status = 0
+        """The HTTP status of the answer; 0 while there is none."""
+        self.head = b""
+        """The first bytes of the answer's body."""
         self._calls: dict[Any, list[str]] = {}
         self._ids: dict[int, str] = {}
         self._size = 0
@@ -115,7 +126,7 @@ def take(draft: ReplyDraft, answer: Any, what: str, count: Callable[[Any], None]
     """Add an SDK's object to the draft: first its usage, which counts even if the rest is invalid."""
     try:
         if not hasattr(answer, "to_dict"):
-            raise JudgeError(f"the answer is not a {what}: {short(str(answer))}")
+            raise JudgeError(f"the answer is not a {what}; is base_url right?")
         tree = answer.to_dict(mode="json", warnings=False)
         count(tree)
         read(tree)
@@ -147,23 +158,25 @@ def charged(fault: JudgeError, draft: ReplyDraft, cost: Callable[[int | None, in
     return fault
 
 
-def finished(draft: ReplyDraft, ends: dict[str, str]) -> ReplyDraft:
+def finished(draft: ReplyDraft, ends: dict[str, str], *, is_streamed: bool) -> ReplyDraft:
     """Return the draft if the model finished by itself; raise JudgeError if it was cut off."""
     if draft.fault is not None:
         raise draft.fault
     if not draft.ended:
-        raise JudgeError("the answer ended before the model did; if its server cannot stream, set stream: false")
+        advice = "; if its server cannot stream, set stream: false" if is_streamed else ""
+        raise JudgeError(f"the answer ended before the model did{advice}")
     if draft.ended in ends:
         raise JudgeError(f"the model {ends[draft.ended]}")
     return draft
 
 
-async def chunks(opening: Awaitable[Any], limits: Timeouts) -> AsyncIterator[Any]:
+async def chunks(opening: Awaitable[Any], limits: Timeouts, draft: ReplyDraft) -> AsyncIterator[Any]:
     """Yield the chunks of the stream that `opening` opens; raise JudgeError where one exceeds its time limit."""
     stream = None
     try:
         async with within(limits.first_byte_seconds, "did not begin to answer"):
             stream = await opening
+            _keep_head(stream.response, draft)
             iterator = aiter(stream)
             chunk = await anext(iterator, _END)
         while chunk is not _END:
@@ -173,6 +186,27 @@ async def chunks(opening: Awaitable[Any], limits: Timeouts) -> AsyncIterator[Any
     finally:
         if stream is not None:
             await stream.close()
+
+
+def _keep_head(response: Any, draft: ReplyDraft) -> None:
+    """Keep the status and the first bytes of a streamed answer: the SDKs drop what is no event."""
+    draft.status, read = response.status_code, response.aiter_bytes
+
+    async def reading(*arguments: Any) -> AsyncIterator[bytes]:
+        async for part in read(*arguments):
+            draft.head += part[: _HEAD_BYTES - len(draft.head)]
+            yield part
+
+    response.aiter_bytes = reading
+
+
+async def complete_answer(opening: Awaitable[Any], draft: ReplyDraft) -> Any:
+    """Return the SDK's object of an answer that is not streamed; `opening` is a call `with_raw_response`."""
+    raw = await opening
+    draft.status = raw.http_response.status_code
+    draft.head = (await raw.http_response.aread())[:_HEAD_BYTES]
+    parsed = raw.parse()
+    return await parsed if isawaitable(parsed) else parsed
 
 
 @asynccontextmanager
@@ -188,22 +222,46 @@ async def within(seconds: float, what: str) -> AsyncIterator[None]:
         raise JudgeError(f"the model {what} within {seconds:g} s", is_passing=True) from None
 
 
-def fault_of(error: Exception, sdk: Any) -> JudgeError:
-    """Return an exception of an SDK as a JudgeError: whether it is temporary, how long to wait, what it cost."""
+class JudgeServer(NamedTuple):
+    """Where a judge asks, and which of its settings may help where that fails."""
+
+    address: str
+    key: str = ""
+    """The variable that holds the key; empty where none is sent."""
+    is_streamed: bool = False
+    is_forced_by_tool: bool = False
+    """Whether the verdict could be asked for as JSON instead of a tool call."""
+
+
+def fault_of(error: Exception, sdk: Any, server: JudgeServer, draft: ReplyDraft) -> JudgeError:
+    """Return an exception as a JudgeError: what happened where, whether it is temporary, what may help, its cost."""
     if isinstance(error, JudgeError):
-        return error
+        return _with_answer(error, server, draft)
     if isinstance(error, sdk.APIStatusError):
-        return _status(error)
+        return _status(error, server)
     if isinstance(error, sdk.APIConnectionError) or _is_transport(error):
         cause = error.__cause__ or (None if isinstance(error, sdk.APIError) else error)
         fact = f"{type(cause).__name__}: {cause}" if cause else str(error)
-        fault = JudgeError(f"no connection to the judge's model: {short(fact)}", is_passing=True)
-        if type(cause).__name__ in _NOT_SENT:
-            fault.spending = _NOT_BILLED
+        is_sent = type(cause).__name__ not in _NOT_SENT
+        kind = "connection lost" if is_sent else "no connection"
+        fault = JudgeError(
+            f"no connection to the judge's model at {server.address}: {short(fact)}", is_passing=True, kind=kind
+        )
+        fault.spending = fault.spending if is_sent else _NOT_BILLED
         return fault
     if isinstance(error, sdk.APIError):
-        return JudgeError(f"the model's server broke off: {short(str(error))}", is_passing=_is_temporary(error))
-    return JudgeError(f"the answer cannot be read: {type(error).__name__}: {short(str(error))}")
+        fault = JudgeError(f"the model's server broke off: {short(str(error))}", is_passing=_is_temporary(error))
+        return _with_answer(fault, server, draft)
+    fault = JudgeError(f"the answer cannot be read: {type(error).__name__}: {short(str(error))}; is base_url right?")
+    return _with_answer(fault, server, draft)
+
+
+def _with_answer(fault: JudgeError, server: JudgeServer, draft: ReplyDraft) -> JudgeError:
+    """Return an error that names the address and, where there was an answer, its status and its first bytes."""
+    found = f"{server.address} answered {draft.status}" if draft.status else f"asked {server.address}"
+    head = short(draft.head.decode("utf-8", "replace")) if draft.status else ""
+    fault.args = (f"{fault} ({found}{f': {head}' if head else ', with an empty body' if draft.status else ''})",)
+    return fault
 
 
 def _is_transport(error: Exception) -> bool:
@@ -211,17 +269,91 @@ def _is_transport(error: Exception) -> bool:
     return isinstance(error, OSError) or any(cls.__name__ == "TransportError" for cls in type(error).__mro__)
 
 
-def _status(error: Any) -> JudgeError:
+def _status(error: Any, server: JudgeServer) -> JudgeError:
     """Return the JudgeError for an HTTP status, or for an error in a stream that began with 200."""
     status: int = error.status_code
-    hint = {401: "; is the key right?", 403: "; may this key use the model?", 404: "; are base_url and model right?"}
-    fact = f"the model's server answered {status}{hint.get(status, '')}: {short(str(error))}"
+    body = _body(error)
+    fact = f"the model's server at {server.address} answered {status}{_advice(status, body, server)}: {short(body)}"
     passing = status in RETRIED or status >= 500 or (status < 400 and _is_temporary(error))
     wait_s = retry_after(error.response.headers) if passing else None
-    fault = JudgeError(fact, is_passing=passing, wait_s=wait_s)
+    kind = "5xx" if status >= 500 else str(status) if status in _EVERY_REQUEST else ""
+    fault = JudgeError(fact, is_passing=passing, wait_s=wait_s, kind=kind)
     if status >= 400:
         fault.spending = _NOT_BILLED
     return fault
+
+
+_EVERY_REQUEST = (401, 403, 404)
+"""Statuses below 500 that say nothing about the question: every request of this judge gets them."""
+_KEY_STATUSES = (401, 403)
+
+
+def _advice(status: int, body: str, server: JudgeServer) -> str:
+    """Return the setting that may help after a status, as the end of a clause; empty where none is known."""
+    if status in _KEY_STATUSES:
+        if not server.key:
+            return "; no key was sent, name its variable in api_key_env"
+        return f"; is the key in {server.key} right{'?' if status == 401 else ', and may it use the model?'}"
+    if status == 404 or 300 <= status < 400:
+        return "; are base_url and model right?"
+    if status == 429:
+        return "; requests_per_minute or concurrent set a pace"
+    words = body.lower()
+    if status in (400, 422, 501) and server.is_forced_by_tool and re.search(r"\btool|function call", words):
+        return "; if its server has no tool calls, set verdict_by: json_schema"
+    if status in (400, 422, 501) and server.is_streamed and re.search(r"\bstream", words):
+        return "; if its server cannot stream, set stream: false"
+    return ""
+
+
+def _body(error: Any) -> str:
+    """Return the body of an answer with an error status; what the SDK says of it where it was not read."""
+    try:
+        text: str = error.response.text
+    except Exception:  # noqa: BLE001  a body that was not read, or cannot be decoded
+        text = ""
+    return text or str(error)
+
+
+class ParametersRefused(Exception):
+    """Raised for an answer that refuses parameters which are sent by default."""
+
+    def __init__(self, names: set[str], draft: ReplyDraft) -> None:
+        super().__init__(", ".join(sorted(names)))
+        self.names = names
+        tokens = (draft.input_tokens, draft.output_tokens)
+        self.spending = _NOT_BILLED if tokens == (None, None) else spent(None, *tokens)
+
+
+_REFUSED: dict[tuple[str, str], set[str]] = {}
+"""By endpoint and model: the default parameters that it does not take. Learned once in a process."""
+
+
+async def without_refused(
+    endpoint: str, model: str, defaults: set[str], attempt: Callable[[set[str]], Awaitable[Reply]]
+) -> Reply:
+    """Return the reply of `attempt`, which gets the default parameters to send: without those the model refuses."""
+    refused = _REFUSED.setdefault((endpoint, model), set())
+    earlier = NOTHING
+    while True:
+        try:
+            reply = await attempt(defaults - refused)
+        except ParametersRefused as error:
+            earlier += error.spending
+            refused |= error.names
+        except JudgeError as error:
+            error.spending = earlier + error.spending
+            raise
+        else:
+            return replace(reply, earlier=earlier + reply.earlier, unsupported=tuple(sorted(defaults & refused)))
+
+
+def refused_parameters(error: Exception, sent: set[str]) -> set[str]:
+    """Return which of the default parameters that were `sent` an answer refuses: it names them, and is an error."""
+    if getattr(error, "status_code", None) not in (400, 422):
+        return set()
+    words = _body(error)
+    return {name for name in sent if len(words) < _MOST_REFUSAL and re.search(rf"\b{name}\b", words.lower())}
 
 
 def data_in(error: Exception) -> Iterator[Any]:
@@ -248,13 +380,17 @@ def short(text: str) -> str:
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
 
+def key_variable(named: str, usual: str, *, has_own_url: bool) -> str:
+    """Return the variable that holds the key of a judge; empty where no key is sent."""
+    return named or ("" if has_own_url else usual)
+
+
 def key_for(named: str, usual: str, *, has_own_url: bool) -> str:
     """Return the key in the variable `named`, else in the `usual` one, which is only sent to its vendor's own address.
 
     Raises SpecError where a key is needed and its variable is not set.
     """
-    if named or not has_own_url:
-        variable = named or usual
+    if variable := key_variable(named, usual, has_own_url=has_own_url):
         if not (key := os.environ.get(variable, "").strip()):
             raise SpecError(f"judge: the environment variable {variable} is not set; it must hold the judge's key")
         return key

@@ -11,18 +11,24 @@ from msgspec import Struct
 
 from waza.errors import JudgeError, SpecError
 from waza.judges._sdk import (
+    JudgeServer,
+    ParametersRefused,
     ReplyDraft,
     charged,
     chunks,
+    complete_answer,
     data_in,
     fault_of,
     finished,
     key_for,
+    key_variable,
     part_of,
+    refused_parameters,
     shaped,
     short,
     take,
     within,
+    without_refused,
 )
 from waza.judges.base import Judge, Reply, Request
 from waza.judges.rate_limits import per_loop
@@ -73,12 +79,18 @@ class AnthropicJudge(Judge):
 
     async def attempt(self, request: Request) -> Reply:
         """Return the reply to one request; raise JudgeError when there is none."""
+        defaults = set() if "temperature" in self.model_fields_set else {"temperature"}
+        return await without_refused(
+            self.endpoint, request.model or self.model, defaults, partial(self._attempt, request)
+        )
+
+    async def _attempt(self, request: Request, defaults: set[str]) -> Reply:
         import anthropic  # slow to load, as above
 
         draft = ReplyDraft()
         try:
             client = per_loop(("anthropic", self.endpoint, self._key(), repr(self.timeouts)), self._client)
-            arguments = self._arguments(request)
+            arguments = self._arguments(request, defaults)
             async with within(self.timeouts.total_seconds, "did not finish its answer"):
                 await (self._stream if self.stream else self._complete)(client, arguments, draft)
         except SpecError as error:
@@ -86,12 +98,18 @@ class AnthropicJudge(Judge):
         except Exception as error:  # noqa: BLE001  any error of the SDK or of a hostile server means that there is no verdict
             for reported in data_in(error):
                 _count_usage(draft, reported)
-            raise charged(draft.fault or fault_of(error, anthropic), draft, self.cost) from None
+            if names := refused_parameters(error, defaults):
+                raise ParametersRefused(names, draft) from None
+            raise charged(fault_of(draft.fault or error, anthropic, self._server(), draft), draft, self.cost) from None
         tokens = (draft.input_tokens, draft.output_tokens)
         return Reply(draft.calls(), draft.text, draft.model, *tokens, self.cost(*tokens))
 
-    def _arguments(self, request: Request) -> dict[str, Any]:
-        """Return the arguments of the SDK's call."""
+    def _server(self) -> JudgeServer:
+        key = key_variable(self.api_key_env, "ANTHROPIC_API_KEY", has_own_url=bool(self.base_url))
+        return JudgeServer(self.address, key, self.stream)
+
+    def _arguments(self, request: Request, defaults: set[str]) -> dict[str, Any]:
+        """Return the arguments of the SDK's call; the temperature where it was set or is in `defaults`."""
         effort = request.reasoning_effort or self.reasoning_effort
         arguments: dict[str, Any] = {
             "model": request.model or self.model,
@@ -106,20 +124,22 @@ class AnthropicJudge(Judge):
             ],
             "tool_choice": {"type": "any"},
         }
-        body = {"temperature": self.temperature, "output_config": {"effort": effort} if effort else None}
+        is_sent = "temperature" in defaults or "temperature" in self.model_fields_set
+        temperature = self.temperature if is_sent else None
+        body = {"temperature": temperature, "output_config": {"effort": effort} if effort else None}
         return arguments | {"extra_body": {key: value for key, value in body.items() if value is not None}}
 
     async def _stream(self, client: Any, arguments: dict[str, Any], draft: ReplyDraft) -> None:
-        async for event in chunks(client.messages.create(**arguments, stream=True), self.timeouts):
+        async for event in chunks(client.messages.create(**arguments, stream=True), self.timeouts, draft):
             take(draft, event, _WHAT, partial(_count_usage, draft), partial(_read_event, draft))
             if draft.is_endless:
                 break
-        finished(draft, _ENDED)
+        finished(draft, _ENDED, is_streamed=True)
 
     async def _complete(self, client: Any, arguments: dict[str, Any], draft: ReplyDraft) -> None:
-        answer = await client.messages.create(**arguments)
+        answer = await complete_answer(client.messages.with_raw_response.create(**arguments), draft)
         take(draft, answer, _WHAT, partial(_count_usage, draft), partial(_read_whole, draft))
-        finished(draft, _ENDED)
+        finished(draft, _ENDED, is_streamed=False)
 
 
 class _Block(Struct):

@@ -33,6 +33,7 @@ from waza.judges.verdict_tools import Kind, NoVerdict
 from waza.model import JSON
 from waza.runs.signing import keyed_hash, make_key, read_key
 from waza.spending import NOTHING, Spending, bill, metering
+from waza.untrusted.text import clipped, visible
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -40,9 +41,11 @@ T = TypeVar("T")
 REMINDER = "You were asked before, and no valid verdict came. Give it now by calling {tools}; nothing else counts."
 """It does not quote the invalid reply, which may contain text of the candidate."""
 REASON = "You were asked before, and a verdict came without a reason. Give it again by calling {tools}, with a reason."
-VERSION = 2
+VERSION = 3
 """Increased when requests change in form: older verdicts are then not used."""
 _PURPOSE = b"waza verdicts"
+_SHOWN = 200
+"""How much of a reply without a verdict is shown."""
 _MAX_ENTRY_BYTES = 1 << 24
 _LOCK = threading.Lock()
 _LOOP: list[asyncio.AbstractEventLoop] = []
@@ -65,7 +68,8 @@ class JudgeAnswer(NamedTuple, Generic[R]):
     text: str
     judge: dict[str, JSON]
     """`details.judge`: type, model, answered_by, tokens, cost_usd, requests, cached, seconds, reminders, `verdict_by`
-    where it was not by a tool call, `requests_without_cost` where there were some."""
+    where it was not by a tool call, `requests_without_cost` where there were some, `unsupported` where default
+    parameters were left out because the model refuses them."""
 
 
 class Unanswered(JudgeError):
@@ -141,8 +145,16 @@ class _JudgeConversation(Generic[R]):
             try:
                 return self.kind.read(reply.tool_calls), reply, reminders
             except NoVerdict as reason:
-                why = str(reason)
+                why = f"{reason}{self._instead(reply)}"
         raise Unanswered(f"no verdict, also after a reminder: {why}", self._about(self.spending, answered_by, 1))
+
+    def _instead(self, reply: Reply) -> str:
+        """Return where a reply without a verdict came from, how its text begins, and which setting may help."""
+        address = getattr(self.judge, "address", "")
+        text = clipped(visible(" ".join(reply.text.split())), _SHOWN)
+        found = f"{address or 'it'} answered: {text}" if text else f"asked {address}" if address else ""
+        advice = self.judge.advice() if isinstance(self.judge, Judge) and not reply.tool_calls else ""
+        return "".join(f"; {part}" for part in (found, advice) if part)
 
     async def _send(self, last: str) -> Reply:
         request = _request(self.question, self.kind, self.model, last)
@@ -165,7 +177,10 @@ class _JudgeConversation(Generic[R]):
         self, verdict: R, reply: Reply, reminders: int, spending: Spending, *, cached: bool = False
     ) -> JudgeAnswer[R]:
         """Return a verdict with `details.judge`."""
-        return JudgeAnswer(verdict, reply.text, self._about(spending, reply.model, reminders, cached=cached))
+        about = self._about(spending, reply.model, reminders, cached=cached)
+        if reply.unsupported:
+            about["unsupported"] = list(reply.unsupported)
+        return JudgeAnswer(verdict, reply.text, about)
 
     def _about(
         self, spending: Spending, answered_by: str | None, reminders: int, *, cached: bool = False

@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from waza.errors import JudgeError
 from waza.files.paths import SpecFolder
-from waza.judges.rate_limits import pace_for, retry
+from waza.judges.rate_limits import Breaker, pace_for, retry
 from waza.model import JSON
 from waza.options import Options
 from waza.plugins import Folder
@@ -84,6 +84,8 @@ class Reply(Struct, frozen=True):
     cost_usd: float | None = None
     earlier: Spending = NOTHING
     """Cost of earlier requests for the same reply, which failed and were retried."""
+    unsupported: tuple[str, ...] = ()
+    """Default parameters that were left out, because the model refuses them."""
 
     @property
     def spending(self) -> Spending:
@@ -139,8 +141,8 @@ class Judge(Options):
     """Where the model is served; the vendor's own address if left out."""
     api_key_env: str = ""
     """The environment variable that holds the key; the key itself is never in a file."""
-    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
-    """Sampling temperature; the model's default if left out, as some models refuse any other."""
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = 0.0
+    """Sampling temperature. The default is not sent to models that refuse it; `null` never sends one."""
     max_tokens: Annotated[int, Field(ge=16)] | None = None
     """The longest answer, in tokens."""
     reasoning_effort: Effort | None = None
@@ -163,6 +165,8 @@ class Judge(Options):
     """Where relative paths of these settings start."""
     cache: SkipJsonSchema[Path | None] = Field(default=None, exclude=True)
     """The folder of cached verdicts; None means no cache."""
+
+    _breakers: dict[tuple[str, ...], Breaker] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -197,6 +201,17 @@ class Judge(Options):
         """The server, as a key for rate limits and the cache."""
         return f"{self.type_name()} {self.base_url}"
 
+    @property
+    def address(self) -> str:
+        """The server's address, for messages; empty where there is none."""
+        return self.endpoint.partition(" ")[2]
+
+    def for_run(self, cache: Path | None, of: Judge | None = None) -> Self:
+        """Return the judge with another cache and without what failed before; `of` is the judge of the same run."""
+        judge = self.model_copy(update={"cache": cache})
+        judge._breakers = {} if of is None else of._breakers
+        return judge
+
     def identity(self) -> dict[str, JSON]:
         """Return everything in the settings that may change an answer."""
         own = self.model_dump(mode="json", exclude={*self.pacing, *WRAPPER, "base_url"})
@@ -216,20 +231,25 @@ class Judge(Options):
         return reply
 
     async def _ask(self, request: Request) -> Reply:
+        requested = request.model or self.model
         reply, earlier = await retry(
             lambda: self.attempt(request),
             pace_for(self.endpoint, self.requests_per_minute, self.concurrent),
             retries=self.retries,
             max_wait_s=self.max_wait_seconds,
+            breaker=self._breakers.setdefault((self.endpoint, self.api_key_env, requested), Breaker()),
         )
-        requested = request.model or self.model
         if not is_same_model(requested, reply.model, self.accept_models):
             raise JudgeError(
-                f"asked for model '{requested}' but '{(reply.model or '')[:80]}' answered; "
+                f"asked {self.address} for model '{requested}' but '{(reply.model or '')[:80]}' answered; "
                 "if that is the same one, name it in accept_models",
                 spending=earlier + reply.spending,
             )
         return replace(reply, earlier=earlier + reply.earlier)
+
+    def advice(self) -> str:
+        """Return the setting that may help where the model answers without a verdict; empty if there is none."""
+        return ""
 
     async def attempt(self, request: Request) -> Reply:
         """Ask once. Raises JudgeError, `is_passing` where a retry may help."""

@@ -39,7 +39,7 @@ class Juror(NamedTuple):
         """Return its own judge, with the cache of the suite's `judge`; without one, the suite's."""
         if self.judge is None:
             return judge
-        return self.judge.model_copy(update={"cache": getattr(judge, "cache", None)})
+        return self.judge.for_run(getattr(judge, "cache", None), judge if isinstance(judge, Judge) else None)
 
 
 def jurors_from(entries: Sequence[str | Mapping[str, Any]], folder: SpecFolder) -> list[Juror]:

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
 from waza.errors import JudgeError, SpecError
-from waza.judges._sdk import ReplyDraft, charged, data_in, fault_of, read_arguments, short, within
+from waza.judges._sdk import (
+    JudgeServer,
+    ParametersRefused,
+    ReplyDraft,
+    charged,
+    data_in,
+    fault_of,
+    read_arguments,
+    refused_parameters,
+    short,
+    within,
+    without_refused,
+)
 from waza.judges.base import Call, Judge, Reply, Request
 from waza.judges.openai import count_usage
 
@@ -38,6 +51,12 @@ class LitellmJudge(Judge):
 
     async def attempt(self, request: Request) -> Reply:
         """Return the reply to one request, which litellm does not stream; raise JudgeError when there is none."""
+        defaults = set() if "temperature" in self.model_fields_set else {"temperature"}
+        return await without_refused(
+            self.endpoint, request.model or self.model, defaults, partial(self._attempt, request)
+        )
+
+    async def _attempt(self, request: Request, defaults: set[str]) -> Reply:
         if find_spec("litellm") is None:
             raise JudgeError(_NOT_INSTALLED)
         os.environ.setdefault(
@@ -50,16 +69,20 @@ class LitellmJudge(Judge):
         draft = ReplyDraft()
         try:
             async with within(self.timeouts.total_seconds, "did not answer"):
-                answer = await litellm.acompletion(**self._arguments(request))
+                answer = await litellm.acompletion(**self._arguments(request, defaults))
             received = answer.model_dump()
             count_usage(draft, received)
             return self._reply(received, draft)
         except Exception as error:  # noqa: BLE001  any error of the package or of a hostile server means that there is no verdict
             for reported in data_in(error):
                 count_usage(draft, reported)
-            raise charged(fault_of(error, openai), draft, self.cost) from None
+            if names := refused_parameters(error, defaults):
+                raise ParametersRefused(names, draft) from None
+            server = JudgeServer(self.base_url or "the vendor's address", self.api_key_env or "its vendor's variable")
+            raise charged(fault_of(error, openai, server, draft), draft, self.cost) from None
 
-    def _arguments(self, request: Request) -> dict[str, Any]:
+    def _arguments(self, request: Request, defaults: set[str]) -> dict[str, Any]:
+        is_sent = "temperature" in defaults or "temperature" in self.model_fields_set
         tools = [msgspec.to_builtins(tool) for tool in request.tools]
         arguments = {
             "model": request.model or self.model,
@@ -70,7 +93,7 @@ class LitellmJudge(Judge):
             "timeout": self.timeouts.total_seconds,
             "base_url": self.base_url or None,
             "api_key": os.environ.get(self.api_key_env) if self.api_key_env else None,
-            "temperature": self.temperature,
+            "temperature": self.temperature if is_sent else None,
             "max_tokens": self.max_tokens,
             "reasoning_effort": request.reasoning_effort or self.reasoning_effort,
         }

@@ -18,18 +18,24 @@ from pydantic import field_validator
 
 from waza.errors import JudgeError, SpecError
 from waza.judges._sdk import (
+    JudgeServer,
+    ParametersRefused,
     ReplyDraft,
     charged,
     chunks,
+    complete_answer,
     data_in,
     fault_of,
     finished,
     key_for,
+    key_variable,
     part_of,
+    refused_parameters,
     shaped,
     short,
     take,
     within,
+    without_refused,
 )
 from waza.judges.base import Call, Judge, Reply, Request, Tool
 from waza.judges.fencing import keyed_hash
@@ -39,7 +45,7 @@ from waza.untrusted.json import parse_json
 
 HOME = "https://api.openai.com/v1"
 _WHAT = "chat completion"
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"```(?:json)?\s(.*?)\s*```", re.DOTALL | re.IGNORECASE)
 _CRITERION = "criterion"
 
 
@@ -61,6 +67,8 @@ class OpenaiJudge(Judge):
     """How the verdict is forced: as a tool call, or as JSON for servers that ignore `tool_choice`."""
     stream: bool = True
     """Stream the answer; `false` for servers that cannot stream."""
+    seed: int | None = 0
+    """The seed of sampling. The default is not sent to servers that refuse it; `null` never sends one."""
     query: dict[str, str] = {}
     """Query parameters of every request, such as an `api-version`."""
 
@@ -94,8 +102,18 @@ class OpenaiJudge(Judge):
             default_query=self.query or None,
         )
 
+    def advice(self) -> str:
+        """Return the setting for servers that do not force tool calls, where it is not in use."""
+        return "if its server ignores tool_choice, set verdict_by: json_schema" if self.verdict_by == "tool" else ""
+
     async def attempt(self, request: Request) -> Reply:
         """Return the reply to one request; raise JudgeError when there is none."""
+        defaults = {name for name in ("temperature", "seed") if name not in self.model_fields_set}
+        return await without_refused(
+            self.endpoint, request.model or self.model, defaults, partial(self._attempt, request)
+        )
+
+    async def _attempt(self, request: Request, defaults: set[str]) -> Reply:
         import openai  # slow to load, as above
 
         draft = ReplyDraft()
@@ -104,7 +122,7 @@ class OpenaiJudge(Judge):
                 ("openai", self.endpoint, self.api_key_env, repr(self.timeouts), repr(self.query)), self._client
             )
             ticket = ticket_of(request) if self.verdict_by == "json_schema" else ""
-            arguments = self._arguments(request, ticket)
+            arguments = self._arguments(request, ticket, defaults)
             async with within(self.timeouts.total_seconds, "did not finish its answer"):
                 await (self._stream if self.stream else self._complete)(client, arguments, draft)
         except SpecError as error:
@@ -112,13 +130,19 @@ class OpenaiJudge(Judge):
         except Exception as error:  # noqa: BLE001  any error of the SDK or of a hostile server means that there is no verdict
             for reported in data_in(error):
                 count_usage(draft, reported)
-            raise charged(draft.fault or fault_of(error, openai), draft, self.cost) from None
+            if names := refused_parameters(error, defaults):
+                raise ParametersRefused(names, draft) from None
+            raise charged(fault_of(draft.fault or error, openai, self._server(), draft), draft, self.cost) from None
         calls = read_forced(draft.text, request, ticket) if ticket else draft.calls()
         tokens = (draft.input_tokens, draft.output_tokens)
         return Reply(calls, draft.text, draft.model, *tokens, self.cost(*tokens))
 
-    def _arguments(self, request: Request, ticket: str) -> dict[str, Any]:
-        """Return the arguments of the SDK's call."""
+    def _server(self) -> JudgeServer:
+        key = key_variable(self.api_key_env, "OPENAI_API_KEY", has_own_url=bool(self.base_url))
+        return JudgeServer(self.address, key, self.stream, self.verdict_by == "tool")
+
+    def _arguments(self, request: Request, ticket: str, defaults: set[str]) -> dict[str, Any]:
+        """Return the arguments of the SDK's call; of the parameters with defaults those that were set or are given."""
         effort = request.reasoning_effort or self.reasoning_effort
         arguments: dict[str, Any] = {
             "model": request.model or self.model,
@@ -133,8 +157,9 @@ class OpenaiJudge(Judge):
                 "tools": [{"type": "function", "function": tool} for tool in tools],
                 "tool_choice": "required",
             }
-        if self.temperature is not None:
-            arguments["temperature"] = self.temperature
+        for name in ("temperature", "seed"):
+            if (value := getattr(self, name)) is not None and (name in defaults or name in self.model_fields_set):
+                arguments[name] = value
         if self.max_tokens is not None:
             arguments["max_completion_tokens" if not self.base_url else "max_tokens"] = self.max_tokens
         if effort is not None:
@@ -143,16 +168,17 @@ class OpenaiJudge(Judge):
 
     async def _stream(self, client: Any, arguments: dict[str, Any], draft: ReplyDraft) -> None:
         opening = client.chat.completions.create(**arguments, stream=True, stream_options={"include_usage": True})
-        async for chunk in chunks(opening, self.timeouts):
+        async for chunk in chunks(opening, self.timeouts, draft):
             take(draft, chunk, _WHAT, partial(count_usage, draft), partial(_read_chunk, draft))
             if draft.is_endless:
                 break
-        finished(draft, _ENDED)
+        finished(draft, _ENDED, is_streamed=True)
 
     async def _complete(self, client: Any, arguments: dict[str, Any], draft: ReplyDraft) -> None:
-        answer = await client.chat.completions.create(**arguments)
+        opening = client.chat.completions.with_raw_response.create(**arguments)
+        answer = await complete_answer(opening, draft)
         take(draft, answer, _WHAT, partial(count_usage, draft), partial(_read_whole, draft))
-        finished(draft, _ENDED)
+        finished(draft, _ENDED, is_streamed=False)
 
 
 class _Function(Struct):

@@ -1,4 +1,5 @@
-"""Rate limits and retries: requests per minute, requests at once, pauses that an endpoint asks for, retry with backoff.
+"""Rate limits and retries: requests per minute, requests at once, pauses that an endpoint asks for, retry with backoff,
+and an end to requests where a judge's server is out of order.
 
 Judges share one `Pace` per endpoint; `AgentPace` paces the starts of agents with the same class.
 """
@@ -13,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 from waza.errors import JudgeError
@@ -87,6 +88,58 @@ def pace_for(endpoint: str, per_minute: int, at_once: int) -> Pace:
     return per_loop(("pace", endpoint, per_minute, at_once), lambda: Pace(per_minute, at_once))
 
 
+class Breaker:
+    """Ends the requests to a judge that fails the same way every time: a wrong key, a server that is out of order.
+
+    After `FAILURES` such failures in a row the judge is asked once more, while the others wait for the result; if that
+    fails the same way too, it is not asked again. Any other result of a request starts the count anew.
+    """
+
+    FAILURES: ClassVar[int] = 3
+    POLL_S: ClassVar[float] = 0.02
+
+    def __init__(self) -> None:
+        self._kind = self._fact = ""
+        self._failures = 0
+        self._is_last_running = False
+        self.is_open = False
+        """Whether the judge is not asked any more."""
+
+    @asynccontextmanager
+    async def request(self, sleep: Sleep) -> AsyncIterator[None]:
+        """Count the result of the request in the block; raise JudgeError instead where none is made any more."""
+        self.check()
+        # Polling, because requests of one judge may come from several event loops, which share no lock.
+        while self._failures >= self.FAILURES and self._is_last_running:
+            await sleep(self.POLL_S)
+            self.check()
+        is_last = self._is_last_running = self._failures >= self.FAILURES
+        try:
+            yield
+            self._failures = 0
+        except JudgeError as error:
+            self._count(error, is_last)
+            raise
+        finally:
+            if is_last:
+                self._is_last_running = False
+
+    def check(self) -> None:
+        """Raise JudgeError where the judge is not asked any more."""
+        if self.is_open:
+            failed = f"{self._failures} requests in a row failed the same way"
+            raise JudgeError(f"not asked again in this run, {failed}: {self._fact}")
+
+    def _count(self, error: JudgeError, is_last: bool) -> None:
+        if not error.kind:
+            self._failures = 0
+            return
+        is_same = error.kind == self._kind
+        self._failures = self._failures + 1 if is_same else 1
+        self._kind, self._fact = error.kind, str(error)
+        self.is_open = self.is_open or (is_last and is_same)
+
+
 async def retry(
     attempt: Callable[[], Awaitable[Answer]],
     pace: Pace,
@@ -94,24 +147,27 @@ async def retry(
     retries: int,
     max_wait_s: float,
     chance: Callable[[], float] = random.random,
+    breaker: Breaker | None = None,
 ) -> tuple[Answer, Spending]:
     """Return the result of an attempt, retried after temporary failures, and the cost of the failed attempts.
 
-    Raises the last JudgeError with the cost of all attempts when none succeeds.
+    Raises the last JudgeError with the cost of all attempts when none succeeds, or when the breaker allows no more.
     """
     spending = NOTHING
+    breaker = breaker or Breaker()
     for number in range(retries + 1):
         try:
-            async with pace.turn():
+            breaker.check()
+            async with pace.turn(), breaker.request(pace.sleep):
                 return await attempt(), spending
         except JudgeError as error:
             spending += error.spending
             if not error.is_passing:
                 error.spending = spending
                 raise
-            if number == retries:
-                tries = f" ({retries + 1} attempts)" if retries else ""
-                raise JudgeError(f"{error}{tries}", is_passing=True, spending=spending) from None
+            if number == retries or breaker.is_open:
+                tries = f" ({number + 1} attempts)" if number else ""
+                raise JudgeError(f"{error}{tries}", is_passing=True, spending=spending, kind=error.kind) from None
             wait_s = wait_before(number, error.wait_s, max_wait_s, chance())
             if error.wait_s is not None:
                 pace.pause(wait_s)

@@ -153,7 +153,7 @@ def rubric_judges(spec: EvalSpec, judge: Judge) -> list[RubricJudge]:
         if rubric is None or not rubric.goldens:
             continue
         for juror in grader.jurors:
-            asked = (juror.judge or judge).model_copy(update={"cache": None})
+            asked = (juror.judge or judge).for_run(None, judge)
             model = juror.model or asked.model
             if asked.is_remembered:
                 seat = RubricJudge(rubric, PromptGrader(rubric=grader.rubric, model=model, folder=grader.folder), asked)

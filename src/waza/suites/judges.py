@@ -132,6 +132,6 @@ def chosen_judge(
     judge, problems = build_judge(settings | ({"model": model} if model else {}), place, folder)
     if judge is None or problems:
         raise SpecError(problems)
-    judge = judge.model_copy(update={"cache": cache})
+    judge = judge.for_run(cache)
     judge.ready()
     return judge

@@ -113,7 +113,7 @@ class EvalSpec:
                 juror.judge.ready()
         judge = self._built_judge(model)
         judge.ready()
-        return judge.model_copy(update={"cache": cache})
+        return judge.for_run(cache)
 
     def _built_judge(self, model: str) -> Judge:
         """Return the judge that the settings describe; raise SpecError when there are none or they are wrong."""
