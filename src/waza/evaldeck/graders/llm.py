@@ -82,7 +82,7 @@ class LLMGrader(BaseGrader):
     def _judge(self) -> Any:
         if self.judge is None:
             settings: dict[str, Any] = {"type": self.provider, "model": self.model}
-            if self.provider == "openai":
+            if self.provider == "openai" and self.temperature:
                 settings["temperature"] = self.temperature
             self.judge = chosen_judge(settings, Position(), SpecFolder())
         return self.judge
