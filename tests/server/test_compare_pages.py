@@ -12,8 +12,8 @@ from runs_made import store_run
 from trials_made import CALLS, a_result, a_run, a_trace
 
 from waza.model import ToolEvent
+from waza.reports.html.compare import rows_of
 from waza.reports.html.markup import href
-from waza.reports.html.side_by_side import rows_of
 
 TASKS = ("refund", "cancel", "greet")
 OTHERWISE = (CALLS[0], ("read", {"path": "other.md"}, 1000, 500, True), *CALLS[2:4], ("mail", {}, 9000, 10, True))

@@ -15,6 +15,7 @@ from odd_specs import WHOLE, a_stored_run
 from runs_made import a_history, a_trial, plan, store_run
 
 from waza.reports.html.markup import render
+from waza.reports.html.view import PageRequest, Query
 from waza.runs.outcomes import outcomes_of
 from waza.runs.records import frame, write_record
 from waza.runs.retention import TAGS, tag_run
@@ -23,7 +24,6 @@ from waza.runs.summary import summarize
 from waza.server.index import Index
 from waza.server.pages import all_pages
 from waza.server.store import RunFilter, RunReader
-from waza.server.views import PageRequest, Query
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from trials_made import CALLS, a_result, a_run, a_trace, events, with_snapshot
 
 from waza.model import Check, Grade, Result, Run, ToolEvent, Trace
 from waza.reports.html.charts import placed
+from waza.reports.html.files import lines_of
 from waza.reports.html.markup import href
 from waza.reports.html.steps import steps_of
-from waza.server.pages.files import lines_of
 from waza.traces.conversation import join_turns
 from waza.untrusted.text import visible, well_formed
 

@@ -16,7 +16,7 @@ from waza.runner.regrade import eval_of
 from waza.runner.reviewing import reviewable, settle, verdicts_file
 from waza.runs.folder import JOURNAL
 from waza.runs.store import open_run
-from waza.server.review_queue import Pile
+from waza.server.store import Pile
 from waza.suites.load import load_spec
 
 

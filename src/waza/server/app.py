@@ -16,11 +16,11 @@ from starlette.routing import Route
 
 from waza.errors import StoreError
 from waza.reports.html.markup import Element, Html, Node, el, head_of_file, href, meta, render, short
+from waza.reports.html.view import NotFound, PageRequest, Query, View
 from waza.server.guard import BrowserSession, Guard
 from waza.server.live import list_events, run_events
 from waza.server.pages import Page, all_pages
 from waza.server.store import RunReader
-from waza.server.views import NotFound, PageRequest, Query, View
 
 MOST_FORM = 64_000
 MOST_FIELDS = 100
@@ -188,8 +188,7 @@ def _title(view: View) -> str:
 
 
 def _header(page_request: PageRequest, view: View) -> Element:
-    pages = sorted((page for page in all_pages() if page.nav), key=lambda page: page.place)
-    shown = [page for page in pages if page_request.can_review or page.accept is None]
+    shown = [page for page in all_pages() if page.nav and (page_request.can_review or page.accept is None)]
     here = page_request.address.split("?")[0]
     links = [
         el("a", page.nav, href=page.path, aria_current="page" if page.path == here else None, data_key=page.key)

@@ -27,6 +27,7 @@ from waza import __version__
 from waza.errors import StoreError
 from waza.files.disk import open_regular, why
 from waza.model import Run
+from waza.reports.html.view import GradeMark, RunRow, TrialMarks
 from waza.runs.folder import JOURNAL, RUN, read_run_and_hash
 from waza.runs.journal import begun
 from waza.runs.lazy_results import LazyResults, Places, StoredResult
@@ -34,23 +35,9 @@ from waza.runs.outcomes import ResultView, TrialOutcome, costs_of, outcome_of, s
 from waza.runs.records import End, Header, Note, pieces, read_result_view
 from waza.runs.signing import Chain, read_key
 from waza.runs.store import control_costs, in_order, trigger_order
-from waza.server.run_row import (
-    GradeMark,
-    RunRow,
-    TrialMarks,
-    file_stamp,
-    folder_text,
-    folders_in,
-    inode_of,
-    listed_run,
-    size_of,
-    stamp_of,
-)
+from waza.server.run_row import file_stamp, folder_text, folders_in, inode_of, listed_run, size_of, stamp_of
 from waza.spending import NO_COSTS, Costs
 from waza.untrusted.text import well_formed
-
-__all__ = ["GradeMark", "Index", "RunRow", "TrialMarks"]
-
 
 REFRESH_S = 1.0
 """How old the list of runs may be."""

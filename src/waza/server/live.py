@@ -13,11 +13,12 @@ from starlette.responses import Response, StreamingResponse
 
 from waza.errors import StoreError
 from waza.model import JSON
+from waza.reports.html.view import RunRow
 from waza.runs.folder import JOURNAL, read_run_json
 from waza.runs.outcomes import ResultView, outcome_of
 from waza.runs.records import End, Note
 from waza.runs.signing import Chain
-from waza.server.index import JournalEntry, RunRow, read_on
+from waza.server.index import JournalEntry, read_on
 from waza.server.store import RunReader
 
 POLL_S = 0.2

@@ -1,4 +1,4 @@
-"""`RunRow`: a run as lists show it, from its journal's last record if it has ended; with the reason if unreadable."""
+"""Reads a run as lists show it: from its journal's last record if it has ended; with the reason if unreadable."""
 
 from __future__ import annotations
 
@@ -8,88 +8,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from waza.errors import StoreError
 from waza.model import Run
+from waza.reports.html.view import NOT_TEXT, RunRow
 from waza.runs.folder import JOURNAL, RUN, read_run_json
 from waza.runs.journal import read_end
 from waza.runs.retention import TAGS, is_running, started, tags_of
 from waza.runs.start_order import read_start
 from waza.runs.store import StoredRun, run_folders
-from waza.runs.summary import Summary, summarize
+from waza.runs.summary import summarize
 from waza.untrusted.text import well_formed
-
-
-class RunRow(Struct, frozen=True, kw_only=True):
-    """A run as the index lists it."""
-
-    key: str
-    """Its name in addresses."""
-    folder: str
-    """Where it is, as `folder_text` writes it; `path` is the folder itself."""
-    stamp: str
-    suite: str = ""
-    engine: str = ""
-    model: str = ""
-    skill: str = ""
-    started_at: str = ""
-    started: float = 0.0
-    place: float = 0.0
-    """What lists are sorted by: the time of its start that no change of the clock puts out of order."""
-    verdict: str = "unreadable"
-    """passed, failed, error (undecided), running or unreadable."""
-    is_live: bool = False
-    is_complete: bool = False
-    done: int | None = None
-    """Trials that have a result, while the run is running."""
-    planned: int | None = None
-    tags: list[str] = field(default_factory=list)
-    problem: str = ""
-    integrity: str = ""
-    """What readers cannot rely on: `Run.integrity`."""
-    summary: Summary | None = None
-
-    @property
-    def path(self) -> Path:
-        """The run's folder."""
-        if self.folder.startswith(_NOT_TEXT):
-            return Path(os.fsdecode(bytes.fromhex(self.folder.removeprefix(_NOT_TEXT))))
-        return Path(self.folder)
-
-    @property
-    def journal_size(self) -> int:
-        """The size of the journal when the run was read."""
-        size = self.stamp.partition(".")[0]
-        return int(size) if size.isdigit() else 0
-
-
-_NOT_TEXT = "\0"
-"""No path contains this character; after it comes, in hex, a path that is not UTF-8."""
 
 
 def folder_text(folder: Path) -> str:
     """Return a folder's path as text that can be stored, whatever bytes its names are made of."""
     text = str(folder)
-    return text if well_formed(text) == text else _NOT_TEXT + os.fsencode(folder).hex()
-
-
-class GradeMark(Struct, frozen=True, array_like=True, gc=False):
-    """One grade of one trial, as a matrix shows it."""
-
-    name: str
-    status: str
-    score: float
-    weight: float
-
-
-class TrialMarks(Struct, frozen=True):
-    """The grades of one trial."""
-
-    task_id: str
-    trial: int
-    marks: list[GradeMark]
+    return text if well_formed(text) == text else NOT_TEXT + os.fsencode(folder).hex()
 
 
 def listed_run(known: RunRow, fill: Callable[[RunRow, Run], Run]) -> RunRow:

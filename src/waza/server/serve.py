@@ -23,8 +23,7 @@ from waza.files.trust import cache_folder
 from waza.server.app import make_app
 from waza.server.guard import BrowserSession
 from waza.server.index import Index
-from waza.server.review_queue import ReviewQueue
-from waza.server.store import RunReader
+from waza.server.store import ReviewQueue, RunReader
 
 HOST = "127.0.0.1"
 PORT = 8731

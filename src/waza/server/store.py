@@ -5,26 +5,28 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from waza.analysis.trends import Trend, trends
 from waza.errors import StoreError
 from waza.model import Run
+from waza.reports.html.review import ReviewItem
+from waza.reports.html.runs import RUNS
+from waza.reports.html.view import OpenRun, RunFilter, RunRow, SuiteLine, TrialMarks, rate_of
 from waza.runs.folder import read_run_json
 from waza.runs.store import StoredRun
-from waza.runs.summary import Summary, summarize
+from waza.runs.summary import summarize
 from waza.runs.tasks import TaskSummary, summarize_tasks
-from waza.server.index import Index, RunRow, TrialMarks
-from waza.server.review_queue import ReviewQueue
+from waza.runs.verdicts import HumanVerdict, standing_in
+from waza.server.index import Index
 from waza.untrusted.text import well_formed
 
 _CACHED = 4
 _CACHED_RESULTS = 60_000
 """Opened runs and results that are cached, about 1 kB a result; the run opened last always is."""
-PAGE = 100
-"""Runs on one page."""
 _LIVE_FIRST = "is_live DESC"
 SORTS = {
     "started": "place", "suite": "suite COLLATE NOCASE", "model": "model COLLATE NOCASE", "passed": "rate",
@@ -33,43 +35,27 @@ SORTS = {
 """What a list of runs can be sorted by, and the index column for it."""
 
 
-class RunFilter(NamedTuple):
-    """Which runs to list; empty fields match every run."""
+class Pile(NamedTuple):
+    """The outputs of one run to review."""
 
-    words: str = ""
-    suite: str = ""
-    model: str = ""
-    tag: str = ""
-    verdict: str = ""
-    since: float | None = None
-    until: float | None = None
-    sort: str = "started"
-    is_ascending: bool = False
-    skip: int = 0
+    items: Sequence[ReviewItem]
+    file: Path
+    """Where verdicts are written."""
+
+    def given(self, item: ReviewItem, reviewer: str) -> HumanVerdict | None:
+        """Return a person's verdict on an output; None where there is none yet."""
+        verdicts = standing_in(self.file).get((item.grader, item.evidence), [])
+        return next((one for one in verdicts if one.reviewer == reviewer and one.question == item.question), None)
 
 
-class OpenRun(NamedTuple):
-    """One run with its numbers."""
+class ReviewQueue(Protocol):
+    """Where outputs to review come from; whoever starts the server implements it, as the dashboard knows no suites."""
 
-    listed: RunRow
-    run: Run
-    """Its results stay on disk; each is read when it is accessed."""
-    tasks: Sequence[TaskSummary]
-    summary: Summary
-    damaged: int
-    """Places of the journal that could not be read."""
-    prompts: Sequence[TaskSummary]
-    """Those of its trigger tests, as tasks."""
+    def pile(self, folder: Path, graders: Sequence[str]) -> Pile:
+        """Return what `human` graders ask, or what the named graders have judged; raise WazaError with the reason."""
 
-
-class SuiteLine(NamedTuple):
-    """The runs of one suite over time, all models together."""
-
-    suite: str
-    runs: int
-    rates: list[float | None]
-    """Of its last runs, the newest at the end."""
-    newest: RunRow
+    def settle(self, folder: Path) -> int:
+        """Grade again what waits for people, and return how many results changed; raise WazaError with the reason."""
 
 
 class RunReader:
@@ -92,7 +78,7 @@ class RunReader:
         column = SORTS.get(wanted.sort, "place")
         way = "ASC" if wanted.is_ascending else "DESC"
         order = f"ORDER BY {_LIVE_FIRST}, {column} IS NULL, {column} {way}, key DESC"
-        return self.index.select(where, values, order, PAGE, wanted.skip), int(str(total))
+        return self.index.select(where, values, order, RUNS, wanted.skip), int(str(total))
 
     def names(self, column: str) -> list[str]:
         """Return every suite, model or tag there is, for a list to choose from."""
@@ -166,13 +152,6 @@ def _prompts(run: Run) -> Sequence[TaskSummary]:
         return []
     prompt_spec = {**run.spec, "tasks": run.suite.trigger_tasks}
     return summarize_tasks(replace(run, results=run.triggers, triggers=[], spec=prompt_spec))
-
-
-def rate_of(summary: Summary) -> float | None:
-    """Return the share of tasks that passed; of trigger tests alone, how many answers were right."""
-    if summary.success_rate is None and summary.triggers is not None and summary.triggers.is_valid:
-        return summary.triggers.all.accuracy
-    return summary.success_rate
 
 
 def _stored(listed: RunRow) -> StoredRun:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from waza.model import JSON
@@ -165,6 +165,15 @@ def chart(kind: str, label: str, data: JSON, table: Node) -> Element:
     return el(
         "figure", el("figcaption", label), source, drawn, fold("as a table", table), class_="chart", data_kind=kind
     )
+
+
+def choice(name: str, values: Sequence[str], chosen: str, words: Mapping[str, str] | None = None) -> Element:
+    """Return a list to choose a value from, or none; `words` are what it shows for each."""
+    options = [el("option", f"any {name}", value="")]
+    for value in values[:500]:
+        shown = words.get(value, value) if words else short(value, 60)
+        options.append(el("option", shown, value=value, selected=value == chosen))
+    return el("select", *options, name=name, aria_label=name)
 
 
 def pager(address: str, total: int, skip: int, size: int, noun: str) -> Element | None:

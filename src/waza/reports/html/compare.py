@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from waza.analysis.changes import Comparison, GraderChange, TaskChange, paired
-from waza.analysis.comparison import among, compare
-from waza.model import Grade, Result
+from waza.analysis.changes import Comparison, GraderChange, TaskChange, divergence
+from waza.model import Grade, Result, ToolEvent
 from waza.reports.comparison import FLIPS, TONES, flip_lines, flip_word, p_value, reservations, sentence, sides, signed
 from waza.reports.document import Bar, TextLine
+from waza.reports.failed_checks import shown_value
 from waza.reports.html import components
 from waza.reports.html.charts import ForestRow, forest
-from waza.reports.html.components import bar_plot, day, grid, head_cell, interval, mark, number, pager, run_link, soft
+from waza.reports.html.components import (
+    bar_plot,
+    day,
+    fold,
+    grid,
+    head_cell,
+    interval,
+    mark,
+    number,
+    pager,
+    run_link,
+    soft,
+    task_address,
+)
 from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
-from waza.reports.html.side_by_side import trajectories
-from waza.runs.canaries import drift
+from waza.reports.html.view import OpenRun, PageRequest, RunRow, View, the_result
 from waza.runs.outcomes import outcomes_of, shown_names
-from waza.runs.partial import graded_alike
-from waza.server.index import RunRow
-from waza.server.pages.task import the_result
-from waza.server.store import OpenRun, RunFilter, RunReader
-from waza.server.views import NotFound, PageRequest, View
 from waza.stats.difference import ALPHA, DifferenceVerdict
-from waza.untrusted.text import clipped, percent, plural, score
+from waza.untrusted.text import percent, plural, score, seconds
 
-PATH = "/compare"
-NAV = "Compare"
-PLACE = 3
-KEY = "c"
-MOST_RUNS = 6
 TASKS = 100
 """Tasks on one page."""
 MOST_FLIPS = 30
 
 
-def page(request: PageRequest, store: RunReader) -> View:
-    """Return the comparison of the runs an address names, or what can be chosen."""
-    keys = list(dict.fromkeys(request.query.every("run")))[:MOST_RUNS]
-    if len(keys) < 2:
-        return View(title="Compare", body=[el("h1", "Compare runs"), *_choice(store, keys)])
-    runs = [_opened(store, key) for key in keys]
-    compared = comparisons(runs)
-    crumbs = [("Runs", href()), ("Compare", href("compare", run=keys))]
+def choice_page(chosen: RunRow | None, runs: Sequence[RunRow]) -> View:
+    """Return the page to choose runs on: of the suite of the one that is chosen already, else the newest."""
+    return View(title="Compare", body=[el("h1", "Compare runs"), *_choice(chosen, runs)])
+
+
+def compare_page(request: PageRequest, runs: Sequence[OpenRun], compared: Sequence[Comparison]) -> View:
+    """Return the comparison of the first run with each of the others; `task=` in the query chooses one task."""
     if task := request.query.get("task"):
+        crumbs = [("Runs", href()), ("Compare", href("compare", run=[one.listed.key for one in runs]))]
         return View(title=task, body=[*side_by_side(request, runs, compared, task)], crumbs=crumbs)
     body: list[Node] = [el("h1", "Compare"), _runs(runs)]
     for place, one in enumerate(compared, 1):
@@ -55,17 +55,7 @@ def page(request: PageRequest, store: RunReader) -> View:
     return View(title="Compare", body=body, crumbs=[("Runs", href())])
 
 
-def _opened(store: RunReader, key: str) -> OpenRun:
-    listed = store.find(key)
-    if listed is None:
-        raise NotFound(f"No run is called {short(key, 80)}.")
-    return store.open(listed)
-
-
-def _choice(store: RunReader, keys: Sequence[str]) -> Iterator[Node]:
-    """Yield a form to choose runs: of the suite of the one that is chosen already, else the newest."""
-    chosen = store.find(keys[0]) if keys else None
-    runs, _ = store.runs(RunFilter(suite=chosen.suite if chosen else ""))
+def _choice(chosen: RunRow | None, runs: Sequence[RunRow]) -> Iterator[Node]:
     known = [run for run in runs if not run.problem]
     if len(known) < 2:
         yield soft("There are not two runs", f" of {short(chosen.suite, 80)}" if chosen else "", " to compare.")
@@ -127,7 +117,7 @@ def _pair(runs: Sequence[OpenRun], place: int, comparison: Comparison) -> Iterat
     rows += [_of_grader(change) for change in comparison.graders[:MOST_GRADERS]]
     yield el("h3", "Differences with their 95 % intervals, in points")
     yield forest("", rows)
-    yield el("details", el("summary", "side by side in numbers"), components.table("side by side", sides(comparison)))
+    yield fold("side by side in numbers", components.table("side by side", sides(comparison)))
 
 
 def _of_grader(change: GraderChange) -> ForestRow:
@@ -281,7 +271,7 @@ def _first(opened: OpenRun, task: str) -> int:
 
 
 def _named(letter: str, opened: OpenRun, result: Result) -> list[Node]:
-    address = href("runs", opened.listed.key, "task", id=result.task_id, trial=result.trial)
+    address = task_address(opened.listed.key, result.task_id, result.trial)
     model = short(opened.listed.model or opened.listed.engine, 60)
     return [mark(result.status), " ", el("a", f"{letter}: {model}, trial {result.trial}", href=address)]
 
@@ -329,49 +319,106 @@ def _verdicts(one: Result, other: Result, letter: str) -> Node:
     ]
 
 
-# Comparisons are cached: the same two runs are requested again and again.
+# Two trajectories: equal calls at the start are folded, the first difference is marked.
 
-CACHED = 12
-_cached: OrderedDict[tuple[str, ...], Comparison] = OrderedDict()
-_lock = threading.Lock()
-
-
-def comparisons(runs: Sequence[OpenRun]) -> list[Comparison]:
-    """Return what changed from the first run to each of the others; of several, adjusted for how many there are."""
-    compared = [_comparison(runs[0], other) for other in runs[1:]]
-    return among(compared) if len(compared) > 1 else compared
+ROWS = 120
+"""Rows on one page."""
+MOST_CALLS = 1_500
+"""Calls after the first difference that are aligned."""
+CONTEXT_CALLS = 3
+"""Equal calls before the first difference that stay unfolded."""
 
 
-def _comparison(before: OpenRun, after: OpenRun) -> Comparison:
-    key = tuple(part for one in (before, after) for part in (one.listed.folder, one.listed.stamp))
-    with _lock:
-        if key in _cached:
-            _cached.move_to_end(key)
-            return _cached[key]
-    comparison = compare(before.run, after.run)
-    comparison = replace(comparison, warnings=[*_warnings(before, after), *drift(before.run, after.run)])
-    with _lock:
-        _cached[key] = comparison
-        while len(_cached) > CACHED:
-            _cached.popitem(last=False)
-    return comparison
+class AlignedRow(NamedTuple):
+    """A row of the table: a call of each side, None where a side has none."""
+
+    before: tuple[int, ToolEvent] | None
+    after: tuple[int, ToolEvent] | None
+    is_same: bool = False
 
 
-def _warnings(before: OpenRun, after: OpenRun) -> list[str]:
-    warnings = [
-        f"run {one.listed.key} is not complete: trials are missing"
-        for one in (before, after)
-        if not one.listed.is_complete
-    ]
-    warnings += [f"run {one.listed.key} is {one.run.integrity}" for one in (before, after) if one.run.integrity]
-    suites = before.run.suite, after.run.suite
-    regraded = [
-        pair.before.id for pair in paired(before.run, after.run).pairs if not graded_alike(*suites, pair.before.id)
-    ]
-    if regraded:
-        some = clipped(", ".join(regraded[:5]), 200) + (f" and {len(regraded) - 5} more" if len(regraded) > 5 else "")
-        warnings.append(
-            f"the graders of {some} differ between the runs, which may explain part of the change; "
-            f"waza compare {before.run.id} {after.run.id} grades both with the same graders"
-        )
-    return warnings
+def rows_of(before: Sequence[ToolEvent], after: Sequence[ToolEvent]) -> tuple[list[AlignedRow], int]:
+    """Return rows of calls, aligned by tool from the first difference on; and how many are equal before it."""
+    alike = divergence(before, after)
+    same = min(alike.call - (alike.kind != "same"), len(before), len(after)) if alike else 0
+    ones, others = list(enumerate(before, 1)), list(enumerate(after, 1))
+    rows = [AlignedRow(one, other, True) for one, other in zip(ones[:same], others[:same], strict=True)]
+    left, right = ones[same : same + MOST_CALLS], others[same : same + MOST_CALLS]
+    names = [[event.tool_name for _, event in side] for side in (left, right)]
+    for tag, i, j, k, m in SequenceMatcher(a=names[0], b=names[1], autojunk=False).get_opcodes():
+        rows += _block(left[i:j], right[k:m], is_equal=tag == "equal")
+    return rows, same
+
+
+def _block(
+    ones: list[tuple[int, ToolEvent]], others: list[tuple[int, ToolEvent]], *, is_equal: bool
+) -> Iterator[AlignedRow]:
+    for place in range(max(len(ones), len(others))):
+        one = ones[place] if place < len(ones) else None
+        other = others[place] if place < len(others) else None
+        yield AlignedRow(one, other, bool(is_equal and one and other and one[1].args == other[1].args))
+
+
+def trajectories(
+    before: Sequence[ToolEvent], after: Sequence[ToolEvent], labels: tuple[str, str], skip: int, address: str
+) -> Node:
+    """Return both trajectories as a table, with equal calls at the start folded."""
+    rows, same = rows_of(before, after)
+    if not rows:
+        return el("p", "Neither called a tool.", class_="soft")
+    folded = max(0, same - CONTEXT_CALLS) if same < len(rows) else 0
+    budget, left = TextBudget(350_000), rows[folded:]
+    shown = left[skip : skip + ROWS]
+    first = same - folded - skip
+    heads = [el("th", "", scope="col", class_="place", aria_label="equal or different")]
+    heads += [el("th", short(label, 60), scope="col") for label in labels]
+    body = [_row(row, place == first, budget) for place, row in enumerate(shown)]
+    table = el("table", el("thead", el("tr", *heads)), el("tbody", *body), class_="sides")
+    start = _start(rows[:folded]) if folded else None
+    return [start, el("div", table, class_="wide", tabindex="0", role="region", aria_label="trajectories side by side"),
+            pager(address, len(left), skip, ROWS, "rows")]  # fmt: skip
+
+
+def _start(rows: Sequence[AlignedRow]) -> Element:
+    names = [f"{row.before[0]} {short(row.before[1].tool_name, 60)}" for row in rows[:300] if row.before]
+    more = [f"… {len(rows) - 300} more"] if len(rows) > 300 else []
+    return fold(f"{plural(len(rows), 'call')} equal at the start", el("p", " · ".join([*names, *more]), class_="soft"))
+
+
+def _row(row: AlignedRow, is_first: bool, budget: TextBudget) -> Element:
+    mark, label = ("=", "equal") if row.is_same else ("≠", "differ")
+    if row.before is None or row.after is None:
+        mark, label = ("+", "only after") if row.before is None else ("−", "only before")
+    kind = "same" if row.is_same else "other"
+    words = el("span", "first difference", class_="tag") if is_first else None
+    cells = [_cell(row.before, row, budget), _cell(row.after, row, budget)]
+    place = el("td", el("span", mark, title=label, role="img", aria_label=label), class_="place")
+    return el(
+        "tr", place, el("td", words, cells[0]), el("td", cells[1]), class_=f"{kind}{' diverges' if is_first else ''}"
+    )
+
+
+def _cell(side: tuple[int, ToolEvent] | None, row: AlignedRow, budget: TextBudget) -> Node:
+    if side is None:
+        return el("span", "–", class_="soft", aria_label="no call")
+    number, event = side
+    failed = el("span", " ✗ failed", class_="failed") if not event.success else None
+    took = el("span", f" {seconds(event.duration_ms)}", class_="soft") if event.duration_ms is not None else None
+    head: list[Node] = [el("span", f"{number} ", class_="soft"), el("b", short(event.tool_name, 60)), took, failed]
+    args = shown_value(event.args, 20_000) or ""
+    if row.is_same:
+        return [*head, " ", el("code", budget.line(args, 80), class_="soft")]
+    inner: list[Node] = [budget.text(args, 2_000)]
+    if result := event.error or shown_value(event.result, 20_000):
+        inner += [el("p", "error" if event.error else "result", class_="soft"), budget.text(result, 1_000)]
+    return [*head, el("div", el("code", budget.line(args, 200))), *_differing(side, row), fold("all of it", *inner)]
+
+
+def _differing(side: tuple[int, ToolEvent], row: AlignedRow) -> Iterator[Node]:
+    """Yield the arguments in which a call differs from the one next to it, on the later side."""
+    if row.before is None or row.after is None or side is not row.after:
+        return
+    difference = divergence([row.before[1]], [row.after[1]])
+    for one in difference.arguments if difference else ():
+        before, after = (shown_value(value, 120) or "nothing" for value in (one.before, one.after))
+        yield el("div", el("b", short(one.path or "arguments", 80)), f": {before} → {after}", class_="soft")

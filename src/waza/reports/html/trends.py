@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from waza.analysis.trends import Point, Trend
 from waza.model import JSON
-from waza.reports.html.components import CHARTS, chart, grid, head_cell, interval, money, number, run_link, soft
+from waza.reports.html.components import CHARTS, chart, choice, grid, head_cell, interval, money, number, run_link, soft
 from waza.reports.html.markup import Element, Node, el, href, short
-from waza.server.store import RunReader
-from waza.server.views import PageRequest, View
+from waza.reports.html.view import Query, View
 from waza.untrusted.text import percent, plural, score, seconds
 
-PATH = "/trends"
-NAV = "Trends"
-PLACE = 2
-KEY = "t"
 MOST_LINES = 12
 """Suites and models on one page."""
 MOST_POINTS = 200
 ONE_RUN = "A single run shows no trend yet: one more run of this suite and model is needed."
 
 
-def page(request: PageRequest, store: RunReader) -> View:
-    """Return the trends of every suite and model, or of the requested ones."""
-    suite, model = request.query.get("suite"), request.query.get("model")
-    lines = store.trends(suite, model or None)
-    lines.sort(key=lambda line: line.points[-1].started_at, reverse=True)
-    body: list[Node] = [el("h1", "Trends"), _form(store, suite, model)]
+def trends_page(query: Query, found: Iterable[Trend], names: Mapping[str, Sequence[str]]) -> View:
+    """Return the trends of suites and models; `names` are all there are, by `suite` and `model`."""
+    lines = sorted(found, key=lambda line: line.points[-1].started_at, reverse=True)
+    body: list[Node] = [el("h1", "Trends"), _form(query, names)]
     body += [_line(line) for line in lines[:MOST_LINES]]
     if len(lines) > MOST_LINES:
         body.append(soft(f"{plural(len(lines) - MOST_LINES, 'more line')}; choose a suite or a model above"))
@@ -34,12 +29,8 @@ def page(request: PageRequest, store: RunReader) -> View:
     return View(title="Trends", body=body, scripts=CHARTS)
 
 
-def _form(store: RunReader, suite: str, model: str) -> Element:
-    lists: list[Node] = []
-    for name, chosen in (("suite", suite), ("model", model)):
-        options = [el("option", f"any {name}", value="")]
-        options += [el("option", short(one, 60), value=one, selected=one == chosen) for one in store.names(name)[:500]]
-        lists.append(el("select", *options, name=name, aria_label=name))
+def _form(query: Query, names: Mapping[str, Sequence[str]]) -> Element:
+    lists = [choice(name, values, query.get(name)) for name, values in names.items()]
     return el("form", *lists, el("button", "filter"), method="get", action="/trends", class_="filters")
 
 

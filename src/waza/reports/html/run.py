@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from typing import NamedTuple
 
-from waza.errors import StoreError
-from waza.files.paths import project_root
 from waza.model import Result, Run
 from waza.reports.document import Bar
 from waza.reports.failed_checks import headline, trials_of
@@ -18,6 +16,7 @@ from waza.reports.html.components import (
     badge,
     bar_plot,
     chart,
+    choice,
     count,
     document_nodes,
     grid,
@@ -30,51 +29,56 @@ from waza.reports.html.components import (
     soft,
     task_address,
     tile,
+    tiles,
     when,
     whole,
 )
 from waza.reports.html.markup import Element, Html, Node, el, href, render, short
+from waza.reports.html.view import GradeMark, OpenRun, PageRequest, TrialMarks, View
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import costs_of_run, times_of
 from waza.reports.judging import judging_lines
 from waza.reports.run_sections import metrics_document
 from waza.reports.triggers import trigger_document
-from waza.runs.impact import stored_impact
-from waza.runs.judge_card import Calibration, JudgeCard, asked_in, read_calibrations, read_cards
+from waza.runs.impact_records import Impact
+from waza.runs.judge_card import Calibration, JudgeCard
 from waza.runs.metrics import tool_metrics
 from waza.runs.outcomes import outcomes_of
 from waza.runs.tasks import TaskSummary, statistics_of
-from waza.server.index import GradeMark, TrialMarks
-from waza.server.store import OpenRun, RunReader
-from waza.server.views import NotFound, PageRequest, View
 from waza.stats.scores import Interval, wilson
 from waza.untrusted.text import fold_case, percent, plural, score, seconds
 
-PATH = "/runs/{run}"
 MOST_FAILED = 8
 """Tasks that did not pass and are listed with their reason at the top."""
 MOST_SECTION = 400_000
 """Characters of the section on trigger tests."""
 
 
-def page(request: PageRequest, store: RunReader) -> View:
-    """Return a run's page."""
-    opened = the_run(request, store)
+class JudgeReliability(NamedTuple):
+    """What is known about the judges of a run."""
+
+    calibrations: Sequence[Calibration] = ()
+    cards: Sequence[JudgeCard] = ()
+    error: str = ""
+    """Why not all of it could be read."""
+
+
+def run_page(
+    request: PageRequest,
+    opened: OpenRun,
+    marks: Sequence[TrialMarks],
+    impact: Impact | None,
+    judges: JudgeReliability,
+) -> View:
+    """Return a run's page; `marks` are the grades of the tasks that `matrix_tasks` returns."""
     listed = opened.listed
     run, has_tasks = opened.run, bool(opened.tasks)
     body = [*_top(opened), _tiles(opened), *document_nodes(metrics_document(opened.summary), level=2), _failed(opened)]
-    body += [matrix(request, store, opened)] if has_tasks else []
-    body += [_triggers(opened), _impact(opened), judge_section(run), tool_section(run)]
+    body += [_matrix(request, opened, marks)] if has_tasks else []
+    body += [_triggers(opened), list(document_nodes(impact_document(impact), level=2)) if impact else None]
+    body += [_judges(run, judges), _tools(run)]
     body += [rates(opened.tasks), durations(run)]
     return View(title=listed.suite or listed.key, body=body, scripts=CHARTS, crumbs=[("Runs", href())])
-
-
-def the_run(request: PageRequest, store: RunReader) -> OpenRun:
-    """Return the run an address names. Raises NotFound, or StoreError when it cannot be read."""
-    listed = store.find(request.parts["run"])
-    if listed is None:
-        raise NotFound("No run has this name. It may have been removed, or be in a folder that is not shown here.")
-    return store.open(listed)
 
 
 def _top(opened: OpenRun) -> Iterator[Node]:
@@ -106,9 +110,9 @@ def _tiles(opened: OpenRun) -> Element:
     stats = statistics_of(opened.run, opened.tasks)
     trials = len(opened.run.results) + len(opened.run.triggers)
     passed: Node = [f"{percent(summary.success_rate)} · 95 % interval ", interval(summary.success_rate_ci)]
-    tiles = [tile("passed", f"{summary.succeeded} of {summary.total_tests}", passed)] if opened.tasks else []
+    found = [tile("passed", f"{summary.succeeded} of {summary.total_tests}", passed)] if opened.tasks else []
     counts = ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded"))
-    tiles += [tile(noun, str(many), f"of {plural(summary.total_tests, 'task')}") for many, noun in counts if many]
+    found += [tile(noun, str(many), f"of {plural(summary.total_tests, 'task')}") for many, noun in counts if many]
     ci = stats.whole.score_ci
     score_note: list[Node] = (
         ["95 % interval ", whole(f"{score(ci.lower)}–{score(ci.upper)}")]
@@ -117,21 +121,21 @@ def _tiles(opened: OpenRun) -> Element:
     )
     if summary.undecided:
         score_note.append(f" · between {score(summary.score_low)} and {score(summary.score_high)} with the undecided")
-    tiles += [tile("score, weighted", score(summary.weighted_score), score_note)] if opened.tasks else []
+    found += [tile("score, weighted", score(summary.weighted_score), score_note)] if opened.tasks else []
     if len(stats.pass_hat_k) > 1:
         k = len(stats.pass_hat_k)
         flaky = plural(stats.flaky_tasks, "flaky task")
-        tiles.append(tile(f"all of {k} trials pass", score(stats.pass_hat_k[-1]), f"pass^{k} · {flaky}"))
-    tiles.append(tile("time", times_of(summary), plural(trials, "trial")))
+        found.append(tile(f"all of {k} trials pass", score(stats.pass_hat_k[-1]), f"pass^{k} · {flaky}"))
+    found.append(tile("time", times_of(summary), plural(trials, "trial")))
     if summary.agent_tokens is not None or summary.judge_tokens:
         parts = f"{count(usage.input_tokens)} in · {count(usage.output_tokens)} out" if usage else ""
         parts += f" · {count(summary.judge_tokens)} of judging" if summary.judge_tokens else ""
-        tiles.append(tile("tokens", count((summary.agent_tokens or 0) + summary.judge_tokens), parts))
+        found.append(tile("tokens", count((summary.agent_tokens or 0) + summary.judge_tokens), parts))
     if summary.cost_usd is not None:
         each = f"{money(summary.cost_usd / max(1, trials))} a trial"
         cost_parts = costs_of_run(summary)[1].strip("()")
-        tiles.append(tile("cost", money(summary.cost_usd), f"{each} · {cost_parts}" if cost_parts else each))
-    return el("div", *tiles, class_="tiles")
+        found.append(tile("cost", money(summary.cost_usd), f"{each} · {cost_parts}" if cost_parts else each))
+    return tiles(*found)
 
 
 def _triggers(opened: OpenRun) -> Node:
@@ -144,12 +148,6 @@ def _triggers(opened: OpenRun) -> Node:
         reason = "The answers would make this page too large: "
         return [el("h2", "Trigger tests"), soft(reason, el("code", "waza show --reporter html"), " writes them all.")]
     return Html(section)
-
-
-def _impact(opened: OpenRun) -> Node:
-    """Return what the skill does to the suite, where the run has a control arm."""
-    impact = stored_impact(opened.run)
-    return list(document_nodes(impact_document(impact), level=2)) if impact else None
 
 
 def _failed(opened: OpenRun) -> Node:
@@ -198,13 +196,18 @@ _SORTS = {
 _FILTERS = ("task", "status", "tag")
 
 
-def matrix(request: PageRequest, store: RunReader, opened: OpenRun) -> Node:
-    """Return a page of the tasks that match the filters, with the status of each grader."""
-    chosen = _chosen(request, opened.tasks)
+def matrix_tasks(request: PageRequest, tasks: Sequence[TaskSummary]) -> Sequence[TaskSummary]:
+    """Return the tasks that a page of the matrix shows."""
     skip = request.number("skip", 0)
-    shown = chosen[skip : skip + TASKS]
+    return _chosen(request, tasks)[skip : skip + TASKS]
+
+
+def _matrix(request: PageRequest, opened: OpenRun, found: Sequence[TrialMarks]) -> Node:
+    """Return a page of the tasks that match the filters, with the status of each grader."""
+    chosen, shown = _chosen(request, opened.tasks), matrix_tasks(request, opened.tasks)
+    skip = request.number("skip", 0)
     marks: dict[str, list[TrialMarks]] = {}
-    for trial in store.marks(opened.listed, [task.id for task in shown]):
+    for trial in found:
         marks.setdefault(trial.task_id, []).append(trial)
     graders = _graders(marks)
     names = list(graders)[:MOST_GRADERS]
@@ -276,14 +279,8 @@ def _form(request: PageRequest, tasks: Sequence[TaskSummary]) -> Element:
     states += ["flaky"] if any(task.is_flaky for task in tasks) else []
     search = el("input", type="search", name="task", value=request.query.get("task"), placeholder="task",
                 aria_label="search tasks", id="search")  # fmt: skip
-    status = [el("option", "any status", value="")]
-    status += [
-        el("option", WORDS.get(one, one), value=one, selected=one == request.query.get("status")) for one in states
-    ]
-    tag = [el("option", "any tag", value="")]
-    tag += [el("option", short(one, 60), value=one, selected=one == request.query.get("tag")) for one in tags]
-    lists = [el("select", *status, name="status", aria_label="status")]
-    lists += [el("select", *tag, name="tag", aria_label="tag")] if tags else []
+    lists = [choice("status", states, request.query.get("status"), WORDS)]
+    lists += [choice("tag", tags, request.query.get("tag"))] if tags else []
     address = request.address.split("?")[0]
     return el("form", search, *lists, el("button", "filter"), method="get", action=address, class_="filters")
 
@@ -358,7 +355,7 @@ def _cell(name: str, marks: list[GradeMark]) -> Element:
 # How a run's agent used its tools: what fitted, what succeeded, how many calls a trial took.
 
 
-def tool_section(run: Run) -> Node:
+def _tools(run: Run) -> Node:
     """Return the tool metrics and the distribution of calls; nothing where no call was recorded."""
     metrics = tool_metrics(run)
     if metrics is None:
@@ -366,7 +363,7 @@ def tool_section(run: Run) -> Node:
     calls = metrics["call_count"]
     if not calls["max"] and metrics["selection_accuracy"] is None:
         return [el("h2", "Tools"), soft("No trial called a tool.")]
-    tiles = [
+    numbers = [
         tile("right tool first", percent(metrics["selection_accuracy"]), "of tasks that expect a tool"),
         tile("right arguments", percent(metrics["input_correctness"]), "of calls whose arguments are stated"),
         tile("calls that worked", percent(metrics["success_rate"])),
@@ -382,7 +379,7 @@ def tool_section(run: Run) -> Node:
     data = {"labels": list(bars), "values": list(bars.values()), "unit": "trials"}
     return [
         el("h2", "Tools"),
-        el("div", *tiles, class_="tiles"),
+        tiles(*numbers),
         chart("bars", "Tool calls a trial: how many trials", data, table),
     ]
 
@@ -390,29 +387,15 @@ def tool_section(run: Run) -> Node:
 # How reliable the judges of a run are: judge cards, calibrations, juries, canaries.
 
 
-def judge_section(run: Run) -> Node:
+def _judges(run: Run, found: JudgeReliability) -> Node:
     """Return how reliable the judges of a run are; nothing where no judge was asked or none was measured."""
     lines = list(judging_lines(run))
-    plots = list(_plots(run)) if run.suite.judged else []
+    plots = [*map(_calibration, found.calibrations), *map(_card, found.cards)]
+    plots += [el("p", short(found.error, 600), class_="error")] if found.error else []
     if not lines and not plots:
         return None
     notes = el("ul", *(el("li", short(line, 600)) for line in lines)) if lines else None
     return [el("h2", "Judges"), notes, *plots]
-
-
-def _plots(run: Run) -> Iterator[Node]:
-    """Yield a plot for each calibration and each card that belongs to the run's rubrics."""
-    root = project_root(Path(run.folder).resolve())
-    names = {str(grader.get("name")) for grader in run.suite.every_grader}
-    try:
-        known = [one for one in read_calibrations(root) if one.n and one.grader in names]
-        rubrics = asked_in(run, known)
-        yield from (_calibration(one) for one in known if one.asked in rubrics)
-        for card in read_cards(root):
-            if card.rubric_hash in rubrics:
-                yield _card(card)
-    except (StoreError, OSError) as error:
-        yield el("p", short(str(error), 600), class_="error")
 
 
 def _calibration(calibration: Calibration) -> Node:

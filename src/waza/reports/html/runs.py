@@ -1,13 +1,14 @@
-"""The page with the list of runs: running ones first, searched, filtered and sorted; each suite with its trend."""
+"""The list of runs: running ones first, searched, filtered and sorted, each suite with its trend; and one run live."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from waza.reports.html.components import (
     WORDS,
     badge,
+    choice,
     count,
     grid,
     head_cell,
@@ -19,43 +20,51 @@ from waza.reports.html.components import (
     progress,
     soft,
     sparkline,
+    task_address,
+    tile,
+    tiles,
     when,
 )
 from waza.reports.html.markup import Element, Node, el, href, short
+from waza.reports.html.view import OpenRun, PageRequest, RunFilter, RunRow, SuiteLine, View, rate_of
+from waza.runs.outcomes import TrialOutcome, outcomes_of
 from waza.runs.signing import word_of
-from waza.server.index import RunRow
-from waza.server.store import PAGE, SORTS, RunFilter, RunReader, SuiteLine, rate_of
-from waza.server.views import PageRequest, View
 from waza.untrusted.text import percent, plural, score, seconds
 
-PATH = "/"
-NAV = "Runs"
-PLACE = 1
-KEY = "r"
+RUNS = 100
+"""Runs on one page."""
+LIVE_RESULTS = 50
+"""Results on the live page when it is opened, the newest first."""
 _FILTERS = ("q", "suite", "model", "tag", "verdict", "since", "until")
-_COLUMNS = ("suite", "model", "started", "passed", "score", "cost", "tokens", "time")
+COLUMNS = ("suite", "model", "started", "passed", "score", "cost", "tokens", "time")
 _NUMBERS = ("passed", "score", "cost", "tokens", "time")
 
 
-def page(request: PageRequest, store: RunReader) -> View:
-    """Return the list of runs."""
-    wanted = _wanted(request)
-    runs, total = store.runs(wanted)
+def runs_page(
+    request: PageRequest,
+    wanted: RunFilter,
+    runs: Sequence[RunRow],
+    total: int,
+    suites: Sequence[SuiteLine],
+    names: Mapping[str, Sequence[str]],
+) -> View:
+    """Return the list of runs: a page of those that are wanted; `names` are all there are, by column."""
     live = [run for run in runs if run.is_live]
     filters = {name: request.query.get(name) for name in _FILTERS}
-    body: list[Node] = [el("h1", "Runs"), _suites(store.suites(), wanted), _form(request, store)]
+    body: list[Node] = [el("h1", "Runs"), _suites(suites, wanted), _form(request, names)]
     if live:
         body += [el("h2", "Going on"), el("ul", *map(_live, live), class_="cards live", id="live")]
     sort, way = wanted.sort, "up" if wanted.is_ascending else "down"
     address = href(**filters, sort=sort, way=way)
     counted = f"{total:,} {'run' if total == 1 else 'runs'}"
     body += [el("h2", counted, id="count", aria_live="polite")]
-    body += [_table(runs, request, wanted, filters) if runs else _nothing(any(filters.values()))]
-    body += [pager(f"{address}&", total, wanted.skip, PAGE, "runs")]
+    body += [_table(runs, wanted, filters) if runs else _nothing(any(filters.values()))]
+    body += [pager(f"{address}&", total, wanted.skip, RUNS, "runs")]
     return View(title="Runs", body=body, scripts=("live.js",))
 
 
-def _wanted(request: PageRequest) -> RunFilter:
+def wanted_runs(request: PageRequest) -> RunFilter:
+    """Return which runs an address asks for."""
     since, until = (_day(request.query.get(name)) for name in ("since", "until"))
     sort = request.query.get("sort")
     return RunFilter(
@@ -66,7 +75,7 @@ def _wanted(request: PageRequest) -> RunFilter:
         verdict=request.query.get("verdict"),
         since=since.timestamp() if since else None,
         until=(until + timedelta(days=1)).timestamp() if until else None,
-        sort=sort if sort in SORTS else "started",
+        sort=sort if sort in COLUMNS else "started",
         is_ascending=request.query.get("way") == "up",
         skip=request.number("skip", 0),
     )
@@ -80,7 +89,7 @@ def _day(word: str) -> datetime | None:
     return found if 1970 < found.year < 9000 else None
 
 
-def _suites(lines: list[SuiteLine], wanted: RunFilter) -> Node:
+def _suites(lines: Sequence[SuiteLine], wanted: RunFilter) -> Node:
     if not lines:
         return None
     return el("ul", *(_suite(line, line.suite == wanted.suite) for line in lines), class_="cards", aria_label="suites")
@@ -96,29 +105,17 @@ def _suite(line: SuiteLine, is_chosen: bool) -> Element:
     return el("li", head, sparkline(line.rates, line.suite), el("div", facts, trend), class_="card")
 
 
-def _form(request: PageRequest, store: RunReader) -> Element:
+def _form(request: PageRequest, names: Mapping[str, Sequence[str]]) -> Element:
     value_of = request.query.get
     search = el("input", type="search", name="q", value=value_of("q"), placeholder="suite, model, tag, id",
                 aria_label="search runs", id="search")  # fmt: skip
-    lists = [_choice(name, store.names(column), value_of(name))
-             for name, column in (("suite", "suite"), ("model", "model"), ("tag", "tags"))]  # fmt: skip
-    verdicts = _choice("verdict", list(WORDS), value_of("verdict"), WORDS)
+    lists = [choice(name, values, value_of(name)) for name, values in names.items() if values]
+    verdicts = choice("verdict", [word for word in WORDS if word != "skipped"], value_of("verdict"), WORDS)
     days = [el("label", f"{name} ", el("input", type="date", name=name, value=value_of(name)))
             for name in ("since", "until")]  # fmt: skip
     clear = el("a", "clear", href="/") if any(value_of(name) for name in _FILTERS) else None
     return el("form", search, *lists, verdicts, *days, el("button", "filter"), clear,
               method="get", action="/", class_="filters", role="search")  # fmt: skip
-
-
-def _choice(name: str, values: list[str], chosen: str, words: dict[str, str] | None = None) -> Element | None:
-    values = [value for value in values if value != "skipped"]
-    if not values:
-        return None
-    options = [el("option", f"any {name}", value="")]
-    for value in values[:500]:
-        shown = words[value] if words else short(value, 60)
-        options.append(el("option", shown, value=value, selected=value == chosen))
-    return el("select", *options, name=name, aria_label=name)
 
 
 def _live(run: RunRow) -> Element:
@@ -128,9 +125,9 @@ def _live(run: RunRow) -> Element:
               el("div", short(facts, 100), class_="soft"), class_="card", data_run=run.key)  # fmt: skip
 
 
-def _table(runs: list[RunRow], request: PageRequest, wanted: RunFilter, filters: dict[str, str]) -> Element:
+def _table(runs: Sequence[RunRow], wanted: RunFilter, filters: dict[str, str]) -> Element:
     head: list[Node] = [head_cell("verdict")]
-    head += [_sorting(name, wanted, filters) for name in _COLUMNS]
+    head += [_sorting(name, wanted, filters) for name in COLUMNS]
     table = grid("runs", [*head, head_cell("tags"), _compare_button()], map(_row, runs), class_="runs rows")
     return el("form", table, method="get", action="/compare", id="chosen")
 
@@ -191,3 +188,41 @@ def _nothing(is_filtered: bool) -> Element:
     if is_filtered:
         return soft("No run fits. ", el("a", "Show all", href="/"))
     return soft("There are no runs here yet. ", el("code", "waza run"), " makes one; this page shows it by itself.")
+
+
+def live_page(opened: OpenRun, read_to: int) -> View:
+    """Return the live page of a run: its progress, and each result as soon as the journal has it after `read_to`."""
+    listed = opened.listed
+    outcomes = sorted(outcomes_of(opened.run.results), key=lambda one: (one.start_ms or 0.0) + one.duration_ms)
+    statuses = [one.status for one in outcomes]
+    counts = [tile(WORDS[status], el("span", str(statuses.count(status)), id=f"n-{status}"))
+             for status in ("passed", "failed", "error", "skipped")]  # fmt: skip
+    name = short(listed.suite or listed.key, 100)
+    state = el("span", "running" if listed.is_live else "ended", id="state", class_="badge running", role="status")
+    body: list[Node] = [
+        el("h1", name, " ", state),
+        soft(when(listed.started), f" · {short(listed.model or listed.engine, 60)} · {listed.key}"),
+        el("div", progress(len(outcomes), listed.planned), id="progress", class_="large"),
+        tiles(*counts),
+        el("p", el("a", "all numbers so far", href=href("runs", listed.key), id="whole")),
+        el("h2", "Results, the newest first"),
+        el(
+            "ol",
+            *(_item(listed, one) for one in outcomes[: -LIVE_RESULTS - 1 : -1]),
+            id="feed",
+            class_="feed",
+            data_most="500",
+        ),
+    ]
+    frame = el("div", *body, id="watch", data_events=href("runs", listed.key, "events", from_=read_to),
+               data_task=href("runs", listed.key, "task"))  # fmt: skip
+    crumbs = [("Runs", href()), (listed.suite or listed.key, href("runs", listed.key))]
+    return View(title="Live", body=[frame], crumbs=crumbs, scripts=("live.js",))
+
+
+def _item(listed: RunRow, one: TrialOutcome) -> Element:
+    link = el("a", short(one.task_id, 100), href=task_address(listed.key, one.task_id, one.trial))
+    facts = f" trial {one.trial} · score {score(one.score.weighted)} · {seconds(one.duration_ms)}"
+    why = f" · {short(one.reason, 200)}" if one.reason else ""
+    about = el("span", facts + why, class_="soft")
+    return el("li", mark(one.status), " ", link, about, data_task=one.task_id, data_trial=one.trial)
