@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -15,6 +16,7 @@ import pytest
 import waza
 
 DATA = Path(__file__).parent / "data" / "conformance"
+EXAMPLES = Path(__file__).parent.parent / "examples"
 HEAVY = ("pydantic", "scipy", "rich", "yaml", "msgspec", "click", "openai", "anthropic", "asyncio", "opentelemetry")
 
 
@@ -30,6 +32,50 @@ def test_importing_waza_loads_nothing_heavy():
     assert modules_after("import waza").isdisjoint(HEAVY)
     assert modules_after("import waza.pytest_plugin").isdisjoint({*HEAVY} - {"rich"})
     assert {"pydantic", "msgspec"} <= modules_after("import waza; waza.grade"), "the test can fail"
+
+
+UNUSED = {
+    "run": {
+        *(
+            "waza.judges.base",
+            "waza.judges.asking",
+            "waza.judges.rubrics",
+            "waza.graders.judging",
+            "waza.graders.prompt",
+        ),
+        *("waza.graders.human", "waza.suites.evaldeck", "waza.untrusted.javascript_assertions", "waza.runner.regrade"),
+        *(
+            "waza.reports.triggers",
+            "waza.reports.impact",
+            "waza.server",
+            "waza.reports.html",
+            "waza.process.supervisor",
+        ),
+        *("openai", "anthropic", "httpx", "urllib.request", "http.client", "starlette", "uvicorn", "opentelemetry"),
+        *("numpy", "scipy", "jsonschema_rs", "quickjs", "sqlite3", "fsspec", "markdown_it", "pygments", "pyarrow"),
+    },
+    "list": {"pydantic", "yaml", "asyncio", "waza.graders.base", "waza.runs", "waza.suites"},
+    "show": {"pydantic", "yaml", "waza.graders", "waza.judges", "waza.suites", "waza.runner", "waza.server", "numpy"},
+    "--help": {"pydantic", "yaml", "rich", "asyncio", "waza.model"},
+}
+"""By command: modules that it does without on a suite of rules and the `mock` engine."""
+
+
+def test_commands_load_only_what_they_use(tmp_path):
+    shutil.copytree(EXAMPLES / "quickstart", tmp_path, dirs_exist_ok=True)
+    commands = (["run", "."], ["show"], ["list", "graders"], ["--help"])
+    loaded = {command[0]: modules_loaded_by(command, tmp_path) for command in commands}
+    for command, unused in UNUSED.items():
+        assert sorted(loaded[command] & unused) == [], command
+    assert {"pydantic", "waza.graders.text", "waza.engines.mock"} <= loaded["run"], "the test can fail"
+    assert {"rich", "waza.reports.table"} <= loaded["show"]
+
+
+def modules_loaded_by(command, folder):
+    code = f"import sys, waza.cli\ncode = waza.cli.run_command({command})\nprint('\\n', *sys.modules)\nsys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
 
 
 def test_a_trace_is_there_without_specs_and_recording_without_pydantic():

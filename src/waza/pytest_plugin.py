@@ -63,9 +63,9 @@ class SuiteFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield one item a task and trial; a wrong suite is an error with every mistake in it."""
-        from waza.errors import WazaError
-        from waza.runner.request import plan, request_for
-        from waza.suites.load import load_spec
+        from waza.errors import WazaError  # pytest loads this file in every session
+        from waza.runner.request import plan, request_for  # as above
+        from waza.suites.load import load_spec  # as above
 
         try:
             self.spec = load_spec(self.path, trust=True)  # pytest runs the project's conftest.py anyway
@@ -96,7 +96,7 @@ class SuiteFile(pytest.File):
     def _hooks(self, when: str) -> None:
         import asyncio
 
-        from waza.runner.suite import run_hooks
+        from waza.runner.suite import run_hooks  # pytest loads this file in every session
 
         if self.spec and (hooks := getattr(self.spec.hooks, when)):
             folder = self.spec.folder
@@ -112,7 +112,7 @@ def _gates(spec: Any) -> str:
 
 
 def _visible(text: str) -> str:
-    from waza.untrusted.text import visible
+    from waza.untrusted.text import visible  # pytest loads this file in every session
 
     return visible(text, lines=True)
 
@@ -130,7 +130,7 @@ class TrialItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the agent and grade it; raise NotPassed with every check that did not hold."""
-        from waza.runner.verdicts import explained, run_one
+        from waza.runner.verdicts import explained, run_one  # pytest loads this file in every session
 
         suite: Any = self.parent
         result, remarks = run_one(suite.spec, self.trial, self.engine, self.engine_name)

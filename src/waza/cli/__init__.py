@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from waza import __version__
-from waza.cli._screen import drop_output, output, save_stdout
+from waza.cli._stdout import drop_output, output, save_stdout
 from waza.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNDECIDED, EXIT_USAGE, WazaError, exhausted
 
 COMMANDS = {
@@ -54,6 +55,9 @@ class LazyCommands(click.Group):
         if name not in COMMANDS:
             return None
         found: click.Command = importlib.import_module(f"waza.cli.{name}").command
+        if not gc.isenabled():
+            gc.freeze()  # what was imported stays: collections need not look at it again
+            gc.enable()
         return found
 
     def resolve_command(
@@ -87,6 +91,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every end has its exit code."""
+    gc.disable()  # imports create objects that stay; `get_command` enables collections again
     _drop_current_folder_from_path()
     save_stdout(sys.argv[1:])
     sys.exit(run_command(sys.argv[1:]))

@@ -15,7 +15,8 @@ import click
 from msgspec import json
 
 from waza.cli._runs import the_run
-from waza.cli._screen import console, emit, remark, say
+from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError, WazaError
 from waza.files.disk import write_atomically
 from waza.files.paths import display_path
@@ -255,7 +256,7 @@ def _show(run: Run, options: OutputOptions) -> None:
 
     TableReport(verbose=options.verbose, quiet=options.quiet).print(run, console())
     if options.interpret:
-        from waza.reports.interpretation import interpret
+        from waza.reports.interpretation import interpret  # only --interpret needs it
 
         say("\n" + interpret(run))
     if not options.quiet:

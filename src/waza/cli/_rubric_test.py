@@ -11,7 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from waza.cli._screen import console, emit, remark, say
+from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, SpecError, UsageError
 from waza.files.paths import SpecFolder
 from waza.graders.prompt import PromptGrader

@@ -8,9 +8,16 @@ from typing import Any
 
 import click
 
+from waza.analysis.calibration import calibrate, collect_verdicts, kept_form, read_labels
 from waza.cli._runs import the_run
-from waza.cli._screen import emit, remark, say
+from waza.cli._screen import remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
+from waza.files.paths import SpecFolder, display_path, project_root
+from waza.reports.judging import alpha_lines, judge_lines
+from waza.runs.judge_card import write_calibration
+from waza.runs.store import open_run
+from waza.runs.verdicts import VERDICTS, read_verdicts
 from waza.untrusted.text import plural
 
 
@@ -45,11 +52,6 @@ def command(
     by it and reports can show it.
     """
     import msgspec  # not needed for --help
-
-    from waza.analysis.calibration import calibrate, collect_verdicts
-    from waza.files.paths import SpecFolder, display_path
-    from waza.reports.judging import alpha_lines, judge_lines
-    from waza.runs.store import open_run
 
     stored = [open_run(the_run(ref)) for ref in dict.fromkeys(runs or ("latest",))]
     base = _suite_folder(stored[0])
@@ -104,9 +106,6 @@ def _suite_folder(run: Any) -> Path:
 
 def _verdicts(base: Path, labels: Path | None, collected: Any, people: str) -> list[Any]:
     """Return people's verdicts: those of a file of labels, else those recorded next to the eval file."""
-    from waza.analysis.calibration import read_labels
-    from waza.runs.verdicts import VERDICTS, read_verdicts
-
     if labels is None:
         return read_verdicts(base / VERDICTS)
     names = [people] if people else list(dict.fromkeys(rater.grader for rater in collected.verdicts))
@@ -115,10 +114,6 @@ def _verdicts(base: Path, labels: Path | None, collected: Any, people: str) -> l
 
 def _keep(base: Path, judges: list[Any]) -> list[Path]:
     """Keep what was measured of each judge; say of which it was not, and why."""
-    from waza.analysis.calibration import kept_form
-    from waza.files.paths import project_root
-    from waza.runs.judge_card import write_calibration
-
     kept = []
     for judge in judges:
         if judge.counts.n and judge.not_asked:

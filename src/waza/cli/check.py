@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from waza.cli._screen import emit, say, show_problems, trust_option
+from waza.cli._screen import say, show_problems, trust_option
+from waza.cli._stdout import emit
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, EXIT_USAGE, Problem, UsageError
 from waza.files.paths import display_path
 from waza.files.trust import not_trusted
@@ -234,7 +235,7 @@ def _starts_programs(spec: EvalSpec) -> str:
 
 def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
     """Ask the suite's judge one question, print its answer, and return how many of its models did not answer."""
-    from waza.runner.preflight import signs_of_life  # it loads a vendor's SDK
+    from waza.runner.judge_checks import signs_of_life  # it loads a vendor's SDK
 
     silent = 0
     for sign in signs_of_life(spec):

@@ -11,11 +11,18 @@ import click
 
 from waza.analysis.changes import Comparison
 from waza.analysis.compare import ComparisonMode, compare_runs
+from waza.analysis.comparison import among
 from waza.cli._runs import run_or_file
-from waza.cli._screen import console, emit, trust_option
+from waza.cli._screen import console, trust_option
+from waza.cli._stdout import emit
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
+from waza.files.disk import write_atomically
+from waza.reports.comparison import document
+from waza.reports.document import markdown_document, print_document
+from waza.reports.html.components import document_page
 from waza.runs.remote_store import is_url
 from waza.runs.store import run_before
+from waza.untrusted.json import to_json
 
 
 @dataclass(frozen=True)
@@ -80,18 +87,12 @@ def command(runs: tuple[str, ...], **values: Any) -> int:
         raise UsageError("these are the same run twice; `waza list runs` shows which there are")
     found = [compare_runs(folders[0], folder, options.mode) for folder in folders[1:]]
     if len(found) > 1:
-        from waza.analysis.comparison import among
-
         found = among(found)
     _show(found, options)
     return _exit_code(found, options.fail_on)
 
 
 def _show(found: list[Comparison], options: CompareOptions) -> None:
-    from waza.reports.comparison import document
-    from waza.reports.document import markdown_document, print_document
-    from waza.reports.html.components import document_page
-
     form = "json" if options.as_json else options.form
     output = None if options.output == Path("-") else options.output
     if form == "table" and output is None:
@@ -100,8 +101,6 @@ def _show(found: list[Comparison], options: CompareOptions) -> None:
         return
     blocks = [block for comparison in found for block in document(comparison, whole=options.verbose)]
     if form == "json":
-        from waza.untrusted.json import to_json
-
         data = [to_json(comparison) for comparison in found]
         text = json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     else:
@@ -109,8 +108,6 @@ def _show(found: list[Comparison], options: CompareOptions) -> None:
     if output is None:
         emit(text, nl=False)
         return
-    from waza.files.disk import write_atomically
-
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, text.encode(), mode=0o644)
 

@@ -10,14 +10,16 @@ from typing import Any, Literal
 
 import click
 
-from waza.analysis.compare import open_run_or_file
+from waza.analysis.compare import ComparisonMode, open_both, open_run_or_file
 from waza.analysis.gate import Gate, Needs, Policy, exit_code, gates
 from waza.cli._runs import run_or_file
-from waza.cli._screen import console, emit, remark, trust_option
+from waza.cli._screen import console, remark, trust_option
+from waza.cli._stdout import emit
 from waza.errors import UsageError
 from waza.model import Run
 from waza.reports.document import Block, ForeignText, Grid, Heading, TextLine, Words, markdown_document, print_document
 from waza.runs.partial import Gap, gaps_of
+from waza.untrusted.json import to_json
 
 MARKS = {"passed": "✓", "failed": "✗", "error": "?"}
 SHARE = click.FloatRange(0, 1)
@@ -120,8 +122,6 @@ def command(run: str, against: str | None, **values: Any) -> int:
 
 def _pair(against: str, folder: Path, options: GateOptions) -> tuple[Run, Run]:
     """Return the baseline and the run, by the same graders."""
-    from waza.analysis.compare import ComparisonMode, open_both
-
     baseline = run_or_file(against)
     if baseline.resolve() == folder.resolve():
         raise UsageError("the baseline is the run itself; `waza list runs` shows which there are")
@@ -153,8 +153,6 @@ def _by_tag(option: str, given: tuple[str, ...]) -> dict[str, float]:
 
 def _show(run: str, found: list[Gate], gaps: list[Gap], form: str, integrity: str) -> None:
     if form == "json":
-        from waza.untrusted.json import to_json
-
         data = {"run": run, "exit_code": exit_code(found), "gates": [to_json(gate) for gate in found]}
         data["missing"] = [gap._asdict() for gap in gaps]
         data |= {"integrity": integrity} if integrity else {}

@@ -27,8 +27,20 @@ from waza.cli._runs import own_run, run_for, the_run
 from waza.cli._screen import console, output_options, remark, trust_option
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
-from waza.runner.regrade import Judging
-from waza.runs.store import RUN
+from waza.runner.regrade import (
+    Judging,
+    Reading,
+    ask_missing,
+    baselines_from,
+    eval_of,
+    from_files,
+    from_run,
+    graded,
+    recordings_in,
+)
+from waza.runner.request import judge_for, runs_folder
+from waza.runs.outcomes import outcomes_of
+from waza.runs.store import RUN, open_run
 from waza.suites.load import load_spec, suite_in
 from waza.suites.suite import EvalSpec
 
@@ -91,8 +103,6 @@ def command(sources: tuple[str, ...], suite: Path | None, tasks: tuple[str, ...]
 
 def _recordings(sources: tuple[str, ...]) -> list[Any]:
     """Return the recordings among the sources; none if a run is named."""
-    from waza.runner.regrade import recordings_in
-
     found: list[Any] = []
     for source in sources:
         path = Path(source)
@@ -137,8 +147,6 @@ class GradingErrors:
 
 def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: GradeOptions) -> int:
     """Grade recordings; those that cannot be graded are reported at the end, and the exit code is 2."""
-    from waza.runner.regrade import Reading, from_files
-
     errors, store = GradingErrors(), checked_store(spec.project.paths.results)
     total = sum(source.stat().st_size for source in recordings if isinstance(source, Path))
     with telemetry(options.otel, suite=spec.name, engine="recorded") as send_spans, _progress(0, options) as progress:
@@ -156,8 +164,6 @@ def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: GradeOptio
 
 def _report_missing_tasks(spec: EvalSpec, run: Run | None) -> None:
     """Print which tasks have no recording: they count as not run."""
-    from waza.runs.outcomes import outcomes_of
-
     graded_tasks = {outcome.task_id for outcome in outcomes_of(run.results)} if run else set()
     missing = [task.id for task in spec.tasks if task.id not in graded_tasks] if run else []
     if missing:
@@ -167,10 +173,6 @@ def _report_missing_tasks(spec: EvalSpec, run: Run | None) -> None:
 
 def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options: GradeOptions) -> int:
     """Grade the trials of a stored run again."""
-    from waza.runner.regrade import eval_of, from_run
-    from waza.runs.outcomes import outcomes_of
-    from waza.runs.store import open_run
-
     stored = open_run(folder)
     spec = load_spec(suite or eval_of(stored, folder), trust=options.trust)
     known = {task.id for task in spec.tasks}
@@ -192,9 +194,6 @@ def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options
 
 def _judging(spec: EvalSpec, options: GradeOptions) -> Judging:
     """Return the judge that graders ask and the outputs they compare with."""
-    from waza.runner.regrade import baselines_from
-    from waza.runner.request import judge_for, runs_folder
-
     judge = judge_for(spec, options.judge_model, cache=not options.no_judge_cache)
     against = options.against
     return Judging(judge, baselines_from(run_for(against, runs_folder(spec))) if against else {})
@@ -204,8 +203,6 @@ def _add_missing_verdicts(
     spec: EvalSpec, folder: Path, judging: Judging, progress: Progress, send_spans: Listener
 ) -> Run:
     """Ask for the verdicts a run lacks and return it with them."""
-    from waza.runner.regrade import ask_missing
-
     on_result = both(progress.on_result, send_spans)
     return ask_missing(spec, folder, judging.judge, on_result=on_result, on_remark=progress.on_remark)
 
@@ -225,8 +222,6 @@ def _graded(
     send_spans: Listener,
 ) -> Run | None:
     """Grade traces into a run folder of their own, one at a time; return it, or None where there is no trace."""
-    from waza.runner.regrade import graded
-
     if (first := next(recorded, None)) is None:
         return None
     return graded(

@@ -11,8 +11,8 @@ from typing import IO
 import click
 from msgspec.structs import replace
 
-from waza.cli._screen import output as result_stream
 from waza.cli._screen import remark
+from waza.cli._stdout import output as result_stream
 from waza.errors import EXIT_PASSED, EXIT_USAGE, TraceError, UsageError
 from waza.model import Trace
 from waza.untrusted.text import plural

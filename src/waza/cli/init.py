@@ -15,7 +15,7 @@ from waza.errors import UsageError
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 def command(folder: Path) -> int:
     """Start a project in FOLDER: settings, schemas for your editor, and a suite that passes offline."""
-    from waza.cli.schema import write_schemas
+    from waza.cli.schema import write_schemas  # it loads every file's shape, for the last step alone
 
     suite, task = folder / "eval.yaml", folder / "tasks" / "greet.yaml"
     for path in (suite, task):

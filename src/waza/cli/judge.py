@@ -14,13 +14,14 @@ from rich.text import Text
 
 from waza.analysis.judge_card import make_card, questions
 from waza.cli._rubric_test import judge_of, located
-from waza.cli._screen import console, emit, remark, say
+from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.files.paths import SpecFolder
 from waza.graders.prompt import PromptGrader
 from waza.judges.base import Judge
 from waza.judges.rubrics import BUILT_IN, Rubric, ref_kind
-from waza.runs.judge_card import JudgeCard, Probe, write_card
+from waza.runs.judge_card import JudgeCard, Probe, card_line, read_cards, write_card
 from waza.stats.scores import Invariance
 from waza.suites.load import find_eval
 from waza.untrusted.text import percent, plural, visible
@@ -77,9 +78,6 @@ def card_command(
 def list_command(as_json: bool) -> int:
     """List the judge cards of this project."""
     import msgspec  # only where cards are read
-
-    from waza.files.paths import SpecFolder
-    from waza.runs.judge_card import card_line, read_cards
 
     cards = read_cards(SpecFolder().root)
     for card in cards:

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from waza.cli._screen import console, emit, say, show_problems
+from waza.cli._screen import console, say, show_problems
+from waza.cli._stdout import emit
 from waza.errors import did_you_mean
 from waza.plugins import Folder
 from waza.untrusted.text import visible
@@ -45,7 +46,7 @@ def _graders(_: Path) -> list[dict[str, object]]:
 
 
 def _engines(_: Path) -> list[dict[str, object]]:
-    from waza.engines.base import ENGINES
+    from waza.engines.base import ENGINES  # engines load pydantic; other lists do without
 
     return [
         {
@@ -69,7 +70,7 @@ def _judges(_: Path) -> list[dict[str, object]]:
 
 
 def _reports(_: Path) -> list[dict[str, object]]:
-    from waza.reports.base import REPORTS
+    from waza.reports.base import REPORTS  # only `list reports` needs it
 
     return [
         {"report": name, "what it writes": REPORTS.summary(name), "file": REPORTS.load(name).file}
@@ -78,14 +79,14 @@ def _reports(_: Path) -> list[dict[str, object]]:
 
 
 def _isolation(_: Path) -> list[dict[str, object]]:
-    from waza.process.isolation_probes import table
+    from waza.process.isolation_probes import table  # only `list isolation` needs it
 
     return [dict(row) for row in table()]
 
 
 def _tasks(path: Path) -> list[dict[str, object]]:
-    from waza.suites.load import load_spec
-    from waza.suites.local_code import NOT_CHECKED
+    from waza.suites.load import load_spec  # suites load pydantic; other lists do without
+    from waza.suites.local_code import NOT_CHECKED  # as above
 
     spec = load_spec(path, only_look=True)
     show_problems(note for note in spec.notes if note.severity == NOT_CHECKED)

@@ -79,9 +79,9 @@ def command(
 
 def _skill(name: str, about: str, use_for: list[str], not_for: list[str]) -> int:
     """Write a skill and a suite that tests it, all files or none."""
-    from waza.cli._new_files import default_description, skill_text, suite_files
-    from waza.suites.skill_prompts import from_phrases
-    from waza.suites.skills import MOST_NAME
+    from waza.cli._new_files import default_description, skill_text, suite_files  # only `new skill` needs it
+    from waza.suites.skill_prompts import from_phrases  # as above
+    from waza.suites.skills import MOST_NAME  # as above
 
     if "_" in name or "--" in name or name.endswith("-") or len(name) > MOST_NAME:
         raise UsageError(
@@ -152,9 +152,9 @@ def _from_recording(name: str, suite: Path, recording: Path, prompt: str) -> int
 
 def _recorded_tasks(name: str, suite: Path, recording: Path, prompt: str) -> dict[Path, str]:
     """Return the text of each task file; raise UsageError when one of them could not be written or read again."""
-    from waza.cli._new_files import task_text
-    from waza.traces.reading import read_found
-    from waza.untrusted.yaml import read_yaml
+    from waza.cli._new_files import task_text  # only `new task --from` needs it
+    from waza.traces.reading import read_found  # as above
+    from waza.untrusted.yaml import read_yaml  # as above
 
     texts: dict[Path, str] = {}
     try:
@@ -175,7 +175,7 @@ def _recorded_tasks(name: str, suite: Path, recording: Path, prompt: str) -> dic
 
 def _say_if_not_in(suite: Path, texts: dict[Path, str]) -> None:
     """Say it when the suite does not take in what was written."""
-    from waza.suites.load import load_spec
+    from waza.suites.load import load_spec  # suites load pydantic; only new tasks of a suite need it
 
     try:
         known = {task.id for task in load_spec(suite, only_look=True).tasks}

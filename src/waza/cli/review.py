@@ -15,8 +15,11 @@ from waza.cli._screen import remark, say, trust_option
 from waza.errors import EXIT_INTERRUPTED, EXIT_PASSED, StoreError, UsageError
 from waza.files.paths import display_path
 from waza.model import Result, Run, Trace
-from waza.runner.reviewing import ReviewableOutput, reviewed_part
-from waza.runs.verdicts import Answer, record_verdict, standing_in
+from waza.runner.regrade import eval_of
+from waza.runner.reviewing import ReviewableOutput, reviewable, reviewed_part, settle, verdicts_file
+from waza.runs.store import open_run
+from waza.runs.verdicts import Answer, merge_verdicts, record_verdict, standing_in
+from waza.suites.load import load_spec
 from waza.untrusted.text import clipped, plural, visible
 
 
@@ -48,12 +51,6 @@ def command(
     on one output the later counts; those of different people are all kept. The run is graded again at once.
     """
     # the runner is not needed for --help
-    from waza.runner.regrade import eval_of
-    from waza.runner.reviewing import reviewable, settle, verdicts_file
-    from waza.runs.store import open_run
-    from waza.runs.verdicts import merge_verdicts
-    from waza.suites.load import load_spec
-
     reviewer, folder = reviewer.strip(), own_run(run)
     stored = open_run(folder)
     ref = stored.id if run == "latest" else run

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from waza.cli._screen import console, emit, remark, say
+from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import UsageError, did_you_mean
 from waza.files.paths import SpecFolder
 from waza.judges.rubrics import Rubric, find_rubric, groups, names, parse_rubric, read_rubric, read_text, rubric_text

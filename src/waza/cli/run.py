@@ -30,7 +30,6 @@ from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecErro
 from waza.model import Run, Task
 from waza.reports.table import models_table
 from waza.runner.auto import most_trials
-from waza.runner.judge_checks import planned_canaries
 from waza.runner.preflight import refusals, refuse, without_refused
 from waza.runner.request import RunRequest, auto_for, fewest_trials, request_for, runs_folder
 from waza.runner.run import execute
@@ -185,8 +184,11 @@ def dry_run(spec: EvalSpec, engine: str | None, options: RunOptions) -> int:
     prompts = len(spec.triggers.tasks) if spec.triggers else 0
     if prompts:
         say(f"{plural(prompts, 'prompt')} of trigger tests, including controls  ({plural(count, 'trial')} each)")
-    if canaries := planned_canaries(spec, judge):
-        say(f"{plural(len(canaries), 'golden')} put to the judge before the first trial (canaries)")
+    if judge is not None:
+        from waza.runner.judge_checks import planned_canaries  # judges take long to load, and most runs ask none
+
+        if canaries := planned_canaries(spec, judge):
+            say(f"{plural(len(canaries), 'golden')} put to the judge before the first trial (canaries)")
     say(f"\n{plural((len(spec.tasks) + prompts) * count, 'trial')} with engine {name}; nothing was run")
     return EXIT_PASSED
 

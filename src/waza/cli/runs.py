@@ -12,8 +12,10 @@ from typing import Any
 import click
 
 from waza.cli._runs import every_run, own_run, project_store, runs_here, the_run, where_to_look
-from waza.cli._screen import console, emit, remark, say
+from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, StoreError, UsageError
+from waza.files.tree import remove
 from waza.reports.document import ForeignText, Grid, Words, print_document
 from waza.runs.retention import export_runs, started, tag_run, tags_of, to_prune
 from waza.runs.signing import word_of
@@ -99,8 +101,6 @@ def _prune(keep: int | None, older_than: float | None, tagged: bool, dry_run: bo
 
 
 def _removed(pruned: Sequence[StoredRun]) -> int:
-    from waza.files.tree import remove
-
     troubles = [trouble for stored in pruned for trouble in remove(Path(stored.folder))]
     for trouble in troubles:
         remark(trouble, "yellow")

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import click
 
-from waza.cli._screen import emit, say
+from waza.cli._screen import say
+from waza.cli._stdout import emit
+from waza.suites.reference import file_schema
+from waza.suites.shapes import FILES
 
 
 @click.command(epilog="Example:  waza schema eval > .waza/eval.schema.json  ·  waza schema -o .waza")
@@ -19,8 +22,6 @@ def command(kind: str, folder: Path | None) -> int:
     A file uses it by its first line: # yaml-language-server: $schema=PATH
     """
     if folder is None:
-        from waza.suites.reference import file_schema
-
         emit(json.dumps(file_schema(kind), indent=2))
     else:
         for path in write_schemas(folder):
@@ -30,9 +31,6 @@ def command(kind: str, folder: Path | None) -> int:
 
 def write_schemas(folder: Path) -> list[Path]:
     """Write the schema of every kind of file into a folder and return their paths."""
-    from waza.suites.reference import file_schema
-    from waza.suites.shapes import FILES
-
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for kind in FILES:

@@ -32,7 +32,12 @@ def command(path: Path, port: int | None, is_open: bool, review: bool, rebuild: 
     Only this machine can ask, and only a browser that was opened with the printed link, which works once.
     """
     try:
-        from waza.server.serve import dashboard, has_terminal, index_file, new_links_on_enter
+        from waza.server.serve import (  # it loads the web server, which --help does without
+            dashboard,
+            has_terminal,
+            index_file,
+            new_links_on_enter,
+        )
     except ImportError as error:
         raise UsageError(f"the dashboard needs {error.name}: pip install 'waza[dashboard]'") from None
     index = index_file(path)

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from waza.cli._reporters import reporter_options, wanted_reports, write_reports
 from waza.cli._runs import the_run
-from waza.cli._screen import console, emit, remark, say
+from waza.cli._screen import console, remark, say
+from waza.cli._stdout import emit
 from waza.errors import EXIT_PASSED, EXIT_UNDECIDED, UsageError, did_you_mean
 from waza.files.snapshot import EMPTY, read_manifest, restore
 from waza.model import Result, Run
@@ -109,13 +110,13 @@ def _chosen(run: Run, task: str, trial: int | None) -> list[Result]:
 
 def _print_json(run: Run, results: Sequence[Result] | None) -> None:
     if results is None:
-        from waza.runs.results_json import results_json
+        from waza.runs.results_json import results_json  # only --json needs it
 
         for piece in results_json(run):
             emit(piece, nl=False)
         emit("")
         return
-    from waza.untrusted.json import to_json
+    from waza.untrusted.json import to_json  # only --json needs it
 
     for result in results:
         emit(json.dumps(to_json(result), ensure_ascii=False))

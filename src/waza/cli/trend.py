@@ -10,9 +10,11 @@ import click
 
 from waza.analysis.trends import Point, Trend, trends
 from waza.cli._runs import where_to_look
-from waza.cli._screen import console, emit, say
+from waza.cli._screen import console, say
+from waza.cli._stdout import emit
 from waza.cli.runs import chosen
 from waza.errors import EXIT_PASSED
+from waza.untrusted.json import to_json
 from waza.untrusted.text import percent, plural, score, seconds
 
 
@@ -45,8 +47,6 @@ def command(
     """
     found = trends(chosen(path, suite, model, since, tags))
     if as_json:
-        from waza.untrusted.json import to_json
-
         emit(json.dumps([to_json(line) for line in found], indent=2, ensure_ascii=False))
         return EXIT_PASSED
     if not found:

@@ -8,7 +8,8 @@ from typing import Self
 import yaml
 
 from waza.errors import SpecError
-from waza.suites.evaldeck import FILES, EvaldeckShape
+from waza.suites.evaldeck import EvaldeckShape
+from waza.suites.load import EVALDECK_FILES
 from waza.suites.positions import Checked, parse, read_file
 
 
@@ -18,7 +19,8 @@ class EvaldeckConfig(EvaldeckShape, Checked):
     @classmethod
     def load(cls, path: str | Path | None = None) -> Self:
         """Return the configuration in a file, or in this folder's `evaldeck.yaml`; all defaults where there is none."""
-        file = Path(path) if path is not None else next((Path(name) for name in FILES if Path(name).is_file()), None)
+        here = next((Path(name) for name in EVALDECK_FILES if Path(name).is_file()), None)
+        file = Path(path) if path is not None else here
         if file is None:
             return cls()
         place = read_file(file)

@@ -43,6 +43,8 @@ from waza.untrusted.patterns import Pattern, name_glob
 GRADERS = Folder("graders", "Grader")
 WRAPPER = ("name", "weight", "folder")
 """Fields of every grader that are not keys of its `config:`."""
+SOURCE = "source_context"
+"""The key of `Trace.extra` with the source context during grading; the runner takes it from the task."""
 
 
 class Finding(Struct, frozen=True):
@@ -195,6 +197,19 @@ class Grader(Options):
         They are stored with a run, so that results from before a file changed are not reused.
         """
         return {}
+
+    def with_source(self, source: str) -> Self:
+        """Return this grader for a task with a source context, which matters to those that ask people."""
+        return self
+
+    def among(self, graders: Iterable[Grader]) -> Self:
+        """Return this grader for a suite with these graders, which matters to those that measure another one."""
+        return self
+
+    @property
+    def measured_grader(self) -> str:
+        """The name of the grader of the same suite whose verdicts it measures; empty if none."""
+        return ""
 
     @property
     def continues(self) -> bool:

@@ -12,17 +12,24 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from waza.errors import did_you_mean
 from waza.graders.base import Grader, Text
 from waza.model import JSON, Check, ToolEvent, Trace
-from waza.untrusted import javascript_assertions
-from waza.untrusted import python_assertions as python
+from waza.untrusted import python_assertions
 from waza.untrusted.python_expressions import BUILT_IN_NAMES, CONTEXT_NAMES, read_expression, unknown_names
 
 Language = Literal["python", "javascript"]
-_SANDBOXES: dict[str, ModuleType] = {"python": python, "javascript": javascript_assertions}
+
+
+def _sandbox(language: Language) -> ModuleType:
+    """Return the module that checks and evaluates assertions of a language."""
+    if language == "python":
+        return python_assertions
+    from waza.untrusted import javascript_assertions  # most assertions are Python
+
+    return javascript_assertions
 
 
 def _assertion(source: str, info: ValidationInfo) -> str:
-    if sandbox := _SANDBOXES.get(info.data.get("language", "")):
-        sandbox.check_assertion(source)
+    if language := info.data.get("language"):
+        _sandbox(language).check_assertion(source)
     return source
 
 
@@ -84,7 +91,7 @@ class CodeGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per assertion."""
-        outcomes = _SANDBOXES[self.language].evaluate(self.assertions, _context(trace), _missing(trace))
+        outcomes = _sandbox(self.language).evaluate(self.assertions, _context(trace), _missing(trace))
         for source, (ok, message) in zip(self.assertions, outcomes, strict=True):
             verdict = "Cannot tell" if ok is None else "Failed"
             failure = f"{verdict}: {source}" + (f": {message}" if message else "")
@@ -93,7 +100,7 @@ class CodeGrader(Grader):
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return the counts and which engine ran the assertions."""
         passed = sum(check.ok is True for check in checks)
-        engine = _SANDBOXES[self.language].ENGINE
+        engine = _sandbox(self.language).ENGINE
         return {"total_assertions": len(checks), "passed_assertions": passed, "engine": engine}
 
 

@@ -133,6 +133,11 @@ class AfterTurnGrader(Grader):
         """Return the files that the grader reads."""
         return self.grader.reads()
 
+    def with_source(self, source: str) -> Self:
+        """Return this grader with the inner one for a task with a source context."""
+        inner = self.grader.with_source(source)
+        return self if inner is self.grader else self.model_copy(update={"grader": inner})
+
     def evaluate(self, trace: Trace, judge: Any) -> Finding:
         """Return what the grader finds in its part of the trace."""
         part = self.part(trace)

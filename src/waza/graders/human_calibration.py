@@ -57,6 +57,11 @@ class HumanCalibrationGrader(Grader):
         made._present = frozenset((question_of(asked_of_people(one)), _model(one)) for one in named)
         return made
 
+    @property
+    def measured_grader(self) -> str:
+        """The name of the grader whose verdicts are compared with people's."""
+        return self.grader
+
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check for each bound."""
         counts = self._counts()

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from waza.errors import Undecidable
 from waza.graders._jury import CRITERIA, Jury, criteria_finding, jury_finding, measured_weights
-from waza.graders.base import Finding, Grader, Text, files_of
+from waza.graders.base import SOURCE, Finding, Grader, Text, files_of
 from waza.judges.asking import JudgeAnswer, Question, Unanswered, answer, judged, wait_for_judge
 from waza.judges.base import Effort
 from waza.judges.fencing import Data
@@ -288,10 +288,6 @@ def _as_data(one: _CriterionResult) -> dict[str, JSON]:
 
 def _listed(verdict: str, texts: list[str]) -> list[str]:
     return [f"{verdict}: {text}" if text else verdict for text in texts]
-
-
-SOURCE = "source_context"
-"""The key of `Trace.extra` with the source context during grading; the runner takes it from the task."""
 
 
 def _source(trace: Trace) -> str:

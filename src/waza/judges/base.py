@@ -149,7 +149,7 @@ class Judge(Options):
     """How hard the judge's model thinks, where a grader sets none."""
     accept_models: list[Annotated[str, Field(min_length=1)]] = []
     """Globs of model names that count as the requested one, such as the model behind a deployment's name."""
-    timeouts: Timeouts = Timeouts()
+    timeouts: Timeouts = Timeouts.model_construct()
     """How long one request may take."""
     retries: Annotated[int, Field(ge=0, le=20)] = 4
     """How often a request is retried after 408, 409, 429, 5xx, a lost connection or a time limit."""

@@ -18,11 +18,9 @@ from waza.model import Check, Grade, Result, Run
 from waza.reports.base import Report
 from waza.reports.document import MARKS, is_ascii, print_document, terminal_mark
 from waza.reports.failed_checks import ANY, ending, places_of
-from waza.reports.impact import consistency, impact_document
 from waza.reports.interpretation import numbers_line, rate_line, repeats_line
 from waza.reports.judging import judging_lines, rubric_of, split_jury
 from waza.reports.run_before import EarlierRun
-from waza.reports.triggers import Detail, trigger_document
 from waza.runs.impact import stored_impact
 from waza.runs.impact_records import WinRate, win_rates
 from waza.runs.outcomes import outcomes_of
@@ -66,12 +64,16 @@ class TableReport(Report):
         if not self.quiet:
             console.print(Group(*self._body(run, console)))
         if summary.triggers is not None:
+            from waza.reports.triggers import Detail, trigger_document  # most runs test no triggers
+
             detail: Detail = "short" if self.quiet else "verbose" if self.verbose else "normal"
             print_document(trigger_document(run, summary.triggers, detail=detail), console)
             console.print()
         for line in summary_lines(summary, run):
             console.print(line)
         if impact := stored_impact(run):
+            from waza.reports.impact import impact_document  # most runs have no control arm
+
             blocks = impact_document(impact, whole=self.verbose)
             print_document(islice(blocks, 1, 2) if self.quiet else blocks, console)
 
@@ -290,6 +292,8 @@ def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
 
 def _compared(rate: WinRate) -> str:
     """Return the result of a comparison with another run."""
+    from waza.reports.impact import consistency  # most runs compare nothing
+
     counts = f"{visible(rate.grader)}: won {rate.wins}, tied {rate.ties}, lost {rate.losses}"
     counts += f", undecided {rate.undecided}" if rate.undecided else ""
     if (ci := rate.win_rate_ci) is not None:

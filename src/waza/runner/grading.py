@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from waza.files.paths import SpecFolder
 from waza.files.pinned import PinnedFiles
-from waza.graders.base import Grader
-from waza.graders.judging import SOURCE
+from waza.graders.base import SOURCE, Grader
 from waza.model import Files, Grade, ResultStatus, Run, Task, Trace
 from waza.process.concurrency import in_thread
 from waza.suites.sources import source_of

@@ -1,4 +1,4 @@
-"""Checks of a judge: a rubric's goldens with known verdicts, canaries before a run, and stored judge cards."""
+"""Checks of a judge: goldens with known verdicts, canaries before a run, stored judge cards, signs of life."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ import msgspec
 from msgspec import Struct
 
 from waza.errors import StoreError
+from waza.files.paths import SpecFolder
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.graders.judging import JudgedGrader
 from waza.graders.prompt import PromptGrader
-from waza.judges.asking import wait_for_judge
+from waza.judges.asking import Question, Unanswered, answer, wait_for_judge
 from waza.judges.base import Judge
+from waza.judges.fencing import Data
 from waza.judges.rubrics import Golden, Rubric, golden_trace
 from waza.judges.scripted import ScriptedJudge
+from waza.judges.verdict_tools import PASS_FAIL
 from waza.model import JSON, Grade
 from waza.runs.canaries import KEY, Canary, canaries_as_data
-from waza.runs.judge_card import card_line, read_card
+from waza.runs.judge_card import CARDS, card_line, read_card
 from waza.runs.outcomes import judge_spending
 from waza.stats.scores import Interval, wilson
+from waza.suites.judges import jurors_of, untrusted_host
 from waza.suites.suite import EvalSpec
 
 MOST_APART = 1
@@ -208,10 +212,6 @@ async def _put(seat: RubricJudge, golden: Golden) -> Canary:
     )
 
 
-CARDS = "judge_cards"
-"""Where `run.spec` holds the cards."""
-
-
 def about_judges(spec: EvalSpec, judge: Judge | None) -> dict[str, JSON]:
     """Return what a run stores about its judges in addition to verdicts: canaries, put to them now, and cards."""
     if judge is None:
@@ -237,3 +237,49 @@ def known_cards(spec: EvalSpec, judge: Judge) -> list[JSON]:
         if card is not None:
             found.append({"rubric": name, "model": model, "line": card_line(card), "card": msgspec.to_builtins(card)})
     return found
+
+
+_ASKED = "Does the candidate output give the right answer? If so, call set_waza_grade_pass, else set_waza_grade_fail."
+_PARTS: list[str | Data] = [_ASKED, Data("Task input", "What is two plus two?"), Data("Candidate output", "Four.")]
+
+
+class JudgeSign(NamedTuple):
+    """Whether a judge's model answers, and how."""
+
+    model: str
+    is_alive: bool
+    text: str
+
+
+def signs_of_life(spec: EvalSpec) -> Iterator[JudgeSign]:
+    """Ask every model that graders of the suite would ask, and yield whether it answered. Raises SpecError."""
+    judge = spec.judge()
+    if judge is None:
+        return
+    jurors = jurors_of(spec.asking)
+    for model in dict.fromkeys(juror.model or judge.model for juror in jurors if juror.judge is None):
+        yield _sign(judge, model, spec.folder)
+    for juror in jurors:
+        if juror.judge is not None:
+            yield _sign(juror.judge, juror.model, spec.folder)
+
+
+def _sign(judge: Judge, model: str, folder: SpecFolder) -> JudgeSign:
+    name = f"judge {judge.type_name()}" + (f" {model}" if model else "")
+    if why := untrusted_host(judge, folder):
+        return JudgeSign(model, False, f"{name}: not asked: {why}")
+    try:
+        got = wait_for_judge(answer(judge, Question(_PARTS, model), PASS_FAIL))
+    except Unanswered as error:
+        cost = error.judge["cost_usd"]
+        return JudgeSign(model, False, f"{name}: {error}" + (f"; ${cost:.6f}" if cost else ""))
+    facts = got.judge
+    tokens = facts["tokens"]
+    facts_shown = [f"answered in {facts['seconds']:.1f} s"]
+    facts_shown += [f"by {facts['answered_by']}"] if facts["answered_by"] else []
+    facts_shown += [f"{tokens['input']} + {tokens['output']} tokens"] if tokens["input"] is not None else []
+    facts_shown += [f"${facts['cost_usd']:.6f}"] if facts["cost_usd"] else []
+    facts_shown += ["after a reminder"] if facts["reminders"] else []
+    if got.verdict.failures:
+        facts_shown.append("but it called a right answer wrong: its verdicts may mean little")
+    return JudgeSign(model, True, f"{name}: {', '.join(facts_shown)}")

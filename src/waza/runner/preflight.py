@@ -13,19 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from waza.engines.base import Engine
 from waza.errors import Problem, SpecError, UsageError
-from waza.files.paths import SpecFolder
-from waza.judges.asking import Question, Unanswered, answer, wait_for_judge
-from waza.judges.base import Judge
-from waza.judges.fencing import Data
-from waza.judges.verdict_tools import PASS_FAIL
 from waza.runner.baseline import with_baseline
 from waza.runner.request import RunRequest, auto_for, runs_folder
 from waza.runner.schedule import refuse_unreported_costs
-from waza.suites.judges import jurors_of, untrusted_host
 from waza.suites.suite import NO_JUDGE, EvalSpec
 
 
@@ -113,49 +106,3 @@ def _control_arm(spec: EvalSpec, engine: str | None, is_asked: bool) -> Iterator
         yield here.problem(str(error)) if is_asked else here.problem(f"there will be no control arm: {error}", "note")
     except SpecError:
         return  # reported with the number of trials
-
-
-_ASKED = "Does the candidate output give the right answer? If so, call set_waza_grade_pass, else set_waza_grade_fail."
-_PARTS: list[str | Data] = [_ASKED, Data("Task input", "What is two plus two?"), Data("Candidate output", "Four.")]
-
-
-class JudgeSign(NamedTuple):
-    """Whether a judge's model answers, and how."""
-
-    model: str
-    is_alive: bool
-    text: str
-
-
-def signs_of_life(spec: EvalSpec) -> Iterator[JudgeSign]:
-    """Ask every model that graders of the suite would ask, and yield whether it answered. Raises SpecError."""
-    judge = spec.judge()
-    if judge is None:
-        return
-    jurors = jurors_of(spec.asking)
-    for model in dict.fromkeys(juror.model or judge.model for juror in jurors if juror.judge is None):
-        yield _sign(judge, model, spec.folder)
-    for juror in jurors:
-        if juror.judge is not None:
-            yield _sign(juror.judge, juror.model, spec.folder)
-
-
-def _sign(judge: Judge, model: str, folder: SpecFolder) -> JudgeSign:
-    name = f"judge {judge.type_name()}" + (f" {model}" if model else "")
-    if why := untrusted_host(judge, folder):
-        return JudgeSign(model, False, f"{name}: not asked: {why}")
-    try:
-        got = wait_for_judge(answer(judge, Question(_PARTS, model), PASS_FAIL))
-    except Unanswered as error:
-        cost = error.judge["cost_usd"]
-        return JudgeSign(model, False, f"{name}: {error}" + (f"; ${cost:.6f}" if cost else ""))
-    facts = got.judge
-    tokens = facts["tokens"]
-    facts_shown = [f"answered in {facts['seconds']:.1f} s"]
-    facts_shown += [f"by {facts['answered_by']}"] if facts["answered_by"] else []
-    facts_shown += [f"{tokens['input']} + {tokens['output']} tokens"] if tokens["input"] is not None else []
-    facts_shown += [f"${facts['cost_usd']:.6f}"] if facts["cost_usd"] else []
-    facts_shown += ["after a reminder"] if facts["reminders"] else []
-    if got.verdict.failures:
-        facts_shown.append("but it called a right answer wrong: its verdicts may mean little")
-    return JudgeSign(model, True, f"{name}: {', '.join(facts_shown)}")

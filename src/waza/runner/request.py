@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import platform
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import to_builtins
 from msgspec.structs import replace as changed
@@ -19,20 +19,22 @@ from waza import __version__
 from waza.compact import CompactList
 from waza.errors import SpecError, StoreError, UsageError
 from waza.files.trust import cache_folder
-from waza.judges.base import Judge
 from waza.model import JSON, Run, Task, Trial
 from waza.runner.auto import Auto, share_of
-from waza.runner.judge_checks import CARDS, about_judges
 from waza.runner.resume import Controls, Resumed, fingerprints
 from waza.runs.canaries import KEY
 from waza.runs.folder import MAX_TRIALS
 from waza.runs.grader_facts import GRADER_FACTS
+from waza.runs.judge_card import CARDS
 from waza.runs.partial import NOT_SELECTED
 from waza.runs.redaction import Redactor, secrets_in
 from waza.runs.remote_store import is_url
 from waza.runs.store import RunFolder
 from waza.suites.judges import judge_as_data, judge_settings, jurors_of
 from waza.suites.suite import EvalSpec, fingerprint_of_spec
+
+if TYPE_CHECKING:  # judges take long to load, and most runs ask none
+    from waza.judges.base import Judge
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def _blank(request: RunRequest) -> Run:
         skill=spec.skill,
         spec=data,
         fingerprint=fingerprint_of_spec({key: data[key] for key in data.keys() - {"places", GRADER_FACTS}}),
-        versions={"waza": __version__, "python": platform.python_version()},
+        versions={"waza": __version__, "python": sys.version.partition(" ")[0]},
     )
 
 
@@ -243,7 +245,10 @@ def folder_for(request: RunRequest, redactor: Redactor) -> RunFolder:
     """Return the run folder to write to: a new one, or the stored one with the suite as it is now."""
     new = stored_form(request, redactor)
     if request.resume is None:
-        new.spec.update(redactor.tree(about_judges(request.spec, request.judge)))
+        if request.judge is not None:
+            from waza.runner.judge_checks import about_judges  # judges take long to load, and most runs ask none
+
+            new.spec.update(redactor.tree(about_judges(request.spec, request.judge)))
         return RunFolder.create(request.runs or runs_folder(request.spec), new)
     new.spec.update({key: value for key, value in request.resume.run.spec.items() if key in (KEY, CARDS)})
     folder = request.resume.kept

@@ -12,8 +12,6 @@ from waza.errors import Undecidable, UsageError, did_you_mean
 from waza.files.snapshot import SnapshotFiles
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader
-from waza.graders.human import HumanGrader
-from waza.graders.human_calibration import HumanCalibrationGrader, asked_of_people
 from waza.model import JSON, Attempt, Grade, Result, Run, Trace
 from waza.runner.grading import on_crash_of, status_of
 from waza.runner.journal_writer import finish
@@ -102,6 +100,9 @@ def reviewable(run: Run, spec: EvalSpec, graders: Collection[str] = ()) -> list[
 def _items(
     run: Run, place: int, result: Result, graders: list[Grader], names: Collection[str], source: str
 ) -> Iterator[ReviewableOutput]:
+    from waza.graders.human import HumanGrader  # every run imports this module, a review alone needs these two
+    from waza.graders.human_calibration import asked_of_people  # as above
+
     trace = with_files(run, result)
     for index, grader in enumerate(graders):
         name, inner = name_of(grader), _inner(grader)
@@ -193,7 +194,7 @@ def as_stored(run: Run, result: Result, redactor: Redactor, graders: list[Grader
 
 def _settled(run: Run, result: Result, graders: list[Grader]) -> Result:
     """Return a result with the human verdicts there are now; the same one where nothing changed."""
-    places = [i for i, one in enumerate(graders) if isinstance(_inner(one), HumanGrader | HumanCalibrationGrader)]
+    places = [i for i, one in enumerate(graders) if _inner(one).depends_on_people]
     if not places or not result.grades:
         return result
     if len(result.grades) != len(graders):

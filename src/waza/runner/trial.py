@@ -9,7 +9,7 @@ from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,7 +21,6 @@ from waza.files.trial_folder import NO_TRIAL_FOLDER, make_trial_folder
 from waza.files.workspace import Workspace
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader
-from waza.judges.base import Judge
 from waza.judges.rate_limits import AgentPace
 from waza.model import Attempt, Files, Grade, Result, Trace, Trial
 from waza.process.concurrency import FairQueue, deadlines
@@ -30,6 +29,9 @@ from waza.runs.outcomes import agent_spending, costs_of, is_invalid_cost
 from waza.runs.triggers import ended_early
 from waza.spending import NO_COSTS, NOTHING, Costs, Meter, Spending, metering, spent
 from waza.traces.conversation import Progress, following
+
+if TYPE_CHECKING:  # judges take long to load, and most runs ask none
+    from waza.judges.base import Judge
 
 GRACE_S = 60
 """How long past a task's time an engine may need to end its agent before the runner stops waiting."""

@@ -26,6 +26,8 @@ from waza.stats.scores import Interval, Invariance
 
 CARDS_FOLDER = ".waza/cards"
 """The folder of cards below a project's root."""
+CARDS = "judge_cards"
+"""Where `run.spec` holds the cards."""
 
 
 class Probe(Struct, frozen=True, kw_only=True):

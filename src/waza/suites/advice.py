@@ -10,9 +10,6 @@ from pydantic import BaseModel
 from waza.engines.base import ENGINES
 from waza.errors import Problem, did_you_mean, slip_of
 from waza.graders.base import Grader
-from waza.graders.human_calibration import HumanCalibrationGrader
-from waza.graders.json_schema import JsonSchemaGrader
-from waza.graders.matchers import ArgMatcher
 from waza.model import Task
 from waza.suites.judges import build_judge, judge_settings, own_judge, settings_place
 from waza.suites.local_code import code_notes
@@ -86,9 +83,9 @@ def _calibrated(spec: EvalSpec) -> Iterator[Problem]:
     """Yield a warning per calibration of a grader that no task has."""
     every = [grader for graders in spec.graders.values() for grader in graders]
     known = sorted({grader.name or grader.type_name() for grader in every})
-    asked = {grader.grader for grader in every if isinstance(grader, HumanCalibrationGrader)}
-    for named in sorted(asked.difference(known)):
-        yield spec.place.warning(f"human_calibration: no grader is called '{named}'; {did_you_mean(named, known)}")
+    asked = {(grader.measured_grader, grader.type_name()) for grader in every if grader.measured_grader}
+    for named, kind in sorted(one for one in asked if one[0] not in known):
+        yield spec.place.warning(f"{kind}: no grader is called '{named}'; {did_you_mean(named, known)}")
 
 
 def _config(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
@@ -168,8 +165,7 @@ def _schema_words(spec: EvalSpec) -> Iterator[Problem]:
         words = dict.fromkeys(
             word
             for part in _parts(grader)
-            if isinstance(part, JsonSchemaGrader | ArgMatcher)
-            for word in part.unknown_keywords
+            for word in getattr(part, "unknown_keywords", ())  # `json_schema` graders and matchers of arguments
         )
         if words:
             fact = f"grader '{grader.name}': not keywords of the schema's dialect, so they check nothing: "

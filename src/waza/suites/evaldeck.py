@@ -27,7 +27,6 @@ from waza.suites.positions import Position, parse, read_file, read_project
 from waza.suites.shapes import ConfigShape, PathsShape, ProjectShape, Timeout, Words
 from waza.suites.suite import EvalSpec
 
-FILES = ("evaldeck.yaml", "evaldeck.yml")
 _NEW = ("output_equals", "output_matches", "min_steps")
 """Expectations that evaldeck reads and does not check."""
 
@@ -289,7 +288,7 @@ class LlmShape(Options):
 class JudgeShape(Options):
     """Who judges, where a case needs a judge."""
 
-    llm: LlmShape = LlmShape()
+    llm: LlmShape = LlmShape.model_construct()
     """The judge."""
     llm_model: Words | None = None
     """The older name of `llm.model`."""
@@ -310,19 +309,19 @@ class EvaldeckShape(Options):
 
     version: int = 1
     """The format's version."""
-    agent: EvaldeckAgentShape = EvaldeckAgentShape()
+    agent: EvaldeckAgentShape = EvaldeckAgentShape.model_construct()
     """The agent under test."""
     test_dir: Words = "tests/evals"
     """The folder of test files, where no suites are named."""
     suites: list[SuiteShape] = []
     """Folders of test files with names."""
-    execution: ExecutionShape = ExecutionShape()
+    execution: ExecutionShape = ExecutionShape.model_construct()
     """How cases are run."""
-    defaults: ExecutionShape = ExecutionShape()
+    defaults: ExecutionShape = ExecutionShape.model_construct()
     """The older name of `execution`."""
-    graders: JudgeShape = JudgeShape()
+    graders: JudgeShape = JudgeShape.model_construct()
     """The judge."""
-    thresholds: ThresholdShape = ThresholdShape()
+    thresholds: ThresholdShape = ThresholdShape.model_construct()
     """When the run as a whole passes."""
     output_dir: str | None = None
     """Where run folders are made; `runs` if left out."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -16,12 +16,13 @@ from waza.files.paths import PROJECT_FILE, SpecFolder, display_path
 from waza.files.trust import not_trusted
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
-from waza.graders.judging import JudgedGrader
-from waza.judges.base import JUDGES, Judge, judge_type_of
-from waza.judges.jury import Juror
 from waza.suites.positions import Position, problems_of, unmarked
 from waza.suites.shapes import ConfigShape, ProjectShape
 from waza.untrusted.yaml import read_yaml
+
+if TYPE_CHECKING:  # most suites ask no judge, and judges take long to load
+    from waza.judges.base import Judge
+    from waza.judges.jury import Juror
 
 _VENDORS = frozenset(("api.openai.com", "api.anthropic.com"))
 """Where the vendors of judges answer themselves."""
@@ -53,6 +54,8 @@ def settings_place(project: ProjectShape, config: ConfigShape, place: Position, 
 
 def build_judge(settings: dict[str, Any], place: Position, folder: SpecFolder) -> tuple[Judge | None, list[Problem]]:
     """Return the judge that settings describe, or None with every problem found; `place` is their position."""
+    from waza.judges.base import JUDGES, judge_type_of  # most suites ask no judge, and judges take long to load
+
     kind = judge_type_of(settings)
     if not isinstance(kind, str):
         return None, [place.at("type").problem(f"a judge's type is a text, found {what(kind)}")]
@@ -95,18 +98,21 @@ def _is_loopback(host: str) -> bool:
 
 def jurors_of(graders: Iterable[Grader]) -> list[Juror]:
     """Return the judges that graders ask: the members of their juries, or the suite's judge with its model."""
-    found: list[Juror] = []
-    for grader in graders:
-        if isinstance(grader, JudgedGrader):
-            found += grader.jurors
-        elif isinstance(grader, AfterTurnGrader):
-            found += jurors_of([grader.grader])
-        elif isinstance(grader, CompositeGrader):
-            found += jurors_of(inner for inner in grader.graders if inner.asks() is not None)
-        else:
-            own = getattr(grader, "model", "")
-            found.append(Juror(own, own))
-    return found
+    return [juror for grader in graders for juror in _jurors(grader)]
+
+
+def _jurors(grader: Grader) -> list[Juror]:
+    from waza.graders.judging import JudgedGrader  # loaded where a grader asks a judge
+    from waza.judges.jury import Juror  # as above
+
+    if isinstance(grader, JudgedGrader):
+        return grader.jurors
+    if isinstance(grader, AfterTurnGrader):
+        return jurors_of([grader.grader])
+    if isinstance(grader, CompositeGrader):
+        return jurors_of(inner for inner in grader.graders if inner.asks() is not None)
+    own = getattr(grader, "model", "")
+    return [Juror(own, own)]
 
 
 def models_asked(graders: Iterable[Grader]) -> list[str]:

@@ -16,13 +16,8 @@ from waza.engines.base import ENGINES, Engine
 from waza.errors import Problem, SpecError, did_you_mean
 from waza.files.paths import SpecFolder, display_path
 from waza.graders.base import Grader
-from waza.graders.composed import AfterTurnGrader
-from waza.graders.human import HumanGrader
-from waza.graders.human_calibration import HumanCalibrationGrader
 from waza.model import Task
 from waza.suites.advice import advise, resolved_metrics
-from waza.suites.evaldeck import FILES as EVALDECK
-from waza.suites.evaldeck import read_evaldeck
 from waza.suites.graders import build_grader, with_tool_names
 from waza.suites.local_code import left_out, without_effect
 from waza.suites.mocks import as_data, plain, read_commands, read_servers
@@ -42,6 +37,7 @@ from waza.suites.triggers import (
 )
 
 FILE = "eval.yaml"
+EVALDECK_FILES = ("evaldeck.yaml", "evaldeck.yml")
 NOT_YET = {
     "adversarial": "adversarial packs are not supported; write their prompts as tasks",
 }
@@ -90,7 +86,7 @@ def find_eval(path: str | Path) -> Path:
 
 def suite_in(folder: Path) -> Path | None:
     """Return the suite in a folder, if there is one: `eval.yaml`, else a project of evaldeck's."""
-    return next((folder / name for name in (FILE, *EVALDECK) if (folder / name).is_file()), None)
+    return next((folder / name for name in (FILE, *EVALDECK_FILES) if (folder / name).is_file()), None)
 
 
 def is_suite(path: Path) -> bool:
@@ -109,7 +105,9 @@ def read_spec(
 
     `forced` options win over written ones in each grader that has them.
     """
-    if file.name in EVALDECK:
+    if file.name in EVALDECK_FILES:
+        from waza.suites.evaldeck import read_evaldeck  # its 12 models take 15 ms, and most suites are not evaldeck's
+
         return read_evaldeck(file, trust=trust)
     try:
         place = read_file(file)
@@ -285,24 +283,17 @@ def with_sources(
     found = dict(graders)
     for task in tasks:
         if "source" in task.context and task.id in graders and (source := source_of(task, folder)):
-            found[task.id] = [_with_source(grader, source) for grader in graders[task.id]]
+            found[task.id] = [grader.with_source(source) for grader in graders[task.id]]
     return found
 
 
 def with_judges(graders: dict[str, list[Grader]]) -> dict[str, list[Grader]]:
     """Return each task's graders, where those that measure another one know what it asks in this suite."""
     every = {id(grader): grader for listed in graders.values() for grader in listed}
-    known = {key: one.among(every.values()) for key, one in every.items() if isinstance(one, HumanCalibrationGrader)}
+    known = {key: one.among(every.values()) for key, one in every.items() if one.measured_grader}
     if not known:
         return graders
     return {task: [known.get(id(one), one) for one in listed] for task, listed in graders.items()}
-
-
-def _with_source(grader: Grader, source: str) -> Grader:
-    if isinstance(grader, AfterTurnGrader):
-        inner = _with_source(grader.grader, source)
-        return grader if inner is grader.grader else grader.model_copy(update={"grader": inner})
-    return grader.with_source(source) if isinstance(grader, HumanGrader) else grader
 
 
 def where_and_what(hook: HookShape, folder: SpecFolder) -> tuple[Path, list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +102,8 @@ def refused(name: str, engine: Engine, tasks: Sequence[Task], place: Position) -
 
 def lacking(who: str = "mocked MCP servers need") -> str:
     """Return what must be installed before a server can be mocked; empty if it is there."""
+    from importlib.metadata import PackageNotFoundError, version  # it loads the e-mail parser; only mocks need it
+
     try:
         found = version("mcp")
     except PackageNotFoundError:

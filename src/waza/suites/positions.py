@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from waza.errors import ArgumentError, Problem, SpecError, UsageError, did_you_mean, nearest, validation_fact, what
 from waza.files.paths import PROJECT_FILE, SpecFolder, display_path, inner_path, project_root
@@ -70,6 +70,8 @@ def parse(model: type[Model], data: Any, place: Position) -> tuple[Model | None,
 
 class Checked(BaseModel):
     """A model for callers from Python: its constructor refuses a wrong argument with the sentence of a wrong key."""
+
+    model_config = ConfigDict(defer_build=True)
 
     def __init__(self, /, **given: Any) -> None:
         try:

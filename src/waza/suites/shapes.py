@@ -65,7 +65,7 @@ class TriggerShape(Options):
     """Prompts for which the agent should use the skill."""
     should_not_trigger_prompts: list[TriggerPromptShape] = []
     """Prompts for which it should not."""
-    controls: ControlsShape = ControlsShape()
+    controls: ControlsShape = ControlsShape.model_construct()
     """Other controls than waza's own."""
     stop_at: Literal["any_skill", "this_skill"] = "any_skill"
     """When a trial ends: at the first use of any skill, or only of this one (for agents that load others first)."""
@@ -235,7 +235,7 @@ class EvalShape(Options):
     """The suite's own version; for readers."""
     config: dict[str, Any] = {}
     """How the suite is run."""
-    hooks: HooksShape = HooksShape()
+    hooks: HooksShape = HooksShape.model_construct()
     """Commands around the run."""
     inputs: dict[str, Scalar] = {}
     """Values for `{{name}}` in prompts."""
@@ -386,11 +386,11 @@ class ProjectGradersShape(Options):
 class ProjectShape(Options):
     """The keys of `.waza.yaml`."""
 
-    paths: PathsShape = PathsShape()
+    paths: PathsShape = PathsShape.model_construct()
     """Where things are."""
-    defaults: DefaultsShape = DefaultsShape()
+    defaults: DefaultsShape = DefaultsShape.model_construct()
     """What holds where a suite does not say."""
-    graders: ProjectGradersShape = ProjectGradersShape()
+    graders: ProjectGradersShape = ProjectGradersShape.model_construct()
     """Defaults of graders."""
     judge: Annotated[str, Field(min_length=1)] | dict[str, Any] | None = None
     """Who judges, where a grader needs a judge: a model, or a mapping with `type` and its settings."""

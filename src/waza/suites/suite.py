@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pydantic import ValidationError
@@ -22,7 +22,6 @@ from waza.engines.function_calls import not_imported
 from waza.errors import Problem, SpecError, UsageError, did_you_mean
 from waza.files.paths import SpecFolder
 from waza.graders.base import Grader
-from waza.judges.base import Judge
 from waza.model import JSON, Task
 from waza.runs.grader_facts import grader_facts
 from waza.runs.partial import FILES
@@ -35,6 +34,9 @@ from waza.suites.shapes import ConfigShape, HooksShape, MetricShape, ProjectShap
 from waza.suites.skills import find_skill
 from waza.suites.triggers import FILE as TRIGGERS
 from waza.suites.triggers import TriggerTests
+
+if TYPE_CHECKING:  # judges take long to load, and most runs ask none
+    from waza.judges.base import Judge
 
 NO_JUDGE = "graders need a judge, and none is configured: name one in `judge:` of .waza.yaml or in config.judge"
 NO_ENGINE = "no engine is named"

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
-from typing import Any
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any
 
 from waza.errors import slip_of
 from waza.untrusted.json import extract_json, parse_json, refuse_depth
+
+if TYPE_CHECKING:  # a native library that takes 6 ms to load, for the suites that have a schema
+    import jsonschema_rs
 
 __all__ = ["Schema", "compile_schema", "extract_json", "parse_json", "refuse_slips", "unknown_keywords"]
 
@@ -24,10 +26,6 @@ MAX_PROBLEMS = 20
 MAX_PROBLEM_CHARS = 300
 MAX_BRANCHES = 100_000
 _SMALL = 20_000
-_FORMATS = {
-    name: jsonschema_rs.Draft202012Validator({"format": name}, validate_formats=True).is_valid
-    for name in ("uuid", "duration")
-}
 _DIALECTS = ("draft-04", "draft-06", "draft-07", "2019-09", "2020-12")
 _SCHEMA_KEYS = {
     *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "contentSchema", "else", "if", "items"),
@@ -83,6 +81,8 @@ class Schema:
 
     def _first(self, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
         """Yield only the first error of a large value: the library collects all errors before it returns one."""
+        import jsonschema_rs  # as in `_compile`
+
         try:
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
@@ -142,7 +142,19 @@ def refuse_slips(schema: dict[str, Any] | bool) -> None:
         raise ValueError(f"{'; '.join(slips)} (write x-… for a keyword of your own)")
 
 
+@cache
+def _formats() -> dict[str, Any]:
+    import jsonschema_rs  # as in `_compile`
+
+    return {
+        name: jsonschema_rs.Draft202012Validator({"format": name}, validate_formats=True).is_valid
+        for name in ("uuid", "duration")
+    }
+
+
 def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
+    import jsonschema_rs  # a native library that takes 6 ms to load, for the suites that have a schema
+
     requested: list[str] = []
 
     def refuse(uri: str) -> Any:
@@ -158,7 +170,7 @@ def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
             retriever=refuse,
             pattern_options=jsonschema_rs.RegexOptions(),
             ignore_unknown_formats=True,
-            formats=_FORMATS,
+            formats=_formats(),
         )
     except ValueError as error:
         raise ValueError(_why_refused(error, requested)) from None
@@ -172,6 +184,8 @@ def _compile(schema: dict[str, Any] | bool) -> jsonschema_rs.Validator:
 def _why_refused(error: ValueError, requested: list[str]) -> str:
     if requested:
         return f"'{requested[0]}' is outside the schema, and nothing is ever fetched; put it under '$defs'"
+    import jsonschema_rs  # as in `_compile`
+
     if not isinstance(error, jsonschema_rs.ValidationError):
         return f"not a JSON Schema: {error}"
     reason = error.message
