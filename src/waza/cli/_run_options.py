@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -24,7 +24,6 @@ from waza.cli._runs import own_run
 from waza.cli._screen import remark, say
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED, UsageError
 from waza.files.paths import display_path
-from waza.judges.base import Judge
 from waza.model import Run, StoredBaseline
 from waza.runner.baseline import control_trials, with_baseline
 from waza.runner.request import RunRequest, auto_for, judge_for, request_for, runs_folder, stored_form
@@ -36,6 +35,9 @@ from waza.runs.remote_store import is_url
 from waza.runs.store import find_run, open_run
 from waza.suites.suite import EvalSpec
 from waza.untrusted.text import plural
+
+if TYPE_CHECKING:  # judges take long to load, and most runs ask none
+    from waza.judges.base import Judge
 
 
 @dataclass(frozen=True, kw_only=True)
