@@ -12,7 +12,7 @@ from waza.model import SkillInvocation, Trace
 from waza.reports.document import Grid, print_document
 from waza.reports.html import HtmlReport
 from waza.reports.markdown import MarkdownReport
-from waza.reports.table import TableReport, models_table
+from waza.reports.table import TableReport, models_document
 
 LONG = "a-task-with-a-rather-long-name-of-more-than-forty-characters"
 
@@ -84,7 +84,7 @@ def test_an_interval_stays_in_one_line_of_a_terminal_table(width):
     row = ("a grader with many words in its name", "0.50", "0.75", "better", "+0.12 to +0.34", "why it came to that")
     columns = ("grader", "before", "after", "change", "95 % interval", "a column with a long title")
     print_document([Grid(columns, [tuple((word,) for word in row)])], console)
-    console.print(models_table([a_run(results, model="a-model-with-a-long-name") for _ in range(2)]))
+    print_document(models_document([a_run(results, model="a-model-with-a-long-name") for _ in range(2)]), console)
     made = console.file.getvalue()
     assert "+0.12 to +0.34" in made
     assert "68–100 %" in made

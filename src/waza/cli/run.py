@@ -28,7 +28,8 @@ from waza.compact import CompactList
 from waza.engines.base import ENGINES, NO_CREDENTIAL, Engine
 from waza.errors import EXIT_BUG, EXIT_PASSED, EXIT_UNDECIDED, Problem, SpecError, StoreError, UsageError
 from waza.model import Run, Task
-from waza.reports.table import models_table
+from waza.reports.document import print_document
+from waza.reports.table import models_document
 from waza.runner.auto import most_trials
 from waza.runner.preflight import refusals, refuse, without_refused
 from waza.runner.request import RunRequest, auto_for, fewest_trials, request_for, runs_folder
@@ -111,7 +112,7 @@ def command(path: Path, **values: Any) -> int:
         if code > EXIT_BUG:
             break
     if len(runs) > 1 and not options.as_json and not options.reports.take_stdout:
-        console().print(models_table(runs))
+        print_document(models_document(runs), console())
     return max(codes, key=_severity)
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from waza.model import Result, Run
 from waza.reports.base import Report
 from waza.reports.document import MARKDOWN_MARKS as MARKS
-from waza.reports.document import cell, code, fenced, html_code, markdown_document
+from waza.reports.document import ForeignText, Grid, Words, cell, code, fenced, html_code, markdown_document
 from waza.reports.failed_checks import Fault, ending, faults, headline, places_of, trials_of
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import numbers_line, rate_line, repeats_line
@@ -134,12 +134,9 @@ def _fault(fault: Fault) -> str:
     text = f"{'❌' if fault.is_failure else '❔'} {code(fault.grader)}: {code(fault.words, 400)}\n"
     if fault.expected is None and fault.found is None:
         return text
-    rows = "".join(
-        f"| {label} | {cell(value, 400)} |\n"
-        for label, value in (("expected", fault.expected), ("found", fault.found))
-        if value is not None
-    )
-    return f"{text}\n| | |\n|---|---|\n{rows}"
+    values = (("expected", fault.expected), ("found", fault.found))
+    rows: list[tuple[Words, ...]] = [((label,), (ForeignText(one, 400),)) for label, one in values if one is not None]
+    return f"{text}\n{markdown_document([Grid(('', ''), rows, (0, 1))])}"
 
 
 def within(pieces: Iterable[str], most: int, rest: str) -> str:

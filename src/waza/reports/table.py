@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +16,7 @@ from rich.text import Text
 from waza.compact import where
 from waza.model import Check, Grade, Result, Run
 from waza.reports.base import Report
-from waza.reports.document import MARKS, is_ascii, print_document, terminal_mark
+from waza.reports.document import MARKS, Block, ForeignText, Grid, Words, is_ascii, print_document, terminal_mark
 from waza.reports.failed_checks import ANY, ending, places_of
 from waza.reports.interpretation import numbers_line, rate_line, repeats_line
 from waza.reports.judging import judging_lines, rubric_of, split_jury
@@ -301,18 +301,13 @@ def _compared(rate: WinRate) -> str:
     return counts + consistency(rate)
 
 
-def models_table(runs: list[Run]) -> Table:
-    """Return several runs of one suite side by side, a line a model."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("model", "passed", "95 % interval", "score", "tokens", "cost", "time"):
-        justify: JustifyMethod = "left" if column == "model" else "right"
-        table.add_column(column, justify=justify, no_wrap=column.endswith("interval"))
+def models_document(runs: Iterable[Run]) -> Iterator[Block]:
+    """Yield several runs of one suite side by side, a line a model."""
+    rows: list[tuple[Words, ...]] = []
     for run in runs:
         summary = summarize(run)
-        interval = summary.success_rate_ci
-        tokens, cost = summary.agent_tokens, summary.cost_usd
-        table.add_row(
-            Text(visible(run.model or "–")),
+        interval, tokens, cost = summary.success_rate_ci, summary.agent_tokens, summary.cost_usd
+        numbers = (
             f"{summary.succeeded} of {summary.total_tests}",
             f"{interval.lower * 100:.0f}–{percent(interval.upper)}" if interval else "–",
             score(summary.weighted_score),
@@ -320,4 +315,5 @@ def models_table(runs: list[Run]) -> Table:
             f"${cost:.4f}" if cost is not None else "–",
             seconds(summary.duration_ms),
         )
-    return table
+        rows.append(((ForeignText(run.model or "–"),), *((one,) for one in numbers)))
+    yield Grid(("model", "passed", "95 % interval", "score", "tokens", "cost", "time"), rows)
