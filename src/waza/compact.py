@@ -133,7 +133,7 @@ class CompactList(Sequence[T]):
         try:
             return self._written(block)
         except OSError:
-            return block  # a disk without room costs memory, not the run
+            return block  # a disk without space costs memory, not the run
 
     def _encoded(self, entries: list[T]) -> bytes | None:
         """Return a block; None of what cannot be packed."""
@@ -153,7 +153,7 @@ class CompactList(Sequence[T]):
                 self._file = TemporaryFile(buffering=0)  # noqa: SIM115  it is there as long as the list
             self._file.seek(self._on_disk)
             if self._file.write(block) < len(block):
-                raise OSError("no room")
+                raise OSError("no space")
         self._on_disk += len(block)
         return _OnDisk(self._on_disk - len(block), len(block), blake2b(block, digest_size=16).digest())
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 from sys import intern
 from typing import Literal, NamedTuple, overload
 
 from msgspec import Struct, field
 
-from waza.compact import CompactDict, picked
+from waza.compact import picked
 from waza.model import JSON, ResultStatus, Run, ToolEvent
 from waza.runs.tasks import TaskSummary, summarize_tasks
 from waza.stats.difference import DifferenceVerdict, Tally, holm, shuffled_trials
@@ -150,7 +151,13 @@ class TaskPair(NamedTuple):
         one, other = self.before, self.after
         if not one.passed + one.failed or not other.passed + other.failed:
             return None
-        return Tally(one.passed, one.passed + one.failed, other.passed, other.passed + other.failed)
+        return _tally(one.passed, one.passed + one.failed, other.passed, other.passed + other.failed)
+
+
+@lru_cache(maxsize=1024)
+def _tally(passed_before: int, trials_before: int, passed_after: int, trials_after: int) -> Tally:
+    """Return a tally, shared: thousands of tasks have few different ones."""
+    return Tally(passed_before, trials_before, passed_after, trials_after)
 
 
 class Pairs(Sequence[TaskPair]):
@@ -208,19 +215,23 @@ def paired(before: Run, after: Run) -> Pairing:
 
 
 def _asked_differently(before: Run, after: Run) -> set[str]:
-    others = CompactDict((str(task["id"]), task) for task in after.suite.tasks)
+    others = after.suite.tasks
+    places = {intern(str(task["id"])): place for place, task in enumerate(others)}
     found: set[str] = set()
     for task in before.suite.tasks:
-        other = others.get(str(task["id"]))
-        if other is not None and any(task.get(key) != other.get(key) for key in ASKED):
+        place = places.get(str(task["id"]))
+        if place is None:
+            continue
+        other = others[place]
+        if any(task.get(key) != other.get(key) for key in ASKED):
             found.add(str(task["id"]))
     return found
 
 
 def bounds(pairs: Sequence[TaskPair]) -> tuple[list[Tally], list[Tally]]:
     """Return the tallies if all undecided trials were for the later run, and if all were against it."""
-    best = [Tally(one.passed, _total(one), other.passed + other.errors, _total(other)) for one, other in pairs]
-    worst = [Tally(one.passed + one.errors, _total(one), other.passed, _total(other)) for one, other in pairs]
+    best = [_tally(one.passed, _total(one), other.passed + other.errors, _total(other)) for one, other in pairs]
+    worst = [_tally(one.passed + one.errors, _total(one), other.passed, _total(other)) for one, other in pairs]
     return best, worst
 
 
@@ -230,16 +241,26 @@ def _total(task: TaskSummary) -> int:
 
 def task_changes(pairs: Sequence[TaskPair]) -> list[TaskChange]:
     """Return every paired task, the flips first; each with a test of its own, adjusted for how many there are."""
-    tested = [pair.before.id for pair in pairs if pair.tally]
-    p_values = dict(zip(tested, holm([shuffled_trials([t]) for pair in pairs if (t := pair.tally)]), strict=True))
-    changes = [_task_change(pair, p_values.get(pair.before.id)) for pair in pairs]
+    p_values = iter(holm([_p_value(tally) for pair in pairs if (tally := pair.tally)]))
+    changes = [_task_change(pair, next(p_values) if pair.tally else None) for pair in pairs]
     return sorted(changes, key=lambda change: (_ORDER[change.kind], not change.golden, change.p_value or 1.0))
+
+
+@lru_cache(maxsize=1024)
+def _p_value(tally: Tally) -> float:
+    return shuffled_trials([tally])
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _shared(score: float | None) -> float | None:
+    """Return the number, one object for all equal ones: thousands of tasks have few different scores."""
+    return score
 
 
 def _task_change(pair: TaskPair, p_value: float | None) -> TaskChange:
     one, other = pair
     return TaskChange(
-        id=one.id,
+        id=intern(one.id),
         kind=_kind(one, other),
         status_before=one.status,
         status_after=other.status,
@@ -247,8 +268,8 @@ def _task_change(pair: TaskPair, p_value: float | None) -> TaskChange:
         decided_before=one.passed + one.failed,
         passed_after=other.passed,
         decided_after=other.passed + other.failed,
-        score_before=one.score.weighted,
-        score_after=other.score.weighted,
+        score_before=_shared(one.score.weighted),
+        score_after=_shared(other.score.weighted),
         p_value=p_value,
         golden=one.golden or other.golden,
     )

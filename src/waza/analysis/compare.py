@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from sys import intern
 from typing import Any, Literal, NamedTuple, overload
 
 import msgspec
@@ -22,6 +23,7 @@ from msgspec.structs import replace as changed
 
 from waza.analysis.changes import Attribution, Comparison, TaskPair, paired
 from waza.analysis.comparison import compare
+from waza.compact import CompactList, picked
 from waza.errors import SpecError, UsageError
 from waza.files.paths import SpecFolder
 from waza.graders.base import GRADERS, Grader
@@ -30,9 +32,10 @@ from waza.runner.grading import on_crash_of
 from waza.runner.regrade import Judging, eval_of, from_run, regraded
 from waza.runner.request import judge_for
 from waza.runs.canaries import drift
-from waza.runs.outcomes import KnownResults, outcome_of, outcomes_of
+from waza.runs.outcomes import KnownResults, TrialOutcome, outcome_of, outcomes_of
 from waza.runs.partial import FILES, NOT_SELECTED, graded_alike, same_graders
 from waza.runs.store import open_run
+from waza.runs.tasks import TaskSummary, summarize_tasks
 from waza.stats.difference import MARGIN
 from waza.stats.scores import mean
 from waza.suites.graders import load_grader
@@ -129,12 +132,18 @@ def _attributed(
     before: Run, again: Run, after: Run, tasks: list[str], graded: Literal["before", "after"]
 ) -> Attribution:
     """Return where the change comes from, over the tasks that are decided in all three."""
-    middle = {pair.before.id: pair for pair in paired(again, again).pairs}
-    found = [(pair, middle[pair.before.id]) for pair in paired(before, after).pairs if pair.before.id in middle]
-    rates = [(_rate(pair, 0), _rate(other, 0), _rate(pair, 1)) for pair, other in found]
-    scores = [
-        (pair.before.score.weighted, other.before.score.weighted, pair.after.score.weighted) for pair, other in found
-    ]
+    middle = {
+        intern(task.id): (_rate(task), task.score.weighted)
+        for task in summarize_tasks(again)
+        if task.status != "skipped"
+    }
+    rates: list[Split] = []
+    scores: list[Split] = []
+    for one, other in paired(before, after).pairs:
+        if one.id in middle:
+            rate, score = middle[one.id]
+            rates.append((_rate(one), rate, _rate(other)))
+            scores.append((one.score.weighted, score, other.score.weighted))
     passing, scoring = _split(rates, graded), _split(scores, graded)
     return Attribution(
         tasks=tasks,
@@ -160,15 +169,15 @@ def _split(numbers: Sequence[Split], graded: str) -> Split:
     return (total, second, first) if graded == "before" else (total, first, second)
 
 
-def _rate(pair: TaskPair, which: int) -> float | None:
-    task = pair[which]
+def _rate(task: TaskSummary) -> float | None:
     return task.passed / (task.passed + task.failed) if task.passed + task.failed else None
 
 
 def graded_differently(before: Run, after: Run, pairs: Sequence[TaskPair]) -> list[str]:
     """Return the paired tasks whose graders, rubrics or judge differ."""
     suites = before.suite, after.suite
-    return [pair.before.id for pair in pairs if not graded_alike(*suites, pair.before.id)]
+    ids = (intern(pair.before.id) for pair in pairs)
+    return [task_id for task_id in ids if not graded_alike(*suites, task_id)]
 
 
 def suite_of(run: Run, tasks: list[str], how: ComparisonMode) -> EvalSpec:
@@ -177,11 +186,11 @@ def suite_of(run: Run, tasks: list[str], how: ComparisonMode) -> EvalSpec:
         spec = load_spec(eval_of(run, Path(run.folder)), trust=how.trust)
     except SpecError as error:
         return _from_stored(run, tasks, str(error).splitlines()[0])
-    known, stored = {task.id for task in spec.tasks}, run.suite
-    gone = [task_id for task_id in tasks if task_id not in known]
-    if gone or any(not _is_as_stored(spec, stored, task_id) for task_id in tasks):
+    chosen, stored = set(tasks), run.suite
+    places = [place for place, task in enumerate(spec.tasks) if task.id in chosen]
+    if len(places) < len(chosen) or any(not _is_as_stored(spec, stored, task_id) for task_id in tasks):
         return _from_stored(run, tasks, f"the suite changed since run {run.id}")
-    spec = replace(spec, tasks=[task for task in spec.tasks if task.id in tasks])
+    spec = replace(spec, tasks=picked(spec.tasks, places))
     if spec.judged:
         _refuse_other_judge(spec, run, how)
     return spec
@@ -245,16 +254,23 @@ class GradedAgain(KnownResults):
 
     def __init__(self, run: Run, spec: EvalSpec, judging: Judging) -> None:
         self._stored = run.results
-        self.outcomes = list(outcomes_of(run.results))
-        self._grades: dict[int, tuple[list[Grade], ResultStatus, str]] = {}
-        places = {(outcome.task_id, outcome.trial): place for place, outcome in enumerate(self.outcomes)}
-        for result in regraded(from_run(Path(run.folder), spec), spec, judging):
-            place = places[result.task_id, result.trial]
-            if result.grades:
-                self._grades[place] = (result.grades, result.status, result.reason)
-                fresh = outcome_of(result)
-                old = self.outcomes[place]
-                self.outcomes[place] = changed(fresh, start_ms=old.start_ms, duration_ms=old.duration_ms)
+        self._grades: CompactList[tuple[list[Grade], ResultStatus, str]] = CompactList()
+        self._graded_at: dict[int, int] = {}
+        """By the place of a result: where its new grades are."""
+        self.outcomes = CompactList(self._outcomes(run, spec, judging), TrialOutcome)
+
+    def _outcomes(self, run: Run, spec: EvalSpec, judging: Judging) -> Iterator[TrialOutcome]:
+        """Yield the outcome of each result, in their order; keep the new grades of those that are graded again."""
+        known = {task.id for task in spec.tasks}
+        again = regraded(from_run(run, spec), spec, judging)  # in the order of the results
+        for place, old in enumerate(outcomes_of(run.results)):
+            result = next(again) if old.task_id in known else None
+            if result is None or not result.grades:
+                yield old
+                continue
+            self._graded_at[place] = len(self._grades)
+            self._grades.append((result.grades, result.status, result.reason))
+            yield changed(outcome_of(result), start_ms=old.start_ms, duration_ms=old.duration_ms)
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -272,9 +288,9 @@ class GradedAgain(KnownResults):
         return (self._with_grades(place, result) for place, result in enumerate(self._stored))
 
     def _with_grades(self, place: int, result: Result) -> Result:
-        if place not in self._grades:
+        if place not in self._graded_at:
             return result
-        grades, status, reason = self._grades[place]
+        grades, status, reason = self._grades[self._graded_at[place]]
         return changed(result, grades=grades, status=status, reason=reason)
 
 

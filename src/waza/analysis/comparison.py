@@ -7,6 +7,7 @@ is left out of the tests, and the verdict says whether the undecided trials coul
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from sys import intern
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -72,7 +73,7 @@ def compare(
         mcnemar_p=mcnemar(*(sum(change.kind == kind for change in changes) for kind in ("mended", "broke"))),
         holds=_holds(pairing.pairs, passing, these_tasks) if on == "pass" else _scores_hold(pairing.pairs, on_scores),
         tasks=[replace(change, details=details[change.id]) if change.id in details else change for change in changes],
-        graders=grader_changes(before, after, {pair.before.id for pair in pairing.pairs}),
+        graders=grader_changes(before, after, {intern(task.id) for task in pairing.pairs.side(0)}),
         removed=pairing.removed,
         added=pairing.added,
         asked_otherwise=pairing.asked_otherwise,
@@ -114,19 +115,20 @@ def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChang
     ones, others = _grader_scores(before, tasks), _grader_scores(after, tasks)
     found: list[GraderChange] = []
     for name in ones:
-        shared = [task_id for task_id in ones[name] if task_id in others.get(name, {})]
-        pairs = [(mean(ones[name][task_id]) or 0.0, mean(others[name][task_id]) or 0.0) for task_id in shared]
-        differences = [other - one for one, other in pairs]
-        if pairs:
+        its = others.get(name, {})
+        shared = [task_id for task_id in ones[name] if task_id in its]
+        befores, afters = ([_mean(side[task_id]) for task_id in shared] for side in (ones[name], its))
+        differences = [after - before for before, after in zip(befores, afters, strict=True)]
+        if shared:
             found.append(
                 GraderChange(
                     name=name,
-                    before=mean([one for one, _ in pairs]) or 0.0,
-                    after=mean([other for _, other in pairs]) or 0.0,
+                    before=mean(befores) or 0.0,
+                    after=mean(afters) or 0.0,
                     difference=mean(differences) or 0.0,
                     interval=bootstrap_mean(differences),
                     p_value=sign_flip(differences),
-                    tasks=len(pairs),
+                    tasks=len(shared),
                 )
             )
     adjusted = holm([change.p_value for change in found])
@@ -134,20 +136,32 @@ def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChang
     return sorted(found, key=lambda change: (-abs(change.difference), change.name))
 
 
-def _grader_scores(run: Run, tasks: set[str]) -> dict[str, dict[str, list[float]]]:
-    """Return by grader and task the scores that were decided; a number outside 0 to 1 is no score."""
-    scores: dict[str, dict[str, list[float]]] = {}
+def _mean(scores: float | list[float]) -> float:
+    return (mean(scores) or 0.0) if isinstance(scores, list) else scores
+
+
+def _grader_scores(run: Run, tasks: set[str]) -> dict[str, dict[str, float | list[float]]]:
+    """Return by grader and task the scores that were decided; a number outside 0 to 1 is no score.
+
+    The score of a task with one trial, as most of thousands have, is no list: that takes a quarter of the memory.
+    """
+    scores: dict[str, dict[str, float | list[float]]] = {}
     for result in run.results:
         if result.task_id in tasks:
             for name, grade in zip(shown_names(result), result.grades, strict=True):
                 if grade.status != "error" and 0.0 <= grade.score <= 1.0:
-                    scores.setdefault(name, {}).setdefault(result.task_id, []).append(grade.score)
+                    of_grader, task_id = scores.setdefault(name, {}), intern(result.task_id)
+                    known = of_grader.get(task_id)
+                    if isinstance(known, list):
+                        known.append(grade.score)
+                    else:
+                        of_grader[task_id] = grade.score if known is None else [known, grade.score]
     return scores
 
 
 def _side(run: Run, pairing: Pairing, which: int) -> Side:
     tasks = pairing.pairs.side(which)
-    ids = {task.id for task in tasks}
+    ids = {intern(task.id) for task in tasks}
     takes = per_trial(where(outcomes_of(run.results), lambda outcome: outcome.task_id in ids))
     return Side(
         id=run.id,
@@ -168,7 +182,8 @@ def _side(run: Run, pairing: Pairing, which: int) -> Side:
 
 def read_details(before: Run, after: Run, ids: Iterable[str]) -> dict[str, Details]:
     """Return for each task one trial of each run, as unlike as there are, and what differs between them."""
-    places = [_places(run) for run in (before, after)]
+    ids = list(ids)
+    places = [_places(run, set(ids)) for run in (before, after)]
     found: dict[str, Details] = {}
     for task_id in ids:
         ones, others = (place.get(task_id, []) for place in places)
@@ -188,11 +203,12 @@ def details_of(one: Result, other: Result) -> Details:
     )
 
 
-def _places(run: Run) -> dict[str, list[tuple[int, str]]]:
+def _places(run: Run, tasks: set[str]) -> dict[str, list[tuple[int, str]]]:
     """Return by task the positions of its results, and their statuses."""
     places: dict[str, list[tuple[int, str]]] = {}
     for place, outcome in enumerate(outcomes_of(run.results)):
-        places.setdefault(outcome.task_id, []).append((place, outcome.status))
+        if outcome.task_id in tasks:
+            places.setdefault(outcome.task_id, []).append((place, outcome.status))
     return places
 
 

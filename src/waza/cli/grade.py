@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import click
@@ -175,18 +176,19 @@ def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options
     """Grade the trials of a stored run again."""
     stored = open_run(folder)
     spec = load_spec(suite or eval_of(stored, folder), trust=options.trust)
-    known = {task.id for task in spec.tasks}
-    if gone := sorted({outcome.task_id for outcome in outcomes_of(stored.results)} - known):
+    known = {intern(task.id) for task in spec.tasks}
+    if gone := sorted({intern(outcome.task_id) for outcome in outcomes_of(stored.results)} - known):
         remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
     spec = _selected(spec, tasks)
     judging, store = _judging(spec, options), checked_store(spec.project.paths.results)
     about = {"suite": spec.name, "engine": stored.engine, "model": stored.model}
-    with telemetry(options.otel, **about) as send_spans, _progress(len(stored.results), options) as progress:
+    engine, model, total, read = stored.engine, stored.model, len(stored.results), from_run(stored, spec)
+    del known, stored  # large: `read` alone keeps the run, until it is read
+    with telemetry(options.otel, **about) as send_spans, _progress(total, options) as progress:
         if options.resume:
             run: Run | None = _add_missing_verdicts(spec, folder, judging, progress, send_spans)
         else:
-            read = from_run(folder, spec)
-            run = _graded(spec, read, folder, stored.engine, stored.model, judging, progress, send_spans)
+            run = _graded(spec, read, folder, engine, model, judging, progress, send_spans)
     if run is None:
         raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
     return sent(run, store, report(run, options), quiet=not options.prints_summary)

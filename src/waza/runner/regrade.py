@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from sys import intern
 from time import monotonic
 from typing import NamedTuple, TypeVar
 
@@ -27,6 +28,7 @@ from waza.runner.journal_writer import finish
 from waza.runner.judge_checks import about_judges
 from waza.runner.request import RunRequest, redactor_for, runs_folder, stored_form
 from waza.runner.resume import changes
+from waza.runs.folder import read_run_json
 from waza.runs.outcomes import GRADED_FROM
 from waza.runs.store import JOURNAL, RUN, RunFolder, open_run, read_run
 from waza.spending import Costs, metering
@@ -38,10 +40,12 @@ BATCH, BATCH_S = 64, 0.5
 """This many results, or those of this many seconds, share one sync."""
 
 
-def from_run(folder: Path, spec: EvalSpec) -> Iterator[Recorded]:
-    """Yield the trials of a stored run whose tasks the suite still has."""
-    known = {task.id for task in spec.tasks}
-    for result in open_run(folder).results:
+def from_run(stored: Path | Run, spec: EvalSpec) -> Iterator[Recorded]:
+    """Yield the trials of a stored run, its folder or opened already, whose tasks the suite still has, in order."""
+    known = {intern(task.id) for task in spec.tasks}
+    run = stored if isinstance(stored, Run) else open_run(stored)
+    folder = Path(run.folder)
+    for result in run.results:
         if result.task_id in known:
             turns = result.turn_snapshots
             files = SnapshotFiles(folder / "artifacts", result.snapshot, turns) if result.snapshot else None
@@ -152,12 +156,12 @@ def graded(
     blank = stored_form(RunRequest(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
     blank.spec[GRADED_FROM] = source.name if source else "traces"
     blank.spec.update(redactor.tree(about_judges(spec, judging.judge)))
-    earlier = open_run(source) if source else None
-    if earlier and "triggers" in earlier.spec:
-        blank.spec["triggers"] = earlier.spec["triggers"]
+    triggers, answers = _trigger_tests_of(source) if source else (None, [])
+    if triggers is not None:
+        blank.spec["triggers"] = triggers
     with RunFolder.create(runs_folder(spec), blank) as folder:
-        if earlier and earlier.triggers:
-            folder.append(*(replace(result, fingerprint="") for result in earlier.triggers))
+        if answers:
+            folder.append(*(replace(result, fingerprint="") for result in answers))
         if source:
             take_over_artifacts(source / "artifacts", folder.artifacts)
         for batch in _batches(redactor.tree(result) for result in regraded(recorded, spec, judging)):
@@ -165,6 +169,14 @@ def graded(
             for result in batch:
                 on_result(result)
         return finish(folder, "", on_remark)
+
+
+def _trigger_tests_of(folder: Path) -> tuple[JSON, list[Result]]:
+    """Return the trigger tests of a stored run as its spec has them, None without any; and their results."""
+    if "triggers" not in read_run_json(folder).spec:
+        return None, []  # its journal need not be read
+    run = open_run(folder)
+    return run.spec["triggers"], list(run.triggers)
 
 
 def _batches(results: Iterable[Result]) -> Iterator[list[Result]]:

@@ -277,10 +277,12 @@ class Bootstrap(Struct, frozen=True, kw_only=True):
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Bootstrap | None:
     """Return the 95 % interval of the mean of one number per task, or per trial of one task; None without any."""
-    return _bootstrap(tuple(sorted(values)), seed) if values else None
+    if not values:
+        return None
+    # Many numbers are quickly computed with, and a cache would keep them in memory.
+    return (_cached if len(values) <= MANY else _bootstrap)(tuple(sorted(values)), seed)
 
 
-@lru_cache(maxsize=256)
 def _bootstrap(values: tuple[float, ...], seed: int) -> Bootstrap:
     middle = mean(values) or 0.0
     if values[0] == values[-1]:
@@ -293,6 +295,9 @@ def _bootstrap(values: tuple[float, ...], seed: int) -> Bootstrap:
         mean=middle,
         num_bootstraps=RESAMPLES if drawn else 0,
     )
+
+
+_cached = lru_cache(maxsize=256)(_bootstrap)
 
 
 def _drawn(values: tuple[float, ...], seed: int) -> tuple[float, float]:
