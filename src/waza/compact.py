@@ -26,7 +26,7 @@ KEPT = 2_048
 """So many entries stay objects: a suite of the usual size pays nothing for those of 100,000 tasks."""
 BLOCK = 128
 """So many of the others are packed together."""
-MOST_IN_MEMORY = 1 << 23
+MOST_IN_MEMORY = 1 << 20
 """So many bytes of blocks stay in memory; the blocks after them go to a file."""
 _RECENT = 4
 """So many unpacked blocks are remembered: as many trials run side by side."""

@@ -182,7 +182,7 @@ def trigger_order(run: Run, keys: Collection[tuple[str, int]]) -> list[tuple[str
 
 def in_order(run: Run, keys: Collection[tuple[str, int]]) -> tuple[list[tuple[str, int]], int]:
     """Return tasks' ids and trials by the spec's order of tasks; and how many belong to no task of it."""
-    place = {task_id: number for number, task_id in enumerate(run.suite.task_ids)}
+    place = {intern(task_id): number for number, task_id in enumerate(run.suite.task_ids)}
     if not place:
         return sorted(keys), 0
     known = [key for key in keys if key[0] in place]
