@@ -53,6 +53,8 @@ def pytest_runtest_setup(item):
 
 
 def pytest_configure(config):
+    # pytest rewrites the asserts of a plug-in's whole package: seconds a worker, and waza's are no tests.
+    getattr(config.pluginmanager.rewrite_hook, "_must_rewrite", set()).discard("waza")
     _configure_hypothesis()
     _configure_waza(config)
 
