@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import msgspec
+from msgspec.structs import replace
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from waza.errors import Undecidable
@@ -14,6 +16,7 @@ from waza.judges.asking import JudgeAnswer, Question, Unanswered, answer, judged
 from waza.judges.base import Effort
 from waza.judges.fencing import Data
 from waza.judges.jury import Juror, Rule, jurors_from
+from waza.judges.quotes import Quote, absent_quotes, checked_quotes, quotes_of
 from waza.judges.rubrics import Rubric, find_rubric
 from waza.judges.verdict_tools import (
     NO_REASON,
@@ -56,6 +59,10 @@ class JudgedGrader(Grader):
     """How hard the judge's model thinks."""
     needs: list[Evidence] = []
     """What the judge gets besides task and output: `tool_events`, `source_context`, `files`."""
+    output_budget: Annotated[int, Field(ge=200)] = 100_000
+    """The most characters of the output, and of the tool calls, that the judge is shown: their beginning and end.
+
+    The judge and the reports are told what was left out."""
     judges: list[Annotated[str, Field(min_length=1)] | dict[str, Any]] = []
     """A jury instead of one judge: models of the suite's judge, or settings as in `judge:`; asked in this order."""
     vote: Rule = "majority"
@@ -175,7 +182,7 @@ class JudgedGrader(Grader):
 
     def question(self, parts: list[str | Data]) -> Question:
         """Return a question for this grader's model."""
-        return Question(parts, self.model, self.reasoning_effort, self._rubric_hash)
+        return Question(parts, self.model, self.reasoning_effort, self._rubric_hash, self.folder.root.name)
 
     @property
     def question_text(self) -> str:
@@ -205,10 +212,10 @@ class JudgedGrader(Grader):
         if source or "source_context" in needs:
             parts.append(Data("Source context", source or "(none was given)"))
         if "tool_events" in needs:
-            parts.append(Data("Tool calls", _calls(trace)))
+            parts.append(Data("Tool calls", _calls(trace), self.output_budget))
         if "files" in needs:
             parts.append(Data("Files", _files(trace)))
-        return [*parts, Data("Candidate output", trace.output)]
+        return [*parts, Data("Candidate output", trace.output, self.output_budget)]
 
     def question_details(self) -> dict[str, JSON]:
         """Return `details.question`, where a prompt asks it, and `details.rubric`, where a rubric is in use."""
@@ -225,25 +232,28 @@ class JudgedGrader(Grader):
         if self.criteria:
             return await self._ask_each(judge, parts, None)
         got = await answer(judge, self.question(parts), PASS_FAIL)
+        shown = shown_to_judge(parts, got.verdict.quotes)
         passes, failures = got.verdict.passes, got.verdict.failures
         checks = [Check(True, text) for text in passes]
         checks += [Check(False, text, text) for text in failures]
         feedback = "; ".join(failures) or "All prompts passed" + (f" ({NO_REASON})" if got.verdict.lacks_reason else "")
-        details = self._details(got, {"passes": _listed("pass", passes), "failures": _listed("fail", failures)})
+        found: dict[str, JSON] = {"passes": _listed("pass", passes), "failures": _listed("fail", failures)}
+        details = self._details(got, found | shown.details)
         score = len(passes) / len(checks)
-        return Finding("failed" if failures else "passed", score, feedback, checks, details)
+        return Finding("failed" if failures else "passed", score, feedback + shown.remark, checks, details)
 
     async def ask_score(self, judge: Any, parts: list[str | Data], pass_at: float) -> Finding:
         """Return the finding of a score from 1 to 5, which passes from `pass_at` on the scale from 0 to 1."""
         if self.criteria:
             return await self._ask_each(judge, parts, pass_at)
         got = await answer(judge, self.question(parts), ONE_TO_FIVE)
+        shown = shown_to_judge(parts, quotes_of(got.verdict.evidence))
         score = (got.verdict.score - 1) / 4
         passed = score >= pass_at - 1e-9
         verdict = f"{got.verdict.score} of 5: {reason_or_mark(got.verdict.reason)}"
         check = Check(passed, f"the judge gives at least {pass_at * 4 + 1:g} of 5", "" if passed else verdict)
-        details = self._details(got, {"score": got.verdict.score, "reason": got.verdict.reason})
-        return Finding("passed" if passed else "failed", score, verdict, [check], details)
+        details = self._details(got, {"score": got.verdict.score, "reason": got.verdict.reason} | shown.details)
+        return Finding("passed" if passed else "failed", score, verdict + shown.remark, [check], details)
 
     async def _ask_each(self, judge: Any, parts: list[str | Data], pass_at: float | None) -> Finding:
         """Return the finding of one verdict on each criterion, or one score where there is a `pass_at`.
@@ -252,12 +262,40 @@ class JudgedGrader(Grader):
         """
         got = await answer(judge, self.question(parts), on_each(self.criteria, is_scored=pass_at is not None))
         each = [_criterion_result(text, one, pass_at) for text, one in zip(self.criteria, got.verdict, strict=True)]
-        details = self._details(got, {CRITERIA: [_as_data(one) for one in each]})
+        shown = shown_to_judge(parts, [quote for one in got.verdict for quote in one.quotes])
+        details = self._details(got, {CRITERIA: [_as_data(one) for one in each]} | shown.details)
         score = sum(one.score for one in each) / len(each)
-        return criteria_finding([one.check for one in each], score, details)
+        finding = criteria_finding([one.check for one in each], score, details)
+        return replace(finding, feedback=finding.feedback + shown.remark)
 
     def _details(self, got: JudgeAnswer[Any], found: dict[str, JSON]) -> dict[str, JSON]:
         return {"response": got.text.strip() or _SILENT} | found | self.question_details() | {"judge": got.judge}
+
+
+class Shown(NamedTuple):
+    """What is known of the material a judge was shown: quotes from it, and what was left out."""
+
+    details: dict[str, JSON]
+    """`evidence` and `left_out`, where there are any."""
+    remark: str
+    """What a reader of the verdict must know about it; empty where there is nothing."""
+
+    @property
+    def evidence(self) -> list[dict[str, JSON]]:
+        """The quotes, each with its place."""
+        quotes: list[dict[str, JSON]] = self.details.get("evidence", [])
+        return quotes
+
+
+def shown_to_judge(parts: Sequence[str | Data], quotes: Sequence[Quote]) -> Shown:
+    """Return what a verdict on these parts rests on."""
+    evidence = checked_quotes(quotes, parts)
+    cut = [part for part in parts if isinstance(part, Data) and part.left_out]
+    left_out: list[JSON] = [{"part": one.title, "characters": one.left_out, "of": len(one.text)} for one in cut]
+    remarks = [f"{one.left_out:,} of {len(one.text):,} characters of {one.title} were left out" for one in cut]
+    remarks += [absent] if (absent := absent_quotes(evidence)) else []
+    details: dict[str, JSON] = {"evidence": evidence, "left_out": left_out}
+    return Shown({key: value for key, value in details.items() if value}, "".join(f" ({one})" for one in remarks))
 
 
 class _CriterionResult(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -10,6 +11,15 @@ from waza.graders.base import Finding
 from waza.graders.judging import JudgedGrader
 from waza.model import Trace
 
+LEVELS = """\
+Give one of five levels:
+5: it does what is asked for above completely; nothing of weight could be better.
+4: it does it, with small flaws that change nothing of weight.
+3: it does a part of it; something of weight is missing or wrong.
+2: it mostly does not do it; little of it is right.
+1: it does not do it at all, or does the opposite."""
+"""Added to an instruction that does not say what the scores mean."""
+_LEVEL = re.compile(r"(?<![\d.,])([1-5])\b\*{0,2}\s?(?::|=|—|–|-\s|\)|\.\s|means\b|if\b)")
 MAX_REFERENCE = 100
 """The longest `rubric` in one line that is taken for a name or a path, unless a file is called so."""
 
@@ -19,8 +29,8 @@ class LlmGrader(JudgedGrader):
 
     The score of the grade is (n - 1) / 4, so 4 of 5 is 0.75. With `criteria` each gets a score of its own and must
     reach the threshold; the grade's score is their mean. A rubric must have the scale `1-5`; a `pass-fail` rubric goes
-    with the `prompt` grader. A `rubric` of several lines, or of more than 100 characters with spaces that names no
-    file, is the text itself.
+    with the `prompt` grader. A prompt that does not say what the scores mean gets five levels. A `rubric` of several
+    lines, or of more than 100 characters with spaces that names no file, is the text itself.
 
     ```yaml
     - type: llm
@@ -68,4 +78,11 @@ class LlmGrader(JudgedGrader):
 
     async def consult(self, trace: Trace, judge: Any) -> Finding:
         """Return the judge's score."""
-        return await self.ask_score(judge, [self.question_text, *self.evidence(trace)], self.threshold)
+        is_bare = (self._rubric is None or bool(self.prompt)) and not names_levels(self.question_text)
+        parts = [self.question_text, *([LEVELS] if is_bare else []), *self.evidence(trace)]
+        return await self.ask_score(judge, parts, self.threshold)
+
+
+def names_levels(text: str) -> bool:
+    """Return whether an instruction says what at least two of the scores from 1 to 5 mean."""
+    return len({found[1] for found in _LEVEL.finditer(text)}) > 1

@@ -8,13 +8,16 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from waza.graders.base import Finding
 from waza.graders.judging import JudgedGrader
+from waza.graders.llm import names_levels
 from waza.judges.fencing import Data
 from waza.model import Trace
 
-_DEFAULT = """\
+_LEVELS = """\
+5: nothing of weight is missing or different. 4: a small omission. 3: a part is missing or differs. 2: most of it is
+missing or differs. 1: it says something else, or nothing."""
+_DEFAULT = f"""\
 Compare the candidate output with the reference answer. What counts is whether it says the same: facts, numbers, steps,
-conclusions. Wording, order and length do not count. 5: nothing of weight is missing or different. 4: a small omission.
-3: a part is missing or differs. 2: most of it is missing or differs. 1: it says something else, or nothing."""
+conclusions. Wording, order and length do not count. {_LEVELS}"""
 
 
 class LlmComparisonGrader(JudgedGrader):
@@ -30,7 +33,7 @@ class LlmComparisonGrader(JudgedGrader):
     """
 
     needs_one_of: ClassVar[tuple[str, ...]] = ("reference", "reference_file")
-    told_with_criteria: ClassVar[str] = _DEFAULT
+    criteria_heading: ClassVar[str] = _DEFAULT
 
     reference: str = ""
     """The answer to compare with."""
@@ -73,5 +76,7 @@ class LlmComparisonGrader(JudgedGrader):
     async def consult(self, trace: Trace, judge: Any) -> Finding:
         """Return how near the output is to the reference."""
         *before, output = self.evidence(trace)
-        parts = [self.question_text or _DEFAULT, *before, Data("Reference answer", self._answer), output]
+        asked = self.question_text or _DEFAULT
+        is_bare = (self._rubric is None or bool(self.prompt)) and not names_levels(asked)
+        parts = [asked, *([_LEVELS] if is_bare else []), *before, Data("Reference answer", self._answer), output]
         return await self.ask_score(judge, parts, self.threshold)

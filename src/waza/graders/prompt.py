@@ -10,9 +10,10 @@ from pydantic import model_validator
 
 from waza.errors import Undecidable
 from waza.graders.base import Finding
-from waza.graders.judging import JudgedGrader
+from waza.graders.judging import JudgedGrader, shown_to_judge
 from waza.judges.asking import JudgeAnswer, Question, Unanswered, answer
 from waza.judges.fencing import Data
+from waza.judges.quotes import quotes_of
 from waza.judges.verdict_tools import PAIRWISE, Winner, reason_or_mark
 from waza.model import JSON, Check, GradeStatus, Trace
 
@@ -108,16 +109,25 @@ class PromptGrader(JudgedGrader):
         if not trace.baseline_output:
             raise Undecidable("no baseline to compare with; name a run with --against RUN, or run with --baseline")
         orders = (("baseline", "candidate"), ("candidate", "baseline"))
-        first = await answer(judge, self._pair(trace, orders[0]), PAIRWISE)
+        questions = [self._pair(trace, order) for order in orders]
+        first = await answer(judge, questions[0], PAIRWISE)
         try:
-            second = await answer(judge, self._pair(trace, orders[1]), PAIRWISE)
+            second = await answer(judge, questions[1], PAIRWISE)
         except Unanswered as error:
             askings: dict[str, JSON] = {"judge": first.judge, "judge_swapped": error.judge}
             return Finding("error", 0.0, str(error), details={"mode": "pairwise"} | self.question_details() | askings)
         winners = [_winner(got, order) for got, order in zip((first, second), orders, strict=True)]
         details: dict[str, JSON] = {"mode": "pairwise"} | self.question_details()
         details |= {"judge": first.judge, "judge_swapped": second.judge}
-        return self._finding(first.verdict, second.verdict, winners, details)
+        both = [
+            shown_to_judge(question.parts, quotes_of(got.verdict.evidence))
+            for question, got in zip(questions, (first, second), strict=True)
+        ]
+        details |= both[0].details | both[1].details
+        if quoted := [one | {"order": number} for number, shown in enumerate(both, 1) for one in shown.evidence]:
+            details["evidence"] = quoted  # the letters of the outputs are those of each order
+        finding = self._finding(first.verdict, second.verdict, winners, details)
+        return replace(finding, feedback=finding.feedback + "".join(dict.fromkeys(shown.remark for shown in both)))
 
     def _finding(self, first: Winner, second: Winner, winners: list[str], details: dict[str, JSON]) -> Finding:
         """Return what the verdicts in both orders mean together."""
@@ -152,7 +162,9 @@ class PromptGrader(JudgedGrader):
     def _pair(self, trace: Trace, order: tuple[str, str]) -> Question:
         texts = {"baseline": trace.baseline_output or "", "candidate": trace.output}
         parts: list[str | Data] = [self.question_text, _COMPARE, *self.evidence(trace)[:-1]]
-        parts += [Data(f"Output {letter}", texts[who]) for letter, who in zip("AB", order, strict=True)]
+        parts += [
+            Data(f"Output {letter}", texts[who], self.output_budget) for letter, who in zip("AB", order, strict=True)
+        ]
         return self.question(parts)
 
 

@@ -59,6 +59,8 @@ class Question(NamedTuple):
     reasoning_effort: Effort | None = None
     rubric: str = ""
     """The hash of the rubric in use."""
+    project: str = ""
+    """The name of the project that asks."""
 
 
 class JudgeAnswer(NamedTuple, Generic[R]):
@@ -157,7 +159,7 @@ class _JudgeConversation(Generic[R]):
         return "".join(f"; {part}" for part in (found, advice) if part)
 
     async def _send(self, last: str) -> Reply:
-        request = _request(self.question, self.kind, self.model, last)
+        request = request_for(self.question, self.kind, self.model, last)
         reported = NOTHING
         try:
             with metering() as meter:
@@ -207,18 +209,21 @@ class _JudgeConversation(Generic[R]):
         }
 
 
-def _request(question: Question, kind: Kind[R], model: str, last: str = "", *, marker: str = "") -> Request:
+def request_for(question: Question, kind: Kind[R], model: str, last: str = "", *, marker: str = "") -> Request:
     """Return the request; `last` is its last sentence where the judge is asked again."""
     tools = " or ".join(tool.name for tool in kind.tools)
     if kind.criteria:
         tools += f" once for each of the {kind.criteria} criteria, with its number as `criterion`"
     parts = [*question.parts, (last or "Now give your verdict by calling {tools}.").format(tools=tools)]
-    messages = (Message("system", RULES), Message("user", rendered(parts, marker or marker_of(parts))))
+    messages = (
+        Message("system", RULES),
+        Message("user", rendered(parts, marker or marker_of(parts, question.project))),
+    )
     return Request(messages, kind.tools, model, question.reasoning_effort, kind.criteria)
 
 
 def _key(judge: Judge, question: Question, kind: Kind[R], model: str) -> str:
-    request = _request(question, kind, model, marker="-")
+    request = request_for(question, kind, model, marker="-")
     messages = [message.content for message in request.messages]
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
     effort = request.reasoning_effort or judge.reasoning_effort

@@ -27,6 +27,21 @@ class Data(NamedTuple):
 
     title: str
     text: str
+    limit: int = 0
+    """The most characters that are shown of the text, its beginning and its end; 0 means all of it."""
+
+    @property
+    def left_out(self) -> int:
+        """How many characters are not shown."""
+        return max(0, len(self.text) - self.limit) if self.limit else 0
+
+
+def excerpt(part: Data) -> list[str]:
+    """Return what is shown of a text: all of it, or its beginning and its end."""
+    if not part.left_out:
+        return [part.text]
+    head = part.limit - part.limit // 2
+    return [part.text[:head], part.text[len(part.text) - part.limit // 2 :]]
 
 
 def keyed_hash(purpose: str, texts: Iterable[str]) -> str:
@@ -42,11 +57,14 @@ def keyed_hash(purpose: str, texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def marker_of(parts: Iterable[str | Data]) -> str:
-    """Return a marker that occurs in no part: equal questions have equal markers, and no text can contain its own."""
-    texts = [text for part in parts for text in ((part,) if isinstance(part, str) else part)]
+def marker_of(parts: Iterable[str | Data], project: str = "") -> str:
+    """Return a marker that occurs in no part, from the question, its evidence and the project's name.
+
+    Equal questions have equal markers, and no text can contain its own.
+    """
+    texts = [text for part in parts for text in ((part,) if isinstance(part, str) else part[:2])]
     attempt = 0
-    while any((marker := keyed_hash(f"marker {attempt}", texts)) in text.lower() for text in texts):
+    while any((marker := keyed_hash(f"marker {attempt}", [project, *texts])) in text.lower() for text in texts):
         attempt += 1
     return marker
 
@@ -62,7 +80,12 @@ def rendered(parts: Sequence[str | Data], marker: str) -> str:
 
 def _fenced(part: Data, marker: str) -> str:
     name = part.title.lower()
-    return f"## {part.title}\n\n[[DATA {marker} {name}]]\n{harmless(part.text)}\n[[END {marker}]]"
+    cut = f"\n[[LEFT OUT {marker}]]\n".join(harmless(text) for text in excerpt(part))
+    notice = ""
+    if part.left_out:
+        notice = f"The text is too long to be shown: {part.left_out:,} of its {len(part.text):,} characters are left "
+        notice += f"out where the line `[[LEFT OUT {marker}]]` is, not by the agent. Judge by what is shown.\n\n"
+    return f"## {part.title}\n\n{notice}[[DATA {marker} {name}]]\n{cut}\n[[END {marker}]]"
 
 
 _ROLES = "s|bos|eos|unk|pad|sys|system|user|assistant|human|start_of_turn|end_of_turn"

@@ -2,7 +2,7 @@
 
 A reply counts only if every call in it is one of the offered tools with arguments that match its schema: skipping
 invalid calls could turn a malformed "fail" next to a "pass" into a pass. Deviations that do not change the meaning are
-accepted: a whole number written as `4.0`, one extra argument, a `functions.` prefix.
+accepted: a whole number written as `4.0`, one extra argument, a `functions.` prefix, evidence as bare text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from waza.errors import decoding_fact
 from waza.judges.base import Call, Tool
+from waza.judges.quotes import Evidence, Quote, quotes_of
 from waza.model import JSON
 
 R = TypeVar("R")
@@ -33,6 +34,7 @@ class NoVerdict(Exception):
 class _Reasoned(Struct, frozen=True):
     reason: str = ""
     description: str = ""
+    evidence: Evidence = None
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.description.strip(), reason_or_mark(self.reason)) if part)
@@ -43,6 +45,7 @@ class ScoreVerdict(Struct, frozen=True):
 
     score: Annotated[int, Meta(ge=1, le=5)]
     reason: str = ""
+    evidence: Evidence = None
 
 
 class Winner(Struct, frozen=True):
@@ -51,6 +54,7 @@ class Winner(Struct, frozen=True):
     winner: Literal["A", "B", "tie"]
     magnitude: Literal["much-better", "slightly-better", "equal"]
     reasoning: str = ""
+    evidence: Evidence = None
 
 
 class _OneVerdict(_Reasoned, frozen=True):
@@ -61,6 +65,7 @@ class _ScoreOfOne(Struct, frozen=True):
     score: Annotated[int, Meta(ge=1, le=5)]
     reason: str = ""
     description: str = ""
+    evidence: Evidence = None
     criterion: int | float | str | None = None
 
 
@@ -70,6 +75,8 @@ class PassFail(NamedTuple):
     passes: list[str]
     failures: list[str]
     lacks_reason: bool = False
+    quotes: tuple[Quote, ...] = ()
+    """What the judge quotes as evidence."""
 
 
 class OnCriterion(NamedTuple):
@@ -77,6 +84,7 @@ class OnCriterion(NamedTuple):
 
     verdict: bool | int
     reason: str
+    quotes: tuple[Quote, ...] = ()
 
 
 class Kind(NamedTuple, Generic[R]):
@@ -107,8 +115,20 @@ def _text_schema(about: str, **more: JSON) -> dict[str, JSON]:
 # Models write arguments in the order of the schema: the reason first, so that the verdict follows from it.
 _REASON = _text_schema("Why, in a sentence. Think about this first.", minLength=1)
 _CHECKED = _text_schema("What was checked.")
+_QUOTE = _object(
+    {
+        "place": _text_schema("The heading it is under, such as Candidate output."),
+        "quote": _text_schema("The words, exactly as they are there."),
+    },
+    ["place", "quote"],
+)
+_EVIDENCE: dict[str, JSON] = {
+    "type": "array",
+    "items": _QUOTE,
+    "description": "One to three short quotes from the data that the reason rests on; none for what is absent.",
+}
 _ONE_TO_FIVE: dict[str, JSON] = {"type": "integer", "minimum": 1, "maximum": 5}
-_REASONED = _object({"reason": _REASON, "description": _CHECKED}, ["reason"])
+_REASONED = _object({"reason": _REASON, "evidence": _EVIDENCE, "description": _CHECKED}, ["reason"])
 PASS = Tool(
     "set_waza_grade_pass", "Say that a criterion is met. Call it once for each criterion that is met.", _REASONED
 )
@@ -120,7 +140,7 @@ FAIL = Tool(
 SCORE = Tool(
     "set_waza_grade_score",
     "Give the score from 1 (worst) to 5 (best). Call it exactly once.",
-    _object({"reason": _REASON, "score": _ONE_TO_FIVE}, ["reason", "score"]),
+    _object({"reason": _REASON, "evidence": _EVIDENCE, "score": _ONE_TO_FIVE}, ["reason", "score"]),
 )
 WINNER = Tool(
     "set_pairwise_winner",
@@ -128,6 +148,7 @@ WINNER = Tool(
     _object(
         {
             "reasoning": _REASON,
+            "evidence": _EVIDENCE,
             "winner": {"type": "string", "enum": ["A", "B", "tie"]},
             "magnitude": {"type": "string", "enum": ["much-better", "slightly-better", "equal"]},
         },
@@ -169,7 +190,8 @@ def _offered(calls: Sequence[Call], *tools: Tool) -> Sequence[Call]:
 def _read_pass_fail(calls: Sequence[Call]) -> PassFail:
     verdicts = [(call.name == PASS.name, _arguments(call, _Reasoned)) for call in _offered(calls, PASS, FAIL)]
     passes, failures = ([str(one) for is_pass, one in verdicts if is_pass is wanted] for wanted in (True, False))
-    return PassFail(passes, failures, any(not one.reason.strip() for _, one in verdicts))
+    quotes = tuple(quote for _, one in verdicts for quote in quotes_of(one.evidence))
+    return PassFail(passes, failures, any(not one.reason.strip() for _, one in verdicts), quotes)
 
 
 def _read_one(calls: Sequence[Call], tool: Tool, shape: type[Args], decisive: Callable[[Args], Any]) -> Args:
@@ -208,13 +230,14 @@ def on_each(criteria: Sequence[str], *, is_scored: bool) -> Kind[list[OnCriterio
     which["description"] = "The number of the criterion that this verdict is about."
     if is_scored:
         wanted = _object(
-            {"reason": _REASON, "criterion": which, "score": _ONE_TO_FIVE}, ["reason", "criterion", "score"]
+            {"reason": _REASON, "evidence": _EVIDENCE, "criterion": which, "score": _ONE_TO_FIVE},
+            ["reason", "criterion", "score"],
         )
         tools: tuple[Tool, ...] = (
             Tool(SCORE.name, "Give a criterion its score from 1 to 5. Call it once for each criterion.", wanted),
         )
     else:
-        wanted = _object({"reason": _REASON, "criterion": which}, ["reason", "criterion"])
+        wanted = _object({"reason": _REASON, "evidence": _EVIDENCE, "criterion": which}, ["reason", "criterion"])
         tools = (Tool(PASS.name, PASS.description, wanted), Tool(FAIL.name, FAIL.description, wanted))
     shape: type[_ScoreOfOne] | type[_OneVerdict] = _ScoreOfOne if is_scored else _OneVerdict
     places = {str(number): number - 1 for number in range(1, len(criteria) + 1)}
@@ -227,7 +250,7 @@ def on_each(criteria: Sequence[str], *, is_scored: bool) -> Kind[list[OnCriterio
             given = _arguments(call, shape)
             place = _place_of(given, len(criteria), places)
             score = given.score if isinstance(given, _ScoreOfOne) else call.name == PASS.name
-            if verdicts.setdefault(place, OnCriterion(score, given.reason)).verdict != score:
+            if verdicts.setdefault(place, OnCriterion(score, given.reason, quotes_of(given.evidence))).verdict != score:
                 raise NoVerdict(f"the judge contradicts itself on criterion {place + 1} ({criteria[place][:60]})")
         if missing := [f"{place + 1} ({text[:60]})" for place, text in enumerate(criteria) if place not in verdicts]:
             raise NoVerdict(f"no verdict on criterion {', '.join(missing)}")

@@ -30,6 +30,7 @@ def judging_lines(run: Run) -> Iterator[str]:
             yield f"judge card: {entry['line']}"
     yield from believed(run)
     yield from _juries(run)
+    yield from _shown_lines(run)
 
 
 def _cache_lines(run: Run) -> Iterator[str]:
@@ -80,6 +81,39 @@ def _juries(run: Run) -> Iterator[str]:
         more = f" and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
         where = f" ({', '.join(tasks[:MOST_TASKS])}{more})" if tasks else ""
         yield f"jury {name}: {len(split.get(name, ()))} of {count} verdicts split{where}"
+
+
+def _shown_lines(run: Run) -> Iterator[str]:
+    """Yield how many verdicts of each grader rest on shortened texts, or on quotes that are not in the material."""
+    if not run.spec.get("judged"):
+        return
+    cut: Counter[str] = Counter()
+    absent: Counter[str] = Counter()
+    for result in run.results:
+        for grade in result.grades:
+            shown = [grade.details, *_vote_details(grade)]
+            cut[grade.name] += any(one.get("left_out") for one in shown)
+            absent[grade.name] += any(_has_absent_quote(one) for one in shown)
+    for name, count in cut.items():
+        if count:
+            yield f"{name}: {plural(count, 'verdict')} on shortened texts; output_budget sets how much the judge sees"
+    for name, count in absent.items():
+        if count:
+            yield f"{name}: {plural(count, 'verdict')} with quotes that are not in the material"
+
+
+def _vote_details(grade: Grade) -> Iterator[dict[str, JSON]]:
+    jury = grade.details.get("jury")
+    votes = jury.get("votes") if isinstance(jury, dict) else None
+    for vote in votes if isinstance(votes, list) else ():
+        if isinstance(vote, dict) and isinstance(details := vote.get("details"), dict):
+            yield details
+
+
+def _has_absent_quote(details: dict[str, JSON]) -> bool:
+    evidence = details.get("evidence")
+    quotes = evidence if isinstance(evidence, list) else []
+    return any(isinstance(one, dict) and one.get("found") is False for one in quotes)
 
 
 def _has_jury(entry: object) -> bool:

@@ -21,6 +21,7 @@ MOST_CHECKS = 60
 FEW_CHECKS = 12
 """Up to this many passed checks are shown unfolded."""
 MOST_VALUE = 3_000
+MOST_QUOTES = 20
 _STATUS = {True: "passed", False: "failed", None: "error"}
 
 
@@ -46,7 +47,7 @@ def _grade(name: str, number: int, grade: Grade, result: Result, address: str, b
     inner: list[Node] = [_judged(grade)]
     if grade.feedback and not _repeats_checks(grade):
         inner.append(budget.text(grade.feedback, MOST_VALUE))
-    inner.append(_checks(grade.checks, budget))
+    inner += [_checks(grade.checks, budget), _evidence(grade, budget)]
     if (drawing := read_alignment(grade, result.trace)) is not None:
         inner.append(drawn(drawing, address, budget))
     inner += [_votes(grade, budget), _people(grade)]
@@ -127,6 +128,27 @@ def _check(check: Check, budget: TextBudget) -> Element:
     if known and check.ok is not True:
         parts.append(el("div", *known, class_="pair"))
     return el("li", *parts)
+
+
+def _evidence(grade: Grade, budget: TextBudget) -> Node:
+    """Return what a judge quotes, each with its place, and what it was not shown."""
+    quotes, left_out = grade.details.get("evidence"), grade.details.get("left_out")
+    parts: list[Node] = []
+    for cut in [_mapping(one) for one in left_out[:10]] if isinstance(left_out, list) else []:
+        count, whole = _word(cut.get("characters"), 20), _word(cut.get("of"), 20)
+        parts.append(soft(f"not shown to the judge: {count} of {whole} characters of {_word(cut.get('part'))}"))
+    items = []
+    for quote in [_mapping(one) for one in quotes[:MOST_QUOTES]] if isinstance(quotes, list) else []:
+        line = f", line {_word(quote.get('line'), 12)}" if quote.get("line") else ""
+        is_found = quote.get("found") is True
+        where = f" {_word(quote.get('place'))}{line}" if is_found else " not in the material"
+        words = budget.line(_word(quote.get("quote"), 1_000), 1_000)
+        items.append(
+            el("li", mark("passed" if is_found else "error"), " “", words, "”", el("span", where, class_="soft"))
+        )
+    if items:
+        parts.append(el("div", soft("the judge quotes"), el("ul", *items, class_="checks")))
+    return parts
 
 
 def _votes(grade: Grade, budget: TextBudget) -> Node:
