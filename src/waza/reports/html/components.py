@@ -60,9 +60,9 @@ def soft(*words: Node) -> Element:
     return el("p", *words, class_="soft")
 
 
-def fold(summary: Node, *inner: Node, is_open: bool = False) -> Element:
+def fold(summary: Node, *inner: Node, is_open: bool = False, **attributes: str) -> Element:
     """Return a part that can be folded."""
-    return el("details", el("summary", summary), *inner, open=is_open)
+    return el("details", el("summary", summary), *inner, open=is_open, **attributes)
 
 
 def grid(label: str, head: Sequence[Node], rows: Iterable[Node], *, class_: str = "") -> Element:

@@ -52,7 +52,7 @@ def _grade(name: str, number: int, grade: Grade, result: Result, address: str, b
         inner.append(drawn(drawing, address, budget))
     inner += [_votes(grade, budget), _people(grade)]
     is_open, anchor = grade.status != "passed", f"grade-{number}"
-    return el("details", el("summary", *head), *inner, open=is_open, id=anchor, class_="grade")
+    return fold(head, *inner, is_open=is_open, id=anchor, class_="grade")
 
 
 def _repeats_checks(grade: Grade) -> bool:

@@ -162,11 +162,11 @@ def _call(number: int, event: ToolEvent, budget: TextBudget, whole: str, *, is_o
         if value:
             inner += [el("p", label, class_="soft"), budget.text(value, MOST_OF_A_CALL)]
     inner.append(el("p", *_facts(event), el("a", "this call alone", href=f"{whole}n={number}"), class_="soft"))
-    summary = el("summary", el("span", *head, class_="what"), el("span", *side, class_="side"))
+    summary: Node = [el("span", *head, class_="what"), el("span", *side, class_="side")]
     status = "passed" if event.success else "failed"
     return el(
         "li",
-        el("details", summary, *inner, id=f"call-{number}", open=is_open),
+        fold(summary, *inner, is_open=is_open, id=f"call-{number}"),
         class_="step call-step",
         data_status=status,
     )
