@@ -2,8 +2,15 @@
 
 from pathlib import Path
 
+from waza.model import Trace
+from waza.traces.base import readers
+from waza.traces.fields import decode
+from waza.traces.reading import read_found
+
 DATA = Path(__file__).parent.parent / "data"
 FOLDER = DATA / "recordings"
+DOCUMENTED = DATA / "traces"
+"""Small files written from the documentation of a format, where no recording is at hand."""
 FILES = sorted(path.name for path in FOLDER.iterdir())
 IN, OUT = 120, 17
 """What every model answer claimed to have used."""
@@ -70,3 +77,25 @@ def agent_and_script(file: str) -> tuple[str, str]:
 def of_script(*scripts: str) -> list[str]:
     """The recordings of these scripts."""
     return [file for file in FILES if agent_and_script(file)[1] in scripts]
+
+
+def files_like(*patterns: str) -> list[str]:
+    """Return the files of the test data that match, which must be some for each pattern."""
+    found = [[path.relative_to(DATA).as_posix() for path in sorted(DATA.glob(pattern))] for pattern in patterns]
+    assert all(found), patterns
+    return [file for files in found for file in files]
+
+
+def check_file_of(reader: str, file: str) -> None:
+    """Check that `reader` alone recognises a file, and that a recording is read as one trace with nothing missing."""
+    text = (DATA / file).read_bytes()
+    try:
+        items = decode(text)
+    except ValueError:
+        items = [decode(line) for line in text.splitlines()]
+    first = items[0] if isinstance(items, list) else items
+    assert [kind.__module__.rpartition(".")[2] for kind in readers() if kind.recognises(first)] == [reader]
+    found = list(read_found(DATA / file))
+    assert all(Trace.from_json(each.trace.to_json()) == each.trace for each in found)
+    if file.startswith("recordings/"):
+        assert [each.notes for each in found] == [[]]
