@@ -74,7 +74,7 @@ PARTS = {
     ),
     "agents": Part(
         "agents that leave daemons, ignore signals and fork for ever",
-        ("tests/process/test_leftovers.py",),
+        ("tests/process/test_supervisor.py",),
         {"hostile agents": 1_000},
         ("surviving processes",),
     ),

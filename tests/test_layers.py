@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from waza.plugins import Folder
+
 SOURCE = Path(__file__).parent.parent / "src" / "waza"
 LAYERS = [
     {"errors", "model", "options", "plugins", "compact", "recording", "spending"},
@@ -177,3 +179,51 @@ def test_no_source_file_is_ignored_by_git():
     command = ["git", "check-ignore", "--no-index", *(f"src/waza/{file}" for file in FILES)]
     done = subprocess.run(command, cwd=SOURCE.parents[1], capture_output=True, text=True, timeout=60)
     assert done.stdout == ""
+
+
+PLUGINS = {"graders": "Grader", "engines": "Engine", "judges": "Judge", "reports": "Report", "traces": "Reader"}
+UNTESTED_BY_NAME = {
+    "engines": {
+        "claude_agent_sdk",
+        "claude_code",
+        "codex",
+        "copilot",
+        "copilot_sdk",
+        "gemini",
+        "opencode",
+        "pi",
+        "qwen",
+    },
+    "judges": {"anthropic", "openai", "scripted"},
+    "process": {"descendants", "isolation_probes", "linux_sandbox", "protocol", "question_program", "question_worker"},
+    "files": {"disk", "paths", "pinned", "tree"},
+    "runs": {"canaries", "folder", "impact", "impact_records", "judge_card", "outcomes", "partial", "records"}
+    | {
+        "remote_store",
+        "results_json",
+        "retention",
+        "start_order",
+        "tasks",
+        "trigger_catalogue",
+        "triggers",
+        "verdicts",
+    },
+}
+"""Modules whose tests are in files of other names: `test_agents.py`, `test_sdk.py`, `test_store.py` and others."""
+
+
+def modules_and_tested(package: str) -> tuple[set[str], set[str]]:
+    """Return the plug-ins of a package, or all of its modules if it has none, and which of them have a test file."""
+    if package in PLUGINS:
+        modules = set(Folder(package, PLUGINS[package]).built_in())
+    else:
+        modules = {path.stem for path in (SOURCE / package).glob("*.py")} - {"__init__"}
+    tests = Path(__file__).parent / package
+    return modules, {name for name in modules if (tests / f"test_{name}.py").exists()}
+
+
+@pytest.mark.parametrize("package", [*PLUGINS, "untrusted", "process", "files", "runs", "stats"])
+def test_every_plugin_and_module_has_a_test_file_of_its_name(package):
+    modules, tested = modules_and_tested(package)
+    assert modules
+    assert modules - tested == UNTESTED_BY_NAME.get(package, set())

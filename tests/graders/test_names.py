@@ -11,7 +11,7 @@ from tool_cases import calls, grade
 
 import waza
 from waza.graders._alignment import Need, align, f1_of
-from waza.graders.matchers import fits_of_names, names_of
+from waza.graders.names import fits_of_names, names_of
 from waza.model import SkillInvocation
 from waza.suites.reference import file_schema
 from waza.suites.suite import grader_as_data

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from waza.graders._alignment import Order, SequenceChecks, f1_of, sequence_checks
 from waza.graders.base import Grader, ToolName, tool_events
-from waza.graders.matchers import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
+from waza.graders.names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
 from waza.model import JSON, Check, Trace
 
 _ORDERS: dict[str, Order] = {"exact_match": "exact", "in_order_match": "in_order", "any_order_match": "any"}

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import ClassVar, Literal
 
 from waza.graders.base import Grader, Limit, ToolName, bound_of, undecided
-from waza.graders.matchers import Names, ToolNames, first_call, names_of, names_used, really_seen
+from waza.graders.names import Names, ToolNames, first_call, names_of, names_used, really_seen
 from waza.model import JSON, Check, Trace, Usage
 from waza.untrusted.patterns import fits_name, name_glob
 

@@ -11,7 +11,7 @@ from waza.errors import Undecidable
 from waza.graders._alignment import Order, SequenceChecks, f1_of, sequence_checks
 from waza.graders.base import Finding, Grader, SkillName
 from waza.graders.behavior import covered
-from waza.graders.matchers import fits_of_names, names_of
+from waza.graders.names import fits_of_names, names_of
 from waza.model import JSON, Check, Trace
 from waza.untrusted.patterns import fits_name
 

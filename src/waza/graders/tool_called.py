@@ -9,7 +9,7 @@ from pydantic import Field
 
 from waza.graders.base import Grader, ToolName, tool_events
 from waza.graders.behavior import called as called_names
-from waza.graders.matchers import Names, ToolNames, first_call, names_of, names_used, words_of
+from waza.graders.names import Names, ToolNames, first_call, names_of, names_used, words_of
 from waza.model import JSON, Check, Trace
 
 

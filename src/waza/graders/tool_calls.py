@@ -12,7 +12,7 @@ from waza.graders._alignment import AlignedChecks, Order
 from waza.graders._expected_calls import Expectation, expectation_checks, turns_unknown
 from waza.graders.base import Grader, Limit, Minimum, ToolName, bound_of, tool_events, turns_are_known
 from waza.graders.behavior import avoids, uses
-from waza.graders.matchers import (
+from waza.graders.names import (
     Names,
     ToolNames,
     calls_spelled,

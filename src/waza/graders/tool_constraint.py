@@ -14,18 +14,8 @@ from pydantic_core import CoreSchema
 from waza.graders._expected_calls import CallMatcher, argument_calls, find
 from waza.graders.base import FoldingPattern, Grader, Limit, ToolName, undecided
 from waza.graders.behavior import NO_TOOLS, within
-from waza.graders.matchers import (
-    ArgMatcher,
-    Mismatch,
-    Names,
-    ToolNames,
-    calls_spelled,
-    names_of,
-    or_bare,
-    really_seen,
-    selection,
-    words_of,
-)
+from waza.graders.matchers import ArgMatcher, Mismatch, or_bare
+from waza.graders.names import Names, ToolNames, calls_spelled, names_of, really_seen, selection, words_of
 from waza.model import JSON, Check, ToolEvent, Trace, Usage
 from waza.traces.aliases import Dialect
 from waza.untrusted.patterns import fits_name, name_glob

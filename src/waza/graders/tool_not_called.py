@@ -10,7 +10,7 @@ from pydantic import Field
 
 from waza.graders.base import Grader, ToolName, tool_events
 from waza.graders.behavior import avoids
-from waza.graders.matchers import Names, ToolNames, names_of, names_used, really_seen
+from waza.graders.names import Names, ToolNames, names_of, names_used, really_seen
 from waza.model import JSON, Check, Trace
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from waza.graders._alignment import Fits
 from waza.graders.base import Grader, ToolName, tool_events
-from waza.graders.matchers import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
+from waza.graders.names import Names, ToolNames, calls_named, first_call, fits_of_calls, names_of, words_of
 from waza.model import JSON, Check, Trace
 
 

@@ -17,7 +17,7 @@ from waza.errors import Problem, SpecError, did_you_mean, nearest, what
 from waza.files.paths import SpecFolder
 from waza.graders.base import GRADERS, WRAPPER, Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
-from waza.graders.matchers import ToolNames
+from waza.graders.names import ToolNames
 from waza.suites.local_code import is_local, left_out, load_local, not_imported_grader
 from waza.suites.positions import Position, dotted, doubled_backslashes, keys_of, problems_of, unknown_key, unmarked
 from waza.suites.shapes import CheckpointShape

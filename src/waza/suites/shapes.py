@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 from waza.engines.mock import MockFile, MockScript
 from waza.engines.mocks.shapes import CommandMock, McpMock
 from waza.graders.base import SkillName
-from waza.graders.matchers import ToolNames
+from waza.graders.names import ToolNames
 from waza.options import Options, ZeroMeans
 from waza.untrusted.patterns import name_glob
 
