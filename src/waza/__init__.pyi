@@ -25,7 +25,7 @@ from waza.graders import tool_not_called as _tool_not_called
 from waza.graders import tool_order as _tool_order
 from waza.graders.base import Grader as Grader
 from waza.graders.composed import grader as grader
-from waza.graders.matchers import ToolNames as _ToolNames
+from waza.graders.names import ToolNames as _ToolNames
 from waza.model import Check as Check
 from waza.model import Grade as Grade
 from waza.model import Result as Result
