@@ -151,7 +151,10 @@ def statuses(before, after, **needs):
     ("before", "after", "drop", "status"),
     [
         ("p" * 20, "p" * 20, 0.0, "passed"),
-        ("p" * 20, "p" * 19 + "f", 0.0, "error"),
+        ("p" * 20, "p" * 19 + "f", 0.0, "passed"),
+        ("p" * 20, "p" * 17 + "fff", 0.0, "error"),
+        ("p" * 20, "p" * 17 + "fff", 0.15, "passed"),
+        ("p" * 20, "p" * 15 + "f" * 5, 0.0, "failed"),
         ("p" * 20, "p" * 19 + "f", 0.05, "passed"),
         ("p" * 20, "p" * 10 + "f" * 10, 0.0, "failed"),
         ("p" * 20, "p" * 10 + "f" * 10, 0.5, "passed"),

@@ -15,7 +15,8 @@ from waza.analysis.comparison import compare
 from waza.reports.comparison import document, sentence
 from waza.reports.document import ForeignText, Heading, TextLine, markdown_document, print_document
 from waza.reports.html.components import document_page
-from waza.stats.difference import Tally, verdict_on_passing
+from waza.stats.difference import verdict_on_passing
+from waza.stats.paired import Tally
 from waza.untrusted.json import to_json
 
 OURS = {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "strong", "bullet_list", "list_item"}
@@ -78,7 +79,7 @@ def test_a_line_below_a_list_is_no_part_of_it():
         ([Tally(0, 1, 1, 1)] * 8, "Better: pass rate +100.0 points over 8 tasks, p = 0.0078."),
         (
             [Tally(5, 5, 5, 5)] * 200,
-            "No difference shown: pass rate +0.0 points over 200 tasks, p = 1.0000. These",
+            "No difference shown: pass rate +0.0 points over 200 tasks, p = 1.0000. A difference of 10.0 points would",
         ),
         (
             [Tally(1, 1, 1, 1)] * 3,
@@ -93,4 +94,5 @@ def test_a_verdict_in_a_sentence(tallies, start):
 
 def test_too_little_evidence_says_what_would_do():
     text = sentence(verdict_on_passing([Tally(1, 2, 1, 2)] * 10 + [Tally(2, 2, 0, 2), Tally(0, 2, 1, 2)]))
-    assert re.search(r"a difference of 10\.0 points it takes about \d+ tasks like these or about \d+ trials", text)
+    assert re.search(r"would be found in \d+ % of such comparisons, one of \d+\.\d points in 80 %", text)
+    assert re.search(r"to show 10\.0 points it takes about \d+ tasks like these", text)

@@ -357,7 +357,13 @@ def many(folder, misses, *, errors=0, reverse=False):
     [
         ({"misses": 1}, {"misses": 1}, 0, ""),
         ({"misses": 0}, {"misses": 0, "reverse": True}, 0, ""),
-        ({"misses": 0}, {"misses": 1}, 3, "it fell, but chance alone might do that"),
+        ({"misses": 0}, {"misses": 1}, 0, ""),
+        (
+            {"misses": 0},
+            {"misses": 2},
+            3,
+            "it fell by more than 10 points, but chance alone might do that",
+        ),
         ({"misses": 0}, {"misses": 8}, 1, "it fell, and chance alone would hardly do that"),
         ({"misses": 8}, {"misses": 0}, 0, ""),
         ({"misses": 0}, {"misses": 0, "errors": 2}, 3, "the undecided ones could decide it either way"),

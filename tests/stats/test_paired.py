@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, fisher_exact, hypergeom
 
-from waza.stats.difference import Tally, holm, mcnemar, shuffled_trials, sign_flip
+from waza.stats.paired import Tally, holm, mcnemar, shuffled_trials, sign_flip
 
 
 def test_mcnemar_on_public_judge_data():

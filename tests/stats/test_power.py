@@ -1,37 +1,68 @@
-"""How many tasks and trials a difference needs: simulated comparisons find it about as often as promised."""
+"""How often a drop would be found: what is simulated agrees with the exact tests on runs with that drop."""
 
 import numpy as np
 import pytest
 
-from waza.stats.difference import FEWEST, Tally, sign_flip, smallest_difference, tasks_needed, trials_needed, variance
+from waza.stats.paired import Tally, fell_within_tasks, sign_flip
+from waza.stats.power import FEWEST, Question, simulation, variance
+
+GATE, COMPARE = Question(these_tasks=True, one_sided=True), Question()
+
+
+def runs(random, rates, later, trials):
+    before, after = random.binomial(trials, rates), random.binomial(trials, later)
+    return [Tally(int(one), trials, int(other), trials) for one, other in zip(before, after, strict=True)]
+
+
+def broken(random, rates, drop):
+    """Rates of which some are 0, in random order, so that the mean falls by `drop`."""
+    later, left = rates.copy(), drop * len(rates)
+    for place in random.permutation(len(rates)):
+        later[place] -= min(rates[place], left)
+        left = max(0.0, left - rates[place])
+    return later
 
 
 def test_too_few_tasks_can_show_nothing():
-    assert smallest_difference([0.5] * (FEWEST - 1), 0.25) is None
+    few = [Tally(1, 1, 1, 1)] * (FEWEST - 1)
+    assert simulation(few, COMPARE).power(1.0) == 0.0
+    assert simulation(few, COMPARE).smallest_drop() is None
+    assert simulation([], COMPARE).power(0.1) is None
     assert sign_flip([1.0] * (FEWEST - 1)) > 0.05 >= sign_flip([1.0] * FEWEST)
 
 
-@pytest.mark.parametrize("tasks", [20, 60])
-def test_the_smallest_difference_is_found_in_about_four_of_five_comparisons(tasks):
-    random = np.random.default_rng(3)
-    spread = random.normal(0, 0.2, tasks)
-    smallest = smallest_difference(list(spread - spread.mean()), 0.01)
-    found = sum(sign_flip(list(random.normal(smallest, 0.2, tasks))) < 0.05 for _ in range(200))
-    assert 0.65 <= found / 200 <= 0.95
+@pytest.mark.parametrize("question", [GATE, COMPARE], ids=["these tasks", "tasks like these"])
+@pytest.mark.parametrize(("tasks", "trials"), [(20, 5), (60, 1)])
+def test_the_printed_power_is_the_power(question, tasks, trials):
+    """In the mean over suites, printed from runs without a drop, against how often the exact test finds one."""
+    printed, found = [], []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        rates = random.beta(4, 1, tasks)
+        printed.append(simulation(runs(random, rates, rates, trials), question).power(0.2, runs=100))
+        changed = runs(random, rates, broken(random, rates, 0.2), trials)
+        p_value = fell_within_tasks(changed) if question is GATE else sign_flip([t.difference for t in changed])
+        found.append(p_value < 0.05)
+    assert np.mean(printed) == pytest.approx(np.mean(found), abs=0.17)
 
 
-def test_more_tasks_are_needed_for_a_smaller_difference():
-    differences = [0.0, 0.25, -0.25, 0.5, 0.0, -0.25, 0.25, 0.0]
-    numbers = [tasks_needed(differences, 0.25, wanted) for wanted in (0.4, 0.2, 0.1, 0.05)]
-    assert numbers == sorted(numbers) and len(set(numbers)) == 4
-    assert tasks_needed(differences[:1], 0.25, 0.1) is None
+def test_more_tasks_and_trials_are_needed_for_a_smaller_difference():
+    random = np.random.default_rng(4)
+    rates = random.beta(4, 1, 30)
+    simulated = simulation(runs(random, rates, rates, 3), COMPARE)
+    numbers = [simulated.tasks_needed(drop) for drop in (0.3, 0.2, 0.1)]
+    assert numbers == sorted(numbers) and len(set(numbers)) == 3
+    these = simulation(simulated.tallies, GATE)
+    trials = [these.trials_needed(drop) for drop in (0.3, 0.2, 0.1)]
+    assert trials == sorted(trials) and trials[0] < trials[2]
+    assert these.power(these.smallest_drop()) == pytest.approx(0.8, abs=0.1)
 
 
-def test_no_number_of_trials_helps_where_tasks_differ_too_much():
-    steady = [Tally(0, 100, 100, 100), Tally(100, 100, 0, 100)] * 4
-    assert trials_needed(steady, 0.05) is None
-    noisy = [Tally(5, 10, 5, 10)] * 30
-    assert trials_needed(noisy, 0.1) > trials_needed(noisy, 0.3)
+def test_ten_points_take_as_many_tasks_as_simulations_of_whole_runs_say():
+    random = np.random.default_rng(2)
+    rates = random.beta(4, 1, 200)
+    for trials, least, most in ((1, 170, 330), (3, 75, 135), (5, 55, 105)):
+        assert least <= simulation(runs(random, rates, rates, trials), COMPARE).tasks_needed(0.1) <= most
 
 
 def test_the_variance_is_numpys():

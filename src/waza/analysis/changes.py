@@ -13,7 +13,8 @@ from msgspec import Struct, field
 from waza.compact import picked
 from waza.model import JSON, ResultStatus, Run, ToolEvent
 from waza.runs.tasks import TaskSummary, summarize_tasks
-from waza.stats.difference import DifferenceVerdict, Tally, holm, shuffled_trials
+from waza.stats.difference import DifferenceVerdict
+from waza.stats.paired import Tally, holm, shuffled_trials
 from waza.stats.scores import Bootstrap
 
 Kind = Literal["broke", "mended", "undecided", "moved", "same"]

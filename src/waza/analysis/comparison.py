@@ -30,16 +30,8 @@ from waza.model import JSON, Grade, Result, Run
 from waza.runs.metrics import tool_metrics
 from waza.runs.outcomes import outcomes_of, shown_names
 from waza.runs.tasks import per_trial
-from waza.stats.difference import (
-    MARGIN,
-    DifferenceVerdict,
-    holm,
-    mcnemar,
-    sign_flip,
-    verdict_on_passing,
-    verdict_on_scores,
-    with_p_value,
-)
+from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing, verdict_on_scores, with_p_value
+from waza.stats.paired import holm, mcnemar, sign_flip
 from waza.stats.scores import bootstrap_mean, mean
 
 MOST_DETAILS = 50
@@ -83,7 +75,8 @@ def compare(
 def among(found: Sequence[Comparison]) -> list[Comparison]:
     """Return comparisons with one baseline, each verdict adjusted for how many of them there are (Holm)."""
     adjusted = holm([comparison.verdict.p_value for comparison in found])
-    verdicts = (with_p_value(one.verdict, p_value) for one, p_value in zip(found, adjusted, strict=True))
+    correction = f"Holm over {len(found)} comparisons"
+    verdicts = (with_p_value(one.verdict, p_value, correction) for one, p_value in zip(found, adjusted, strict=True))
     return [replace(one, verdict=verdict) for one, verdict in zip(found, verdicts, strict=True)]
 
 
@@ -96,7 +89,9 @@ def _holds(pairs: Sequence[TaskPair], verdict: DifferenceVerdict, these_tasks: b
     """Return whether the verdict on passing is the same whatever the undecided trials were."""
     if not any(pair.before.errors or pair.after.errors for pair in pairs):
         return True
-    cases = (verdict_on_passing(case, margin=verdict.margin, these_tasks=these_tasks) for case in bounds(pairs))
+    cases = (
+        verdict_on_passing(case, margin=verdict.margin, these_tasks=these_tasks, brief=True) for case in bounds(pairs)
+    )
     return all(case.word == verdict.word for case in cases)
 
 
@@ -107,7 +102,9 @@ def _scores_hold(pairs: Sequence[TaskPair], verdict: DifferenceVerdict | None) -
     scores = [(pair.before.score, pair.after.score) for pair in pairs]
     best = [(after.high or 0.0) - (before.low or 0.0) for before, after in scores]
     worst = [(after.low or 0.0) - (before.high or 0.0) for before, after in scores]
-    return all(verdict_on_scores(case, margin=verdict.margin).word == verdict.word for case in (best, worst))
+    return all(
+        verdict_on_scores(case, margin=verdict.margin, brief=True).word == verdict.word for case in (best, worst)
+    )
 
 
 def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChange]:

@@ -8,13 +8,14 @@ change is undecided, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from waza.analysis.changes import Pairing, TaskPair, bounds, paired
+from waza.analysis.changes import Pairing, TaskPair, paired
+from waza.analysis.evidence import UNDECIDED, Case, Evidence, PairedTrials, Sample, TrialValue, evidence_of
 from waza.compact import where
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
 from waza.model import GradeStatus, Run
@@ -24,8 +25,10 @@ from waza.runs.summary import Summary, summarize
 from waza.runs.tasks import TOLERANCE, Part, TaskSummary, part_of, summarize_tasks
 from waza.runs.triggers import WEIGHTS, TriggerAnswer, answers_of, summarize_triggers, trigger_metric, unanswered
 from waza.spending import NO_COSTS, NOTHING, Costs
-from waza.stats.difference import ALPHA, sign_flip
-from waza.stats.scores import bootstrap_mean, mean
+from waza.stats.difference import MARGIN
+from waza.stats.paired import holm, sign_flip
+from waza.stats.power import ALPHA, ENOUGH
+from waza.stats.scores import mean
 
 Policy = Literal["allow", "warn", "fail"]
 
@@ -43,6 +46,16 @@ class Gate(Struct, frozen=True, kw_only=True):
     high: float | None = None
     reason: str = ""
     tasks: list[str] = field(default_factory=list)
+    p_value: float | None = None
+    """Against a baseline: one-sided, of a drop; adjusted where `correction` says so."""
+    correction: str = ""
+    """How the p-value was adjusted: `Holm over 2 comparisons`."""
+    power: float | None = None
+    """In what share of such runs a drop of `margin` would have been found, where it can be simulated."""
+    trials_needed: int | None = None
+    """How many trials of each task would find it in four of five runs, where these do not."""
+    note: str = ""
+    """Which trials the comparison leaves out."""
 
 
 class Needs(Struct, frozen=True, kw_only=True):
@@ -61,6 +74,10 @@ class Needs(Struct, frozen=True, kw_only=True):
     sure: bool = False
     drop: float = 0.0
     """How much pass rate or score may fall against the baseline."""
+    margin: float = MARGIN
+    """A drop larger than this that is not shown is undecided."""
+    these_tasks: bool = True
+    """Whether the question is about these very tasks, not about tasks like them."""
     cost_growth: float | None = None
     """How much the cost of a trial may grow against the baseline, as a share."""
     duration_growth: float | None = None
@@ -149,7 +166,7 @@ def _decided(
             return "error", "reached, but the interval goes below it"
         return "passed", ""
     if best >= needed:
-        return "error", "the undecided ones could decide it either way"
+        return "error", OPEN
     if interval[1] < needed:
         return "failed", "not reached, and neither by any value within the interval"
     return "error", "not reached, but within the interval: too little evidence to call it missed"
@@ -202,8 +219,9 @@ def _golden(tasks: Sequence[TaskSummary], needs: Needs) -> Iterator[Gate]:
     yield Gate(name="golden tasks", status=status, value=share, needed=1.0, reason=reason, tasks=wrong or unknown)
 
 
-Change = Callable[[TaskPair], float | None]
-"""How much a task's number changed; None where that is not decided."""
+# Gates against a baseline: what must not fall, what must not grow, which tasks must still be there.
+
+OPEN = "the undecided ones could decide it either way"
 
 
 def gates_against(baseline: Run, run: Run, needs: Needs) -> Iterator[Gate]:
@@ -213,16 +231,12 @@ def gates_against(baseline: Run, run: Run, needs: Needs) -> Iterator[Gate]:
     golden = [task.id for task in summarize_tasks(baseline) if task.golden and task.id in pairing.removed]
     if golden and needs.golden:
         yield Gate(name="golden tasks of the baseline", status="failed", reason="no longer run", tasks=golden)
-    triggers = trigger_gate(baseline, run, needs.drop)
-    if triggers is not None:
-        yield triggers
-        if not pairing.pairs:
-            return
+    triggers = trigger_drop(baseline, run, these_tasks=needs.these_tasks)
+    yield from drop_gates([*_task_drops(baseline, run, pairing, needs), *([triggers] if triggers else [])], needs)
     if not pairing.pairs:
-        yield Gate(name="against the baseline", status="error", reason="no task in common with it")
+        if triggers is None:
+            yield Gate(name="against the baseline", status="error", reason="no task in common with it")
         return
-    yield _no_drop("pass rate against the baseline", pairing.pairs, _pass_change, _worst_pass_change, needs.drop)
-    yield _no_drop("score against the baseline", pairing.pairs, _score_change, _worst_score_change, needs.drop)
     if needs.cost_growth is not None:
         unknown = {task for each in (baseline, run) for task in _without_cost(each)}
         cost = lambda task: None if task.id in unknown else _cost_growth(task)  # noqa: E731
@@ -244,36 +258,95 @@ def _task_sets(pairing: Pairing, needs: Needs) -> Iterator[Gate]:
             yield Gate(name=name, status=statuses[policy], value=len(ids), reason=reason, tasks=ids)
 
 
-def _no_drop(
-    name: str,
-    pairs: Sequence[TaskPair],
-    change: Callable[[TaskPair], float | None],
-    worst: Callable[[TaskPair], float],
-    drop: float,
-) -> Gate:
-    """Return whether a number fell by more than `drop`: missed only where the exact test shows it.
+class Drop(NamedTuple):
+    """A number that must not fall against the baseline."""
 
-    `worst` is the change if all that is undecided were against the run.
-    """
-    changes = [(pair, found) for pair in pairs if (found := change(pair)) is not None]
-    if not changes:
-        return Gate(name=name, status="error", needed=0.0 - drop, reason="no task was decided in both runs")
-    differences = [found for _, found in changes]
-    interval = bootstrap_mean(differences)
-    value = interval.mean if interval else 0.0
-    fell = [pair.before.id for pair, found in changes if found < -drop - TOLERANCE]
-    low, high = (interval.lower, interval.upper) if interval else (None, None)
-    gate = Gate(name=name, status="passed", value=value, needed=0.0 - drop, low=low, high=high)
-    if value < -drop - TOLERANCE:
-        return _missed_or_undecided(replace(gate, tasks=fell), "fell", [found + drop for found in differences])
-    if (mean([worst(pair) for pair in pairs]) or 0.0) < -drop - TOLERANCE and any(map(_is_open, pairs)):
-        undecided = [pair.before.id for pair in pairs if _is_open(pair)]
-        return replace(gate, status="error", reason="the undecided ones could decide it either way", tasks=undecided)
+    name: str
+    evidence: Evidence
+    invalid: Gate | None = None
+    """Where there is nothing to test: the gate as it is."""
+
+
+def _task_drops(baseline: Run, run: Run, pairing: Pairing, needs: Needs) -> Iterator[Drop]:
+    if pairing.pairs:
+        for name, on in (("pass rate", "pass"), ("score", "score")):
+            evidence = evidence_of(baseline, run, pairing.pairs, on, these_tasks=needs.these_tasks)  # type: ignore[arg-type]
+            yield Drop(f"{name} against the baseline", evidence)
+
+
+def drop_gates(drops: Sequence[Drop], needs: Needs) -> Iterator[Gate]:
+    """Yield a gate for each number that must not fall; those with different values share the 5 % (Holm)."""
+    samples = {drop.name: drop.evidence.samples() for drop in drops if drop.invalid is None}
+    tests: dict[str, float] = {}
+    asked: dict[str, str] = {}
+    for drop in drops:
+        if some := samples.get(drop.name):
+            same = next((name for name in tests if samples[name] == some), None)
+            asked[drop.name] = same or drop.name
+            if same is None:
+                tests[drop.name] = drop.evidence.p_value(some, needs.drop)
+    adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
+    correction = f"Holm over {len(tests)} comparisons" if len(tests) > 1 else ""
+    for drop in drops:
+        if drop.invalid is not None:
+            yield drop.invalid
+        elif not samples[drop.name]:
+            reason = "no task was decided in both runs"
+            yield Gate(name=drop.name, status="error", needed=0.0 - needs.drop, reason=reason)
+        else:
+            yield _drop_gate(drop, samples[drop.name], adjusted[asked[drop.name]], correction, needs)
+
+
+def _drop_gate(drop: Drop, samples: list[Sample], p_value: float, correction: str, needs: Needs) -> Gate:
+    evidence = drop.evidence
+    value, interval = mean([sample.change for sample in samples]) or 0.0, evidence.interval(samples)
+    gate = Gate(
+        name=drop.name,
+        status="passed",
+        value=value,
+        needed=0.0 - needs.drop,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        p_value=p_value,
+        correction=correction,
+        note=evidence.note,
+    )
+    fell = [sample.id for sample in samples if sample.change < -needs.drop - TOLERANCE]
+    open_tasks = evidence.is_open
+    if _is_shown(value, p_value, needs):
+        if open_tasks and not _is_shown_in(evidence, "best", needs):
+            return replace(gate, status="error", reason=OPEN, tasks=open_tasks)
+        return replace(gate, status="failed", reason="it fell, and chance alone would hardly do that", tasks=fell)
+    gate = _with_power(gate, evidence, samples, needs)
+    if value < -max(needs.drop, needs.margin) - TOLERANCE:
+        reason = f"it fell by more than {needs.margin * 100:g} points, but chance alone might do that"
+        return replace(gate, status="error", reason=reason, tasks=fell)
+    if open_tasks:
+        worst = evidence.samples("worst")
+        falls = (mean([sample.change for sample in worst]) or 0.0) < -max(needs.drop, needs.margin) - TOLERANCE
+        if falls or _is_shown_in(evidence, "worst", needs):
+            return replace(gate, status="error", reason=OPEN, tasks=open_tasks)
     return gate
 
 
-def _is_open(pair: TaskPair) -> bool:
-    return bool(pair.before.score.undecided or pair.after.score.undecided)
+def _is_shown(value: float, p_value: float, needs: Needs) -> bool:
+    return value < -needs.drop - TOLERANCE and p_value < ALPHA
+
+
+def _is_shown_in(evidence: Evidence, case: Case, needs: Needs) -> bool:
+    """Return whether a drop would be shown if all that is undecided were against the run, or for it."""
+    samples = evidence.samples(case)
+    value = mean([sample.change for sample in samples]) or 0.0
+    return _is_shown(value, evidence.p_value(samples, needs.drop), needs)
+
+
+def _with_power(gate: Gate, evidence: Evidence, samples: Sequence[Sample], needs: Needs) -> Gate:
+    simulated = evidence.simulation(samples, needs.drop)
+    power = simulated.power(needs.drop + needs.margin) if simulated else None
+    if simulated is None or power is None:
+        return gate
+    enough = None if power >= ENOUGH else simulated.trials_needed(needs.drop + needs.margin)
+    return replace(gate, power=power, trials_needed=enough)
 
 
 def _no_growth(name: str, pairs: Sequence[TaskPair], of: Callable[[TaskSummary], float | None], growth: float) -> Gate:
@@ -297,23 +370,6 @@ def _missed_or_undecided(gate: Gate, verb: str, differences: Sequence[float]) ->
     if sign_flip(differences) < ALPHA:
         return replace(gate, status="failed", reason=f"it {verb}, and chance alone would hardly do that")
     return replace(gate, status="error", reason=f"it {verb}, but chance alone might do that")
-
-
-def _pass_change(pair: TaskPair) -> float | None:
-    return pair.tally.difference if pair.tally else None
-
-
-def _worst_pass_change(pair: TaskPair) -> float:
-    return bounds([pair])[1][0].difference
-
-
-def _worst_score_change(pair: TaskPair) -> float:
-    return (pair.after.score.low or 0.0) - (pair.before.score.high or 0.0)
-
-
-def _score_change(pair: TaskPair) -> float | None:
-    before, after = pair.before.score.weighted, pair.after.score.weighted
-    return None if before is None or after is None else after - before
 
 
 def _without_cost(run: Run) -> set[str]:
@@ -340,82 +396,40 @@ PromptKey = tuple[str, str, bool]
 """What identifies a prompt in both runs: its skill, its text and whether it should trigger; its number may change."""
 
 
-class Shares(NamedTuple):
-    """The answers to one prompt."""
-
-    id: str
-    weight: float
-    right: float | None
-    """The share of right ones among those that are decided; None where none is."""
-    low: float
-    """Their share if all others were wrong."""
-    high: float
-    """Their share if all others were right."""
-
-
-def trigger_gate(before: Run, after: Run, drop: float) -> Gate | None:
-    """Return whether the accuracy over the prompts of both runs fell by more than `drop`; None without trigger tests.
-
-    Missed only where the exact test over prompts shows it, never by undecided answers.
-    """
+def trigger_drop(before: Run, after: Run, *, these_tasks: bool = True) -> Drop | None:
+    """Return the answers to the prompts of both runs, by weight; None without trigger tests."""
     now, then = summarize_triggers(after), summarize_triggers(before)
     if now is None:
         return None
+    nothing = Evidence([], True, False, False)
     if then is None:
-        return Gate(name=NAME, status="passed", reason="not compared: the baseline has no trigger tests")
-    undecided = Gate(name=NAME, status="error", needed=0.0 - drop)
+        gate = Gate(name=NAME, status="passed", reason="not compared: the baseline has no trigger tests")
+        return Drop(NAME, nothing, gate)
+    undecided = Gate(name=NAME, status="error")
     if invalid := [*then.reasons, *now.reasons]:
-        return replace(undecided, reason=f"INVALID: {invalid[0]}")
-    old, new = _shares(before), _shares(after)
-    both = [(old[key], new[key]) for key in new if key in old]
-    changes = [
-        (new.id, new.weight, new.right - old.right)
-        for old, new in both
-        if old.right is not None and new.right is not None
+        return Drop(NAME, nothing, replace(undecided, reason=f"INVALID: {invalid[0]}"))
+    old, new = _answers(before), _answers(after)
+    both = [
+        PairedTrials(new[key][0].prompt.id, _right(old[key]), _right(new[key]), WEIGHTS[new[key][0].prompt.confidence])
+        for key in new
+        if key in old
     ]
-    if not changes:
-        return replace(undecided, reason="no prompt was decided in both runs")
-    worst = _mean((new.weight, new.low - old.high) for old, new in both)
-    is_open = any(part.low < part.high for pair in both for part in pair)
-    return _trigger_change(changes, worst if is_open else 0.0, undecided, drop)
+    drop = Drop(NAME, Evidence(both, these_tasks, not these_tasks, not these_tasks))
+    if not drop.evidence.samples():
+        return drop._replace(invalid=replace(undecided, reason="no prompt was decided in both runs"))
+    return drop
 
 
-def _trigger_change(by_prompt: Sequence[tuple[str, float, float]], worst: float, gate: Gate, drop: float) -> Gate:
-    """Return the gate by how much each prompt changed; `worst` is the change if all undecided were against the run."""
-    value, scale = (
-        _mean((weight, change) for _, weight, change in by_prompt),
-        len(by_prompt) / sum(weight for _, weight, _ in by_prompt),
-    )
-    changes = [weight * scale * change for _, weight, change in by_prompt]
-    interval = bootstrap_mean(changes)
-    gate = replace(gate, value=value, low=interval.lower, high=interval.upper) if interval else gate
-    fell = [identity for identity, _, change in by_prompt if change < -TOLERANCE]
-    if value < -drop - TOLERANCE:
-        if sign_flip([change + drop for change in changes]) < ALPHA:
-            return replace(gate, status="failed", reason="it fell, and chance alone would hardly do that", tasks=fell)
-        return replace(gate, reason="it fell, but chance alone might do that", tasks=fell)
-    if worst < -drop - TOLERANCE:
-        return replace(gate, reason="the undecided ones could decide it either way")
-    return replace(gate, status="passed")
-
-
-def _mean(weighted: Iterable[tuple[float, float]]) -> float:
-    parts = list(weighted)
-    return sum(weight * change for weight, change in parts) / sum(weight for weight, _ in parts)
-
-
-def _shares(run: Run) -> dict[PromptKey, Shares]:
-    """Return the answers to each prompt, without the controls."""
+def _answers(run: Run) -> dict[PromptKey, list[TriggerAnswer]]:
+    """Return the answers to each prompt in order, without the controls."""
     found: dict[PromptKey, list[TriggerAnswer]] = {}
-    for answer in [*answers_of(run), *unanswered(run)]:
+    for answer in sorted([*answers_of(run), *unanswered(run)], key=lambda answer: answer.trial):
         if not answer.prompt.control:
             key = (answer.prompt.skill, answer.prompt.prompt, answer.prompt.should_trigger)
             found.setdefault(key, []).append(answer)
-    return {key: _shares_of(answers) for key, answers in found.items()}
+    return found
 
 
-def _shares_of(answers: Sequence[TriggerAnswer]) -> Shares:
-    right, known = sum(a.is_right for a in answers), sum(a.did_trigger is not None for a in answers)
-    prompt, total = answers[0].prompt, len(answers)
-    share = right / known if known else None
-    return Shares(prompt.id, WEIGHTS[prompt.confidence], share, right / total, (right + total - known) / total)
+def _right(answers: Sequence[TriggerAnswer]) -> list[TrialValue]:
+    values = (None if answer.did_trigger is None else float(answer.is_right) for answer in answers)
+    return [UNDECIDED if value is None else TrialValue(value, value, value) for value in values]

@@ -24,7 +24,7 @@ from waza.model import Grade
 from waza.runner.judge_checks import opinion_of
 from waza.runs.judge_card import Attacks, JudgeCard, Probe
 from waza.runs.outcomes import REQUEST_KEYS
-from waza.stats.difference import holm, mcnemar
+from waza.stats.paired import holm, mcnemar
 from waza.stats.scores import invariance, more_often, one_sided_sign, wilson
 from waza.untrusted.yaml import read_yaml
 

@@ -32,6 +32,7 @@ def document(comparison: Comparison, *, whole: bool = False) -> Iterator[Block]:
         (ForeignText(comparison.before.name), " · ", *_run(comparison.before), " → ", *_run(comparison.after))
     )
     yield TextLine((sentence(comparison.verdict, comparison.on),), TONES[comparison.verdict.word])
+    yield TextLine((question(comparison.verdict),), "soft")
     yield from reservations(comparison)
     if comparison.attribution is not None:
         yield from _attributed(comparison.attribution)
@@ -52,7 +53,7 @@ def sentence(verdict: DifferenceVerdict, on: str = "pass") -> str:
         return "Too little evidence: no task was decided in both runs."
     what = "pass rate" if on == "pass" else "score"
     facts = f"{what} {signed(verdict.difference)} over {plural(verdict.tasks, 'task')}{_within(verdict.interval)}"
-    facts += f", p = {p_value(verdict.p_value)}"
+    facts += f", p = {p_value(verdict.p_value)}" + (f" ({verdict.correction})" if verdict.correction else "")
     if verdict.word in ("better", "worse"):
         return f"{verdict.word.capitalize()}: {facts}."
     if verdict.word == "no difference shown":
@@ -61,16 +62,25 @@ def sentence(verdict: DifferenceVerdict, on: str = "pass") -> str:
 
 
 def _visible_from(verdict: DifferenceVerdict) -> str:
-    if verdict.smallest is None or verdict.smallest > 1:
+    if verdict.power is None or (verdict.smallest is None and not verdict.power):
         return f"{plural(verdict.tasks, 'task')} can show no difference at all"
-    return f"These tasks and trials would show a difference of {points(verdict.smallest)}"
+    found = f"A difference of {points(verdict.margin)} would be found in {percent(verdict.power)} of such comparisons"
+    if verdict.smallest is None or verdict.word == "no difference shown":
+        return found
+    return f"{found}, one of {points(verdict.smallest)} in 80 %"
+
+
+def question(verdict: DifferenceVerdict) -> str:
+    """Return the question that a verdict answers."""
+    if verdict.these_tasks:
+        return "Question: did these very tasks change? Trials are permuted within each task (two-sided, 5 %)."
+    return "Question: would tasks like these pass more or less often? Each task counts as one (two-sided, 5 %)."
 
 
 def _needed(verdict: DifferenceVerdict) -> str:
     ways = [f"about {plural(verdict.tasks_needed, 'task')} like these"] if verdict.tasks_needed else []
     ways += [f"about {plural(verdict.trials_needed, 'trial')} of each"] if verdict.trials_needed else []
-    aim = f"a difference of {points(verdict.margin)}"
-    return f"to show {aim} it takes {' or '.join(ways)}" if ways else f"to show {aim} it takes more tasks"
+    return f"to show {points(verdict.margin)} it takes {' or '.join(ways) or 'more tasks'}"
 
 
 def signed(difference: float | None) -> str:

@@ -12,7 +12,8 @@ from msgspec import Struct, field
 from waza.errors import UsageError
 from waza.model import Run
 from waza.runs.tasks import TaskSummary, summarize_tasks
-from waza.stats.difference import DifferenceVerdict, Tally, verdict_on_passing
+from waza.stats.difference import DifferenceVerdict, verdict_on_passing
+from waza.stats.paired import Tally
 
 
 class EarlierRun(Struct, frozen=True):

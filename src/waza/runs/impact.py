@@ -19,8 +19,9 @@ from waza.runs.grader_facts import FactsByType, has_fact, stored_grader_facts
 from waza.runs.impact_records import CONTROL, UNCLEAN, Change, Impact, TaskImpact, Word, win_rates
 from waza.runs.outcomes import duration_of
 from waza.runs.store import open_run
-from waza.stats.difference import MARGIN, DifferenceVerdict, Tally, verdict_on_passing
+from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing
 from waza.stats.lift import Estimate, TaskArms, activation_of, benefit_of, lift_of, pair_interval
+from waza.stats.paired import Tally
 from waza.stats.scores import bootstrap_mean, mean, score_of_grades
 
 _ABOUT_SKILLS = {"skill_pattern", "required_skills", "should_trigger"}
@@ -83,7 +84,7 @@ def impact_of(run: Run, control: Run, *, these_tasks: bool = False, margin: floa
         word=_word(verdict),
         verdict=verdict,
         holds=all(
-            _word(verdict_on_passing(case, margin=margin, these_tasks=these_tasks)) == _word(verdict)
+            _word(verdict_on_passing(case, margin=margin, these_tasks=these_tasks, brief=True)) == _word(verdict)
             for case in _bounds(tasks)
         ),
         lift=lift_of(arms, these_tasks=these_tasks),

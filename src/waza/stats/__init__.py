@@ -1,9 +1,8 @@
 """Statistics as pure functions of counts and scores, without I/O: the same answer for the same numbers every time.
 
-    scores        means, spreads, Wilson's interval, intervals that may be checked after every trial
-    resampling    bootstrap intervals, Student's t
+    scores        means, spreads, bootstrap and Wilson intervals, intervals that may be checked after every trial
     paired        exact tests of two runs of the same tasks
-    power         what a number of tasks and trials can show
+    power         how often a drop would be found, by simulation
     difference    the verdict on a difference
     agreement     kappa and alpha of raters
     corrected     a pass rate corrected for the judge's error; design effects

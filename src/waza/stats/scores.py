@@ -204,6 +204,15 @@ def settled(passed: int, failed: int, share: float, alpha: float = ALPHA) -> Lit
     return "above" if passed > share * (passed + failed) else "below"
 
 
+@lru_cache(maxsize=256)
+def fewest_to_settle(share: float) -> int:
+    """Return after how many trials a pass rate may be settled at the earliest: when all of them passed, or none."""
+    trials = 1
+    while not (settled(trials, 0, share) or settled(0, trials, share)):
+        trials += 1
+    return trials
+
+
 def bounds(passed: int, failed: int, alpha: float = ALPHA) -> tuple[float, float]:
     """Return the pass rates that are not ruled out, the lowest and the highest."""
     middle = passed / (passed + failed) if passed + failed else 0.5

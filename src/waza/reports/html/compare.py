@@ -30,7 +30,8 @@ from waza.reports.html.components import (
 from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
 from waza.reports.html.view import OpenRun, PageRequest, RunRow, View, the_result
 from waza.runs.outcomes import outcomes_of, shown_names
-from waza.stats.difference import ALPHA, DifferenceVerdict
+from waza.stats.difference import DifferenceVerdict
+from waza.stats.power import ALPHA
 from waza.untrusted.text import percent, plural, score, seconds
 
 TASKS = 100
