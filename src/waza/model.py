@@ -645,6 +645,8 @@ class StoredSuite(Struct, frozen=True, kw_only=True):
     """By task: the hashes of the rubrics that judge it."""
     judge_cards: Sequence[JSON] = ()
     canaries: Sequence[JSON] = ()
+    judge_probes: Sequence[JSON] = ()
+    """Requests to judges before the first trial."""
     baseline: StoredBaseline = StoredBaseline()
     given: dict[str, JSON] = {}
     """What the caller gave in addition to the suite."""

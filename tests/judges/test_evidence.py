@@ -144,7 +144,7 @@ def test_an_excerpt_is_within_its_limit_and_nothing_is_counted_twice(text, limit
 
 def test_reports_say_which_verdicts_rest_on_shortened_texts_and_wrong_quotes():
     details = {"left_out": [{"part": "Candidate output"}], "evidence": [{"quote": "a", "found": False}]}
-    grade = Grade(name="polite", type="prompt", status="passed", score=1.0, details=details)
+    grade = Grade(name="polite", type="prompt", status="passed", score=1.0, feedback="", details=details)
     result = Result(task_id="t", trial=1, status="passed", trace=Trace(input="", output=""), grades=[grade])
     run = Run(id="r", name="r", started_at="", engine="mock", model="", spec={"judged": {"t": []}}, results=[result])
     lines = list(judging_lines(run))

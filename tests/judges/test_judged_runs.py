@@ -407,3 +407,91 @@ def test_the_source_context_is_a_text_or_a_file(waza, suite):
     asked = json.dumps(server.requests)
     assert "The sky is green." in asked and "The sea is red." in asked and len(server.requests) == 2
     assert done.returncode == 3 and "inputs.context.source" in done.stdout.replace("\n", " ")
+
+
+PAID = """
+    name: paid
+    config:
+      executor: command
+      command: [sh, -c, "echo ran >> ../../../../started; echo hello"]
+      judge: {judge}
+      canaries: 0
+    tasks:
+      - {{id: one, prompt: first}}
+      - {{id: two, prompt: second}}
+    graders:
+      - {{type: prompt, name: polite, prompt: Is it polite?}}
+"""
+
+
+@pytest.fixture
+def paid(suite, tmp_path):
+    """A suite whose agent leaves a line in a file each time it is started."""
+    started = tmp_path / "started"
+
+    def write(judge):
+        started.unlink(missing_ok=True)
+        folder = suite(PAID.replace("../../../../started", str(started)), judge=judge)
+        return folder, lambda: started.read_text().count("ran") if started.exists() else 0
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"api_key_env": "MY_JUDGE"}, "is the key in MY_JUDGE right?"), ({}, "name its variable in api_key_env")],
+    ids=["wrong", "missing"],
+)
+def test_a_wrong_or_missing_key_is_found_by_one_request_before_the_first_agent_starts(waza, paid, settings, words):
+    with serving(http(401, {"error": {"message": "Incorrect API key"}})) as server:
+        folder, starts = paid(told(server, retries=4, **settings))
+        done = waza("run", str(folder), env={"MY_JUDGE": "wz-6f1c8a9b2d3e4f50"})
+        assert (done.returncode, len(server.requests), starts()) == (2, 1, 0), done.stdout + done.stderr
+    assert words in done.stderr.replace("\n", " ") and "401" in done.stderr and not (folder / "runs").exists()
+
+
+def test_a_key_that_was_right_before_is_not_probed_again_and_what_the_probe_cost_counts(waza, paid):
+    prices = {"input": 1.0, "output": 1.0}
+    with serving(GOOD) as server:
+        folder, starts = paid(told(server, api_key_env="MY_JUDGE", prices=prices))
+        first = waza("run", str(folder), env={"MY_JUDGE": "wz-6f1c8a9b2d3e4f50"})
+        assert (first.returncode, len(server.requests), starts()) == (0, 3, 2), "a probe and two verdicts"
+        costs = summarize(stored(folder, the_run(first))).costs
+        assert (costs.judge.count, costs.judge.cost_usd) == (3, pytest.approx(3 * 137 / 1e6))
+        waza("run", str(folder))
+        assert len(server.requests) == 3
+        waza("run", str(folder), env={"MY_JUDGE": "wz-00000000000000000"})
+        assert len(server.requests) == 4, "another key is probed"
+        assert server.headers[-1]["authorization"] == "Bearer wz-00000000000000000"
+
+
+def test_a_judge_that_is_down_does_not_keep_agents_from_running(waza, paid):
+    with serving(http(503, b"down")) as server:
+        folder, starts = paid(told(server))
+        done = waza("run", str(folder))
+        assert (done.returncode, starts()) == (3, 2)
+        assert "judge judge-1 did not answer before the first trial" in done.stdout.replace("\n", " ")
+
+
+def test_grading_with_a_wrong_key_is_refused_before_anything_is_stored(waza, suite):
+    with serving(GOOD) as server:
+        folder = suite(judge=told(server))
+        name = the_run(waza("run", str(folder)))
+        server.tell(http(403, b"no"))
+        suite(judge=told(server, api_key_env="MY_JUDGE"))
+        runs = sorted((folder / "runs").iterdir())
+        done = waza("grade", name, "--no-judge-cache", env={"MY_JUDGE": "wz-6f1c8a9b2d3e4f50"})
+        assert (done.returncode, len(server.requests)) == (2, 1), done.stdout + done.stderr
+    assert sorted((folder / "runs").iterdir()) == runs
+
+
+def test_the_rest_of_a_run_is_undecided_with_one_sentence_when_its_judge_fails_every_time(waza, suite):
+    tasks = "\n".join(f"      - {{{{id: t{n}, prompt: p, mock: {{{{output: hello {n}}}}}}}}}" for n in range(12))
+    text = re.sub(r"      - \{\{id: one.*?(?=    graders)", lambda _: tasks.lstrip("\n") + "\n", SUITE, flags=re.S)
+    with serving(http(503, b"down")) as server:
+        folder = suite(text, judge=told(server, retries=4))
+        done = waza("run", str(folder))
+        assert (done.returncode, len(server.requests)) == (3, 4), done.stdout + done.stderr
+    grades = [result.grades[1] for result in stored(folder, the_run(done)).results]
+    assert len(grades) == 12 and len({grade.feedback for grade in grades[1:]}) == 1
+    assert "not asked again in this run" in grades[-1].feedback

@@ -380,18 +380,13 @@ def short(text: str) -> str:
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
 
-def key_variable(named: str, usual: str, *, has_own_url: bool) -> str:
-    """Return the variable that holds the key of a judge; empty where no key is sent."""
-    return named or ("" if has_own_url else usual)
+def key_in(variable: str) -> str:
+    """Return the key in an environment variable, or a text for servers that need none where no variable is named.
 
-
-def key_for(named: str, usual: str, *, has_own_url: bool) -> str:
-    """Return the key in the variable `named`, else in the `usual` one, which is only sent to its vendor's own address.
-
-    Raises SpecError where a key is needed and its variable is not set.
+    Raises SpecError where the variable is not set.
     """
-    if variable := key_variable(named, usual, has_own_url=has_own_url):
-        if not (key := os.environ.get(variable, "").strip()):
-            raise SpecError(f"judge: the environment variable {variable} is not set; it must hold the judge's key")
-        return key
-    return NO_KEY
+    if not variable:
+        return NO_KEY
+    if not (key := os.environ.get(variable, "").strip()):
+        raise SpecError(f"judge: the environment variable {variable} is not set; it must hold the judge's key")
+    return key

@@ -20,8 +20,7 @@ from waza.judges._sdk import (
     data_in,
     fault_of,
     finished,
-    key_for,
-    key_variable,
+    key_in,
     part_of,
     refused_parameters,
     shaped,
@@ -60,12 +59,17 @@ class AnthropicJudge(Judge):
         """The server's address."""
         return f"anthropic {self.base_url or os.environ.get('ANTHROPIC_BASE_URL') or HOME}"
 
+    @property
+    def key_variable(self) -> str:
+        """The environment variable that holds its key; the vendor's own is only for the vendor's address."""
+        return self.api_key_env or ("" if self.base_url else "ANTHROPIC_API_KEY")
+
     def ready(self) -> None:
         """Raise SpecError where its key is not set."""
         self._key()
 
     def _key(self) -> str:
-        return key_for(self.api_key_env, "ANTHROPIC_API_KEY", has_own_url=bool(self.base_url))
+        return key_in(self.key_variable)
 
     def _client(self) -> Any:
         import anthropic  # slow to load; only a run with this judge needs it
@@ -105,8 +109,7 @@ class AnthropicJudge(Judge):
         return Reply(draft.calls(), draft.text, draft.model, *tokens, self.cost(*tokens))
 
     def _server(self) -> JudgeServer:
-        key = key_variable(self.api_key_env, "ANTHROPIC_API_KEY", has_own_url=bool(self.base_url))
-        return JudgeServer(self.address, key, self.stream)
+        return JudgeServer(self.address, self.key_variable, self.stream)
 
     def _arguments(self, request: Request, defaults: set[str]) -> dict[str, Any]:
         """Return the arguments of the SDK's call; the temperature where it was set or is in `defaults`."""

@@ -206,6 +206,11 @@ class Judge(Options):
         """The server's address, for messages; empty where there is none."""
         return self.endpoint.partition(" ")[2]
 
+    @property
+    def key_variable(self) -> str:
+        """The environment variable that holds its key; empty where no key is sent."""
+        return self.api_key_env
+
     def for_run(self, cache: Path | None, of: Judge | None = None) -> Self:
         """Return the judge with another cache and without what failed before; `of` is the judge of the same run."""
         judge = self.model_copy(update={"cache": cache})

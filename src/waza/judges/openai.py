@@ -27,8 +27,7 @@ from waza.judges._sdk import (
     data_in,
     fault_of,
     finished,
-    key_for,
-    key_variable,
+    key_in,
     part_of,
     refused_parameters,
     shaped,
@@ -84,12 +83,17 @@ class OpenaiJudge(Judge):
         """The server's address."""
         return f"openai {self.base_url or os.environ.get('OPENAI_BASE_URL') or HOME}"
 
+    @property
+    def key_variable(self) -> str:
+        """The environment variable that holds its key; the vendor's own is only for the vendor's address."""
+        return self.api_key_env or ("" if self.base_url else "OPENAI_API_KEY")
+
     def ready(self) -> None:
         """Raise SpecError where no model is named or its key is not set."""
         self._key()
 
     def _key(self) -> str:
-        return key_for(self.api_key_env, "OPENAI_API_KEY", has_own_url=bool(self.base_url))
+        return key_in(self.key_variable)
 
     def _client(self) -> Any:
         import openai  # takes half a second to load; only a run with this judge needs it
@@ -119,7 +123,7 @@ class OpenaiJudge(Judge):
         draft = ReplyDraft()
         try:
             client = per_loop(
-                ("openai", self.endpoint, self.api_key_env, repr(self.timeouts), repr(self.query)), self._client
+                ("openai", self.endpoint, self._key(), repr(self.timeouts), repr(self.query)), self._client
             )
             ticket = ticket_of(request) if self.verdict_by == "json_schema" else ""
             arguments = self._arguments(request, ticket, defaults)
@@ -138,8 +142,7 @@ class OpenaiJudge(Judge):
         return Reply(calls, draft.text, draft.model, *tokens, self.cost(*tokens))
 
     def _server(self) -> JudgeServer:
-        key = key_variable(self.api_key_env, "OPENAI_API_KEY", has_own_url=bool(self.base_url))
-        return JudgeServer(self.address, key, self.stream, self.verdict_by == "tool")
+        return JudgeServer(self.address, self.key_variable, self.stream, self.verdict_by == "tool")
 
     def _arguments(self, request: Request, ticket: str, defaults: set[str]) -> dict[str, Any]:
         """Return the arguments of the SDK's call; of the parameters with defaults those that were set or are given."""

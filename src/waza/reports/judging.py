@@ -10,7 +10,7 @@ from waza.analysis.judge_agreement import Alpha, JudgeAgreement, MeasuredOutput
 from waza.errors import StoreError
 from waza.files.paths import project_root
 from waza.model import JSON, Grade, Run
-from waza.runs.canaries import canaries_of, canary_line
+from waza.runs.canaries import canaries_of, canary_line, probes_of
 from waza.runs.judge_card import Calibration, asked_in, read_calibrations
 from waza.runs.outcomes import cache_use
 from waza.stats.scores import Interval
@@ -25,6 +25,9 @@ def judging_lines(run: Run) -> Iterator[str]:
     yield from _cache_lines(run)
     if line := canary_line(canaries_of(run)):
         yield line
+    for probe in probes_of(run):
+        if probe.error:
+            yield f"judge {probe.model or probe.judge} did not answer before the first trial: {probe.error}"
     for entry in run.suite.judge_cards:
         if isinstance(entry, dict) and isinstance(entry.get("line"), str):
             yield f"judge card: {entry['line']}"

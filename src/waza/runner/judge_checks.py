@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple
@@ -10,22 +11,32 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from waza.errors import StoreError
+from waza.errors import JudgeError, SpecError, StoreError
 from waza.files.paths import SpecFolder
 from waza.graders.base import Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.graders.judging import JudgedGrader
 from waza.graders.prompt import PromptGrader
-from waza.judges.asking import Question, Unanswered, answer, wait_for_judge
+from waza.judges.asking import (
+    Question,
+    Unanswered,
+    answer,
+    key_of,
+    read_cached,
+    request_for,
+    store_reply,
+    wait_for_judge,
+)
 from waza.judges.base import Judge
-from waza.judges.fencing import Data
+from waza.judges.fencing import Data, keyed_hash
 from waza.judges.rubrics import Golden, Rubric, golden_trace
 from waza.judges.scripted import ScriptedJudge
 from waza.judges.verdict_tools import PASS_FAIL
 from waza.model import JSON, Grade
-from waza.runs.canaries import KEY, Canary, canaries_as_data
+from waza.runs.canaries import KEY, PROBES, Canary, Probe, canaries_as_data
 from waza.runs.judge_card import CARDS, card_line, read_card
 from waza.runs.outcomes import judge_spending
+from waza.spending import metering
 from waza.stats.scores import Interval, wilson
 from waza.suites.judges import jurors_of, untrusted_host
 from waza.suites.suite import EvalSpec
@@ -212,11 +223,57 @@ async def _put(seat: RubricJudge, golden: Golden) -> Canary:
     )
 
 
-def about_judges(spec: EvalSpec, judge: Judge | None) -> dict[str, JSON]:
-    """Return what a run stores about its judges in addition to verdicts: canaries, put to them now, and cards."""
+# One small request to each judge before the first trial that costs money: a wrong key is found then.
+
+_REFUSED = ("401", "403", "404")
+"""Kinds of failure that every request of the run would have."""
+
+
+def probe_judges(spec: EvalSpec, judge: Judge) -> list[Probe]:
+    """Ask every judge of a suite one small question and return what came of it.
+
+    A judge with the same key that answered before is not asked, nor one whose answers are prepared. Raises SpecError
+    where a key, an address or a model is wrong. Whoever does not answer for another reason may answer later.
+    """
+    asked: dict[tuple[str, str, str], tuple[Judge, str]] = {}
+    for juror in jurors_of(spec.asking):
+        own = (juror.judge or judge).for_run(judge.cache, judge)
+        model = juror.model or own.model
+        if own.is_remembered:
+            asked.setdefault((own.endpoint, own.key_variable, model), (own, model))
+
+    async def all_of() -> list[Probe | None]:
+        return list(await asyncio.gather(*(_probe(own, model) for own, model in asked.values())))
+
+    return [probe for probe in wait_for_judge(all_of()) if probe is not None] if asked else []
+
+
+async def _probe(judge: Judge, model: str) -> Probe | None:
+    """Return the result of one request; None where this judge answered before with the same key."""
+    request = request_for(Question(_PARTS, model), PASS_FAIL, model)
+    name = key_of("probe", judge.identity(), model, keyed_hash("key", [os.environ.get(judge.key_variable, "")]))
+    if read_cached(judge.cache, name).reply is not None:
+        return None
+    error = ""
+    with metering() as meter:
+        try:
+            store_reply(judge.cache, name, await judge.model_copy(update={"retries": 0}).ask(request))
+        except JudgeError as fault:
+            if fault.kind in _REFUSED:
+                raise SpecError(f"judge {model or judge.type_name()}: {fault}") from None
+            error = str(fault)
+    return Probe(judge=judge.type_name(), model=model, error=error, spending=meter.spending)
+
+
+def about_judges(spec: EvalSpec, judge: Judge | None, *, probes: bool = False) -> dict[str, JSON]:
+    """Return what a run stores about its judges in addition to verdicts: probes and canaries, put now, and cards.
+
+    Raises SpecError where `probes` are to be put and a judge's key, address or model is wrong.
+    """
     if judge is None:
         return {}
-    found = {KEY: canaries_as_data(put_canaries(spec, judge)), CARDS: known_cards(spec, judge)}
+    probed: list[JSON] = msgspec.to_builtins(probe_judges(spec, judge)) if probes else []
+    found = {PROBES: probed, KEY: canaries_as_data(put_canaries(spec, judge)), CARDS: known_cards(spec, judge)}
     return {key: value for key, value in found.items() if value}
 
 

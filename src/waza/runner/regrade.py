@@ -155,7 +155,9 @@ def graded(
     spec = dataclasses.replace(spec, triggers=None)
     blank = stored_form(RunRequest(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
     blank.spec[GRADED_FROM] = source.name if source else "traces"
-    blank.spec.update(redactor.tree(about_judges(spec, judging.judge)))
+    blank.spec.update(
+        redactor.tree(about_judges(spec, judging.judge, probes=bool(judging.judge and judging.judge.key_variable)))
+    )
     triggers, answers = _trigger_tests_of(source) if source else (None, [])
     if triggers is not None:
         blank.spec["triggers"] = triggers

@@ -22,7 +22,7 @@ from waza.files.trust import cache_folder
 from waza.model import JSON, Run, Task, Trial
 from waza.runner.auto import Auto, share_of
 from waza.runner.resume import Controls, Resumed, fingerprints
-from waza.runs.canaries import KEY
+from waza.runs.canaries import KEY, PROBES
 from waza.runs.folder import MAX_TRIALS
 from waza.runs.grader_facts import GRADER_FACTS
 from waza.runs.judge_card import CARDS
@@ -248,9 +248,11 @@ def folder_for(request: RunRequest, redactor: Redactor) -> RunFolder:
         if request.judge is not None:
             from waza.runner.judge_checks import about_judges  # judges take long to load, and most runs ask none
 
-            new.spec.update(redactor.tree(about_judges(request.spec, request.judge)))
+            # Before agents that may cost money; where no agent runs, the first verdict shows a wrong key as well.
+            probes = request.spec.engine(request.engine or None).mocks is not None
+            new.spec.update(redactor.tree(about_judges(request.spec, request.judge, probes=probes)))
         return RunFolder.create(request.runs or runs_folder(request.spec), new)
-    new.spec.update({key: value for key, value in request.resume.run.spec.items() if key in (KEY, CARDS)})
+    new.spec.update({key: value for key, value in request.resume.run.spec.items() if key in (KEY, PROBES, CARDS)})
     folder = request.resume.kept
     if request.resume.run.spec != new.spec:
         folder.respec(changed(request.resume.run, spec=new.spec, fingerprint=new.fingerprint))

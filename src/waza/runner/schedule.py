@@ -18,7 +18,7 @@ from waza.runner.auto import AutoTrials
 from waza.runner.baseline import is_compared
 from waza.runner.request import RunRequest
 from waza.runner.suite import Arm, Listeners, Round
-from waza.runs.canaries import canaries_of
+from waza.runs.canaries import billed_before_trials
 from waza.runs.outcomes import costs_of, outcomes_of, run_costs
 from waza.runs.tasks import passes_needed
 from waza.spending import NO_COSTS, Costs
@@ -167,9 +167,8 @@ class CostLimit:
         return not costs.without_cost
 
     def spend_on_canaries(self, run: Run) -> None:
-        """Count the cost of the canaries put to the judge before the first trial."""
-        for canary in canaries_of(run):
-            self.costs += Costs(judge=canary.billed)
+        """Count the cost of the questions put to judges before the first trial."""
+        self.costs += Costs(judge=billed_before_trials(run))
 
     def record(self, result: Result, listeners: Listeners) -> None:
         """Count a result; end the run where the limit is reached, and warn once where it may be exceeded."""

@@ -1,4 +1,8 @@
-"""Canaries: known goldens judged in every run and stored with it. A changed verdict on one means a changed judge."""
+"""Questions to judges before a run's first trial, stored with the run.
+
+Canaries are known goldens: a changed verdict on one means a changed judge. A probe is one small request to each judge,
+which shows that its key and its address are right.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +50,39 @@ class Canary(Struct, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str, str, str]:
         """What makes two canaries of different runs the same question to the same judge."""
         return self.rubric_hash, self.golden, self.judge, self.model
+
+
+PROBES = "judge_probes"
+"""The key of probes in `run.spec`."""
+
+
+class Probe(Struct, frozen=True, kw_only=True):
+    """One request to a judge before the first trial."""
+
+    judge: str
+    """The judge's type."""
+    model: str
+    error: str = ""
+    """Why it did not answer; empty where it did."""
+    spending: Spending = NOTHING
+
+
+def probes_of(run: Run) -> list[Probe]:
+    """Return the probes of a stored run; none where it has none, or has them in an unknown shape."""
+    try:
+        return msgspec.convert(run.suite.judge_probes, list[Probe])
+    except msgspec.ValidationError:
+        return []
+
+
+def billed_before_trials(run: Run) -> Spending:
+    """Return what the questions to judges before the first trial were billed."""
+    total = NOTHING
+    for one in canaries_of(run):
+        total += one.billed
+    for probe in probes_of(run):
+        total += probe.spending
+    return total
 
 
 def canaries_of(run: Run) -> list[Canary]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from waza.model import JSON, Attempt, Grade, GradeStatus, Result, ResultStatus, Run, Trace, Usage
-from waza.runs.canaries import canaries_of
+from waza.runs.canaries import billed_before_trials
 from waza.runs.grader_facts import FREE_JUDGES_OF_OLDER_RUNS
 from waza.spending import NO_COSTS, NOTHING, Costs, Spending, is_amount, spent
 from waza.stats.scores import Score, score_of_grades
@@ -353,11 +353,9 @@ def run_costs(run: Run) -> Costs:
 def split_costs(run: Run, trials: Costs) -> tuple[Costs, Spending | None]:
     """Return what a run was billed, and what agents had been billed before where it was graded from what they did.
 
-    `trials` is the sum over its results; replaced results and canaries are added.
+    `trials` is the sum over its results; replaced results, canaries and probes are added.
     """
-    other: Costs = run.other_costs
-    for canary in canaries_of(run):
-        other += Costs(judge=canary.billed)
+    other: Costs = run.other_costs + Costs(judge=billed_before_trials(run))
     if run.suite.graded_from is None:
         return trials + other, None
     return Costs(judge=trials.judge + other.judge), trials.agent
