@@ -257,10 +257,10 @@ import ctypes
 from waza.engines.command import CommandEngine
 from waza.errors import SpecError
 from waza.graders.program import ProgramGrader
-from waza.process import seccomp
+from waza.process import linux_sandbox
 from waza.process.isolation_probes import probe, table
 assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0
-seccomp.restrict(network=True, unix_sockets=True)
+linux_sandbox.restrict_calls(network=True, unix_sockets=True)
 print([name for name, is_through in probe("landlock").items() if is_through])
 print({row["landlock"] for row in table() if row["promise"] == "attributes"})
 agent = {"command": ["true"], "isolation": "landlock"}

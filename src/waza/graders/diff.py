@@ -1,21 +1,17 @@
-"""The `diff` grader: workspace files against snapshots and fragments; reading and writing snapshots."""
+"""The `diff` grader: workspace files against snapshots and fragments."""
 
 from __future__ import annotations
 
-import stat
 from collections import Counter
 from collections.abc import Iterator
-from itertools import zip_longest
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from msgspec.structs import replace
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from waza.errors import StoreError
-from waza.files.disk import write_atomically
-from waza.files.paths import SpecFolder
 from waza.files.workspace import live_root
+from waza.graders._snapshots import first_difference, lines_changed, place_of, read_snapshot, write_snapshot
 from waza.graders.base import Finding, Grader, InnerFile, Text, content_hash, files_of, undecided
 from waza.graders.text import around, excerpt
 from waza.model import JSON, Check, Files, Trace
@@ -188,75 +184,3 @@ def _fragment_check(path: str, text: str | None, wanted_text: str, wanted: bool)
 
 def _updates(checks: list[Check]) -> list[dict[str, JSON]]:
     return [check.actual for check in checks if isinstance(check.actual, dict)]
-
-
-_HOW_TO_WRITE = "`update_snapshots: true` writes it"
-Status = Literal["updated", "created", "unchanged"]
-
-
-def place_of(snapshot: str, folder: SpecFolder, context_dir: str | None, *, create: bool) -> Path:
-    """Return the path of a snapshot; with `create`, the path it would have.
-
-    It is searched in `context_dir`, or without one next to the eval file and at the project's root. Raises ValueError
-    when it leaves that folder, or is not there and is not to be created.
-    """
-    if context_dir is not None:
-        context = folder.place(context_dir) if create else folder.find(context_dir)
-        place = (context / snapshot).resolve()
-        if not place.is_relative_to(context) or place == context:
-            raise ValueError(f"snapshot '{snapshot}' leaves the folder '{context_dir}'")
-        return place
-    try:
-        return folder.find(snapshot)
-    except ValueError as error:
-        place = folder.place(snapshot)
-        if not create:
-            raise ValueError(f"{error}; {_HOW_TO_WRITE}") from None
-        if not place.is_relative_to(folder.base):
-            raise
-        return place
-
-
-def read_snapshot(place: Path, snapshot: str) -> bytes:
-    """Return a snapshot's bytes; raise ValueError when it is not a file that can be read."""
-    if not place.is_file():
-        raise ValueError(f"snapshot '{snapshot}' is not there or not a file; {_HOW_TO_WRITE}")
-    try:
-        return place.read_bytes()
-    except OSError as error:
-        raise ValueError(f"snapshot '{snapshot}' cannot be read: {error.strerror}") from None
-
-
-def write_snapshot(place: Path, content: bytes) -> tuple[Status, int]:
-    """Write a snapshot if it differs, whole or not at all; return what was done and how many lines changed.
-
-    Raises OSError or StoreError.
-    """
-    known = place.read_bytes() if place.exists() else None
-    if known == content:
-        return "unchanged", 0
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(place, content, mode=0o644 if known is None else stat.S_IMODE(place.stat().st_mode))
-    return "created" if known is None else "updated", lines_changed(known or b"", content)
-
-
-def lines_changed(one: bytes, other: bytes) -> int:
-    """Return at how many line numbers two files differ, line ends aside."""
-    return sum(a != b for a, b in _line_pairs(one, other))
-
-
-def first_difference(one: bytes, other: bytes) -> tuple[str, str]:
-    """Return the first line that differs, as it is in each file."""
-    for number, (a, b) in enumerate(_line_pairs(one, other), 1):
-        if a != b:
-            return f"line {number}: {_shown(a)}", f"line {number}: {_shown(b)}"
-    return "the same lines, with other line ends", "the same lines, with other line ends"
-
-
-def _shown(line: bytes) -> str:
-    return excerpt(line.decode("utf-8", "backslashreplace"))
-
-
-def _line_pairs(one: bytes, other: bytes) -> Iterator[tuple[bytes, bytes]]:
-    mine, others = (text.replace(b"\r\n", b"\n").split(b"\n") for text in (one, other))
-    return zip_longest(mine, others, fillvalue=b"")

@@ -12,8 +12,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from waza.errors import Undecidable, decoding_fact
 from waza.files.pinned import PinnedFiles
-from waza.graders.base import Finding, Grader, Text
-from waza.graders.program import (
+from waza.graders._programs import (
     Isolation,
     PinnedFile,
     Ran,
@@ -25,6 +24,7 @@ from waza.graders.program import (
     trouble,
     unusual,
 )
+from waza.graders.base import Finding, Grader, Text
 from waza.model import JSON, Check, GradeStatus, ToolEvent, Trace
 from waza.options import ZeroMeans
 from waza.process.isolation_probes import Promise, unaccepted_gaps
