@@ -102,6 +102,12 @@ PARTS = {
         {"simulated comparisons": 10_000},
         (),
     ),
+    "rules": Part(
+        "rules over traces, against LTLf formulas and against their definition",
+        ("tests/graders/test_trace_rules.py",),
+        {"rules checked against LTLf formulas": 100_000, "rules checked against their definition": 100_000},
+        (),
+    ),
     "sabotage": Part(
         "deliberate one-line faults in safety code, each to be noticed by its test",
         (),

@@ -72,6 +72,7 @@ NOT_GENERATED = {
     "human_calibration": "recorded verdicts of people decide, not the trace",
     "llm": "a judge decides: one that says no fails it, see test_llm.py",
     "llm_comparison": "a judge decides: one that says no fails it, see test_llm_comparison.py",
+    "trace_rules": "hardly a random rule is accepted; every kind of rule is violated in test_trace_rules.py",
     "prompt": "a judge decides: one that says no fails it, see test_prompt.py",
 }
 """Types for which no failing trace can be found by looking at the configuration, with the reason."""

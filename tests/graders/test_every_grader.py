@@ -173,10 +173,16 @@ def found_places():
         schema = GRADERS.load(name).model_json_schema()
         definitions = schema.get("$defs", {})
         for place in pattern_places(schema, definitions):
-            for definition in definitions:
+            for definition in sorted(definitions, key=len, reverse=True):
                 place = place.replace(definition, "")
-            found.add(f"{name}.{place}")
+            # Every operand of a rule is the same class, whatever the key.
+            found.add(re.sub(r"(?<=rules\[\]\.)[a-z]+[\[\]]*\.", "operand.", f"{name}.{place}"))
     return found
+
+
+def bombed(key, pattern):
+    """An operand's key with a pattern in it."""
+    return pattern if key == "tool" else {"a": {"regex": pattern}} if key.endswith("*") else {"regex": pattern}
 
 
 MADE = {
@@ -201,6 +207,11 @@ MADE = {
         "expect": [{"name": "t", "args": {"a": {"regex": p}}}],
     },
 }
+for key in ("tool", "args.*", "result", "result_fields.*", "message"):
+    MADE["trace_rules.rules[].operand." + (key if key == "tool" else f"{key}.regex")] = lambda p, key=key: {
+        "type": "trace_rules",
+        "rules": [{"forbid": {key.removesuffix(".*"): bombed(key, p)}}],
+    }
 for kind in ("expect_tools", "reject_tools", "allow_only"):
     for key in ("tool", "command_pattern", "path_pattern", "skill_pattern")[kind == "allow_only" :]:
         MADE[f"tool_constraint.{kind}[].{key}"] = lambda p, kind=kind, key=key: {
@@ -228,8 +239,10 @@ def test_regex_bombs_end_within_their_limit_wherever_a_pattern_is_taken(place, t
         call = waza.ToolEvent(
             tool_name=text if place.endswith(".tool") else "t",
             args=dict.fromkeys(("a", "command", "path", "skill"), text),
+            result={"a": text} if "result_fields" in place else text,
         )
-        trace = waza.Trace(input="", output=text, tool_events=[call])
+        events = [{"type": "assistant_message", "content": text}, {"type": "tool_call", "tool_name": call.tool_name}]
+        trace = waza.Trace(input="", output=text, tool_events=[call], events=events)
         grader = waza.load_grader(MADE[place](bomb["pattern"]), base_dir=tmp_path)
         started = time.monotonic()
         grade = grader.grade(trace, workspace=tmp_path)

@@ -62,6 +62,16 @@ CASES = [
     ("should_trigger", True, BOTH, seen(skill_invocations=[]), BLIND),
     ("should_trigger", False, seen(skill_invocations=[]), BOTH, BLIND),
 ]
+
+
+def in_turns(*tools):
+    return Trace(input="", output="", tool_events=[ToolEvent(tool_name=t, turn=n) for n, t in enumerate(tools, 1)])
+
+
+CASES += [
+    ("before", ["search", "book"], in_turns("search", "book"), in_turns("book", "search"), BLIND),
+    ("before", ["search", {"tool": "^b"}], in_turns("search", "book"), in_turns("search", "pay"), BLIND),
+]
 IDS = [f"{key}={value}" for key, value, *_ in CASES]
 
 

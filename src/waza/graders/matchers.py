@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property, partial
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import msgspec
 from pydantic import (
@@ -123,8 +123,7 @@ TYPES: dict[str, Callable[[JSON], bool]] = {
     "null": lambda value: value is None,
 }
 """The types of JSON Schema: 3.0 is an integer, true is no number."""
-KINDS = ("equals", "regex", "contains", "range", "json_schema", "any_of", "not", "type", "present")
-"""The keys of which a matcher needs at least one."""
+_KINDS = ("equals", "regex", "contains", "range", "json_schema", "any_of", "not", "type", "present")
 _MODIFIERS = {"tolerance", "optional", "ignore_case"}
 Bindings = Mapping[str, list[JSON]]
 """The values that are bound to names in a rule of `trace_rules`."""
@@ -145,20 +144,23 @@ def _type_words(value: Any) -> Any:
     return value
 
 
-def _inner(value: Any) -> Any:
+def inner_matcher(value: Any) -> Any:
+    """Return what is written for a matcher that is not of an argument itself; raise ValueError for its own keys."""
     for key in ("optional", "present"):
         if isinstance(value, dict) and key in value:
             raise ValueError(f"'{key}' belongs to the argument itself")
     return value
 
 
-def _alternatives(value: Any) -> Any:
+def no_empty_list(value: Any) -> Any:
+    """Return what is written under `any_of`; raise ValueError for an empty list."""
     if value == []:
         raise ValueError("'any_of' must not be empty: a check of nothing cannot fail")
     return value
 
 
-def _not_null(value: Any) -> Any:
+def null_matcher(value: Any) -> Any:
+    """Return what is written under `not`: null is a value there."""
     return {"equals": None} if value is None else value
 
 
@@ -178,6 +180,9 @@ class ArgMatcher(Options):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    kinds: ClassVar[tuple[str, ...]] = _KINDS
+    """The keys of which a matcher needs at least one."""
+
     equals: Any = None
     """The argument is this value: `10` is `10.0`, but `true` is not 1 and `"10"` is not 10."""
     tolerance: Annotated[Number, Field(ge=0)] | None = None
@@ -190,12 +195,12 @@ class ArgMatcher(Options):
     """Bounds for a number: `gte`, `lte`, `gt`, `lt`."""
     json_schema: Annotated[dict[str, Any], Field(min_length=1)] | None = None
     """A JSON Schema the argument fits."""
-    any_of: Annotated[list[Annotated[ArgMatcher, BeforeValidator(_inner)]], BeforeValidator(_alternatives)] | None = (
-        None
-    )
+    any_of: (
+        Annotated[list[Annotated[ArgMatcher, BeforeValidator(inner_matcher)]], BeforeValidator(no_empty_list)] | None
+    ) = None
     """Values or matchers of which one must match."""
-    not_: Annotated[Annotated[ArgMatcher, BeforeValidator(_inner)] | None, BeforeValidator(_not_null)] = Field(
-        default=None, alias="not"
+    not_: Annotated[Annotated[ArgMatcher, BeforeValidator(inner_matcher)] | None, BeforeValidator(null_matcher)] = (
+        Field(default=None, alias="not")
     )
     """A value or matcher that must not match; an argument that is not given does not match either."""
     type: TypeWords = None
@@ -242,7 +247,7 @@ class ArgMatcher(Options):
     def _checks_something(self) -> Self:
         given = {"not" if key == "not_" else key for key in self.model_fields_set}
         if not given - _MODIFIERS and not self._is_name:
-            raise ValueError(f"a matcher needs at least one of: {', '.join(KINDS)}")
+            raise ValueError(f"a matcher needs at least one of: {', '.join(self.kinds)}")
         if "present" in given and len(given) > 1:
             raise ValueError("'present' cannot be combined with other keys")
         values = ((key, getattr(self, "not_" if key == "not" else key)) for key in given if key != "equals")
@@ -303,7 +308,7 @@ class ArgMatcher(Options):
             yield "type", partial(_is_of_type, [TYPES[word] for word in words])
 
     def _container(self, bound: Bindings) -> Test:
-        return partial(_contains_folded if self.ignore_case else _contains, self.contains)
+        return partial(contains_folded if self.ignore_case else contains, self.contains)
 
     def decider(self, bound: Bindings = _NO_BINDINGS, *, folds: bool = False) -> Test:
         """Return a function that says whether a value is as expected; it raises where that is undecided."""
@@ -464,15 +469,16 @@ def _matches(pattern: Pattern, value: JSON) -> bool:
     return pattern.search(text_of(value))
 
 
-def _contains(part: JSON, value: JSON) -> bool:
+def contains(part: JSON, value: JSON) -> bool:
+    """Return whether a part is a member of a list, or in a text; anything else is read as compact JSON."""
     if isinstance(value, list):
         return any(same(part, member) for member in value)
     return text_of(part) in text_of(value)
 
 
-def _contains_folded(part: JSON, value: JSON) -> bool:
+def contains_folded(part: JSON, value: JSON) -> bool:
     """Return whether a value contains a part in any case; keys of a mapping count only as they are written."""
-    return _contains(part, value) or _contains(fold_texts(part), fold_texts(value))
+    return contains(part, value) or contains(fold_texts(part), fold_texts(value))
 
 
 def _fits_schema(schema: Schema, value: JSON) -> bool:

@@ -26,6 +26,7 @@ _LISTS = {"tags", "output_contains", "output_not_contains", "output_contains_any
     "tools_called",
     "tools_not_called",
     "tool_call_order",
+    "before",
 }
 _TYPED = ("allow_empty_prompt", "golden", "enabled", "timeout_seconds", "task_completed", "should_trigger")
 

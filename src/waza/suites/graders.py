@@ -296,7 +296,7 @@ _OUTCOMES: dict[str, str] = {
 }
 """The types of `outcomes`, each with the key that names the tool or skill."""
 _NUMBERS = {"max_steps", "min_steps", *(key for key in (*_KEYS, *_BEHAVIOR) if key.startswith("max_"))}
-KEYS = (*_KEYS, "outcomes", "behavior", "should_trigger", "graders")
+KEYS = (*_KEYS, "before", "outcomes", "behavior", "should_trigger", "graders")
 """Every key of an `expected:` block."""
 
 Built = tuple[list[Grader], list[Problem]]
@@ -323,6 +323,7 @@ def _build_key(key: str, value: Any, place: Position, folder: SpecFolder, skill:
     if key in _KEYS:
         return _one(key, *_KEYS[key], value, place, folder)
     special: dict[str, Callable[[], Built]] = {
+        "before": lambda: _before(value, place, folder),
         "outcomes": lambda: _outcomes(value, place, folder),
         "behavior": lambda: _behavior(value, place, folder),
         "should_trigger": lambda: _should_trigger(value, place, folder, skill),
@@ -376,6 +377,24 @@ def _behavior(value: Any, place: Position, folder: SpecFolder) -> Built:
         parts += built
         problems += wrong
     return _together("behavior", parts, problems, folder)
+
+
+def _before(value: Any, place: Position, folder: SpecFolder) -> Built:
+    """Return the grader that a call comes before each of another: `before: [A, B]`, and both must be there."""
+    if not isinstance(value, list) or len(value) != 2:
+        return [], [place.problem(f"two calls are needed, [A, B]: A before each B; found {what(value)}")]
+    cls: type[Grader] = GRADERS.load("trace_rules")
+    rule = {"require": value[0], "before": value[1], "when_absent": "fail"}
+    places: dict[str | int, tuple[int, ...]] = {"require": (0,), "before": (1,)}
+
+    def locate(path: tuple[str | int, ...]) -> Position:
+        inner = path[2:]  # what follows `rules[0]`
+        return place.at(*places.get(inner[0], ()), *inner[1:]) if inner else place
+
+    try:
+        return [cls.model_validate({"name": "before", "rules": [rule], "folder": folder})], []
+    except ValidationError as error:
+        return [], problems_of(error, cls, {"rules": [rule]}, locate)
 
 
 def _outcomes(value: Any, place: Position, folder: SpecFolder) -> Built:

@@ -155,6 +155,12 @@ def dialect(engine: str) -> Dialect | None:
     return Dialect(program) if _kinds_of(program) else None
 
 
+def skill_tools(engine: str | None) -> tuple[str, ...]:
+    """Return the names of an agent program's skill tool; empty where it has none, or is not known."""
+    reader = _reader_of(_PROGRAMS.get(engine, engine)) if engine else None
+    return tuple(reader.tools.get("skill", ())) if reader else ()
+
+
 def means_shell(name: str) -> bool:
     """Return whether a name is a shell's in any program."""
     return "shell" in _meant_by(name)
