@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from model_server import OpenAI, Said, http, serving
 
 from waza import Trace
+from waza.cli import run_command
 from waza.files.paths import SpecFolder
 from waza.graders.llm import LlmGrader, names_levels
 from waza.graders.llm_comparison import LlmComparisonGrader
@@ -16,6 +17,7 @@ from waza.judges import ScriptedJudge
 from waza.judges.fencing import Data, excerpt, marker_of, rendered
 from waza.judges.openai import OpenaiJudge
 from waza.judges.quotes import Quote, checked_quotes, quotes_of
+from waza.judges.rubrics import find_rubric, golden_trace
 from waza.judges.verdict_tools import ONE_TO_FIVE, PAIRWISE, PASS_FAIL, on_each
 from waza.model import Grade, Result, Run
 from waza.reports.judging import judging_lines
@@ -197,3 +199,30 @@ def test_equal_questions_are_equal_bytes_and_others_have_another_marker(tmp_path
     first, again, elsewhere, different = (json.dumps(request) for request in server.requests)
     assert first == again and len({first, elsewhere, different}) == 3
     assert marker_of(["a"], "p") != marker_of(["a"], "q")
+
+
+def test_rubric_show_as_sent_prints_the_request_that_a_judge_gets(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def printed(*arguments):
+        capsys.readouterr()
+        assert run_command(["rubric", "show", *arguments]) == 0
+        return capsys.readouterr().out
+
+    (tmp_path / "trace.json").write_text(Trace(input="hi", output="hello there").to_json())
+    good = http(200, OpenAI().whole(Said(("set_waza_grade_pass", {"reason": "ok"}))))
+    golden = golden_trace(find_rubric("helpfulness", SpecFolder()).goldens[0])
+    for trace, options in ((golden, []), (Trace(input="hi", output="hello there"), ["--trace", "trace.json"])):
+        with serving(good) as server:
+            judge = OpenaiJudge(base_url=f"{server.url}/v1", model="judge-1", stream=False)
+            PromptGrader(rubric="helpfulness").grade(trace, judge=judge)
+        (sent,) = server.requests
+        shown = json.loads(printed("helpfulness", "--as-sent", "--json", *options))
+        assert shown["messages"] == sent["messages"]
+        assert shown["tools"] == [tool["function"] for tool in sent["tools"]]
+        text = printed("helpfulness", "--as-sent", *options)
+        assert all(message["content"] in text for message in sent["messages"]) and '"set_waza_grade_fail"' in text
+    for rubric in ("groundedness", "tool-use-appropriateness", "coherence-1-5"):
+        assert "===== tools" in printed(rubric, "--as-sent")
+    assert run_command(["rubric", "show", "helpfulness", "--trace", "trace.json"]) == 2
+    assert run_command(["rubric", "show", "groundedness", "--as-sent", "--trace", "nowhere.json"]) == 2

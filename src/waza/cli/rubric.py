@@ -12,12 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from waza.cli._screen import console, remark, say
 from waza.cli._stdout import emit
-from waza.errors import UsageError, did_you_mean
+from waza.errors import Undecidable, UsageError, did_you_mean
 from waza.files.paths import SpecFolder
-from waza.judges.rubrics import Rubric, find_rubric, groups, names, parse_rubric, read_rubric, read_text, rubric_text
+from waza.judges.rubrics import (
+    Golden,
+    Rubric,
+    find_rubric,
+    golden_trace,
+    groups,
+    names,
+    parse_rubric,
+    read_rubric,
+    read_text,
+    rubric_text,
+)
 from waza.judges.rubrics.rubric import (
     LOCK,
     MARK,
@@ -28,6 +40,7 @@ from waza.judges.rubrics.rubric import (
     split_front_matter,
     written_name,
 )
+from waza.model import Trace
 from waza.untrusted.text import plural, visible
 
 HOME = Path("rubrics")
@@ -110,13 +123,72 @@ def _table(rows: list[dict[str, object]]) -> None:
     console().print(table)
 
 
-@command.command("show", epilog="Example:  waza rubric show groundedness  ·  waza rubric show rubrics/house-style.md")
+@command.command(
+    "show", epilog="Example:  waza rubric show groundedness  ·  waza rubric show rubrics/house-style.md --as-sent"
+)
 @click.argument("rubric")
+@click.option("--as-sent", is_flag=True, help="Print the request that a judge gets: system, user and tools.")
+@click.option("--trace", type=click.Path(path_type=Path), help="With --as-sent: about the first trace in this file.")
+@click.option("--json", "as_json", is_flag=True, help="With --as-sent: print the request as JSON.")
 @_refusing
-def show_command(rubric: str) -> int:
-    """Print a rubric's file: the judge's instructions, and the goldens."""
+def show_command(rubric: str, as_sent: bool, trace: Path | None, as_json: bool) -> int:
+    """Print a rubric's file: the judge's instructions, and the goldens.
+
+    With --as-sent, the whole request that a judge gets about the rubric's first golden, or about a recorded trace.
+    Nothing is sent.
+    """
+    if as_sent:
+        return _show_request(rubric, trace, as_json)
+    if trace or as_json:
+        raise UsageError(f"{'--trace' if trace else '--json'} goes with --as-sent")
     say(rubric_text(rubric, SpecFolder()).rstrip("\n"))
     return 0
+
+
+def _show_request(name: str, file: Path | None, as_json: bool) -> int:
+    """Print the request about a trace, made by the code that asks judges."""
+    from waza.graders.judging import first_request  # graders are loaded only where a request is made
+    from waza.graders.prompt import PromptGrader
+
+    grader = PromptGrader(rubric=name, folder=SpecFolder())
+    trace, about = _trace_to_show(find_rubric(name, SpecFolder()), file)
+    try:
+        request = first_request(grader, trace)
+    except Undecidable as error:
+        raise UsageError(f"{about} cannot be judged by this rubric: {error}") from None
+    tools = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in request.tools
+    ]
+    if as_json:
+        sent = {"messages": to_builtins(request.messages), "tools": tools}
+        emit(json.dumps(sent, ensure_ascii=False, indent=2))
+        return 0
+    remark(f"the request about {about}; nothing is sent", "dim")
+    for message in request.messages:
+        say(f"===== {message.role}\n{message.content}\n")
+    say(f"===== tools\n{json.dumps(tools, ensure_ascii=False, indent=2)}")
+    return 0
+
+
+def _trace_to_show(rubric: Rubric, file: Path | None) -> tuple[Trace, str]:
+    """Return the first trace in a file, the rubric's first golden or a small example, and what it is called."""
+    if file is not None:
+        from waza.traces.reading import read_found  # readers are many, and seldom needed here
+
+        return next(read_found(file)).trace, f"the first trace in {file}"
+    if rubric.goldens:
+        golden = rubric.goldens[0]
+        return golden_trace(golden), f"the golden {golden.name}"
+    example = Golden(
+        name="example",
+        input="What colour is the sky?",
+        output="Blue.",
+        expected="pass",
+        context="The sky is blue." if "source_context" in rubric.needs else "",
+        tool_events=() if "tool_events" in rubric.needs else None,
+        files={} if "files" in rubric.needs else None,
+    )
+    return golden_trace(example), "a small example"
 
 
 @command.command("new", epilog="Example:  waza rubric new house-style  ·  waza rubric new our-help --from helpfulness")

@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from waza.errors import Undecidable
+from waza.errors import JudgeError, Undecidable
 from waza.graders._jury import CRITERIA, Jury, criteria_finding, jury_finding, measured_weights
 from waza.graders.base import SOURCE, Finding, Grader, Text, files_of
 from waza.judges.asking import JudgeAnswer, Question, Unanswered, answer, judged, wait_for_judge
-from waza.judges.base import Effort
+from waza.judges.base import Effort, Reply, Request
 from waza.judges.fencing import Data
 from waza.judges.jury import Juror, Rule, jurors_from
 from waza.judges.quotes import Quote, absent_quotes, checked_quotes, quotes_of
@@ -270,6 +270,31 @@ class JudgedGrader(Grader):
 
     def _details(self, got: JudgeAnswer[Any], found: dict[str, JSON]) -> dict[str, JSON]:
         return {"response": got.text.strip() or _SILENT} | found | self.question_details() | {"judge": got.judge}
+
+
+class _RequestRecorder:
+    """In place of a judge: keeps the requests, and answers none."""
+
+    cache = None
+    is_remembered = False
+    model = ""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    async def ask(self, request: Request) -> Reply:
+        """Keep the request."""
+        self.requests.append(request)
+        raise JudgeError("the request is shown, not sent")
+
+
+def first_request(grader: JudgedGrader, trace: Trace) -> Request:
+    """Return the first request that a grader sends to its judge about a trace; raise Undecidable if it sends none."""
+    recorder = _RequestRecorder()
+    grade = grader.grade(trace, judge=recorder)
+    if not recorder.requests:
+        raise Undecidable(grade.feedback)
+    return recorder.requests[0]
 
 
 class Shown(NamedTuple):

@@ -248,15 +248,26 @@ def folder_for(request: RunRequest, redactor: Redactor) -> RunFolder:
         if request.judge is not None:
             from waza.runner.judge_checks import about_judges  # judges take long to load, and most runs ask none
 
-            # Before agents that may cost money; where no agent runs, the first verdict shows a wrong key as well.
-            probes = request.spec.engine(request.engine or None).mocks is not None
-            new.spec.update(redactor.tree(about_judges(request.spec, request.judge, probes=probes)))
+            about = about_judges(request.spec, request.judge, probes=_runs_agents(request))
+            new.spec.update(redactor.tree(about))
         return RunFolder.create(request.runs or runs_folder(request.spec), new)
     new.spec.update({key: value for key, value in request.resume.run.spec.items() if key in (KEY, PROBES, CARDS)})
+    if request.judge is not None and _runs_agents(request):
+        from waza.runner.judge_checks import probe_judges  # as above
+
+        new.spec[PROBES] = [*new.spec.get(PROBES, ()), *to_builtins(probe_judges(request.spec, request.judge))]
     folder = request.resume.kept
     if request.resume.run.spec != new.spec:
         folder.respec(changed(request.resume.run, spec=new.spec, fingerprint=new.fingerprint))
     return folder
+
+
+def _runs_agents(request: RunRequest) -> bool:
+    """Return whether trials are left that may cost money; without them the first verdict shows a wrong key as well."""
+    if request.spec.engine(request.engine or None).mocks is None:
+        return False
+    done = request.resume.done if request.resume else frozenset()
+    return any((trial.task.id, trial.number) not in done for trial in request.planned())
 
 
 def plan(spec: EvalSpec, *, trials: int | None = None, model: str | None = None) -> Iterator[Trial]:
