@@ -148,7 +148,7 @@ def show_command(rubric: str, as_sent: bool, trace: Path | None, as_json: bool) 
 def _show_request(name: str, file: Path | None, as_json: bool) -> int:
     """Print the request about a trace, made by the code that asks judges."""
     from waza.graders.judging import first_request  # graders are loaded only where a request is made
-    from waza.graders.prompt import PromptGrader
+    from waza.graders.prompt import PromptGrader  # as above
 
     grader = PromptGrader(rubric=name, folder=SpecFolder())
     trace, about = _trace_to_show(find_rubric(name, SpecFolder()), file)

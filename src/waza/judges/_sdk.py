@@ -239,8 +239,9 @@ def fault_of(error: Exception, sdk: Any, server: JudgeServer, draft: ReplyDraft)
         return _with_answer(error, server, draft)
     if isinstance(error, sdk.APIStatusError):
         return _status(error, server)
-    if isinstance(error, sdk.APIConnectionError) or _is_transport(error):
-        cause = error.__cause__ or (None if isinstance(error, sdk.APIError) else error)
+    cause = error.__cause__ or (None if isinstance(error, sdk.APIError) else error)
+    is_undecodable = type(cause).__name__ == "DecodingError"
+    if (isinstance(error, sdk.APIConnectionError) or _is_transport(error)) and not is_undecodable:
         fact = f"{type(cause).__name__}: {cause}" if cause else str(error)
         is_sent = type(cause).__name__ not in _NOT_SENT
         kind = "connection lost" if is_sent else "no connection"
@@ -249,10 +250,11 @@ def fault_of(error: Exception, sdk: Any, server: JudgeServer, draft: ReplyDraft)
         )
         fault.spending = fault.spending if is_sent else _NOT_BILLED
         return fault
-    if isinstance(error, sdk.APIError):
+    if isinstance(error, sdk.APIError) and not is_undecodable:
         fault = JudgeError(f"the model's server broke off: {short(str(error))}", is_passing=_is_temporary(error))
         return _with_answer(fault, server, draft)
-    fault = JudgeError(f"the answer cannot be read: {type(error).__name__}: {short(str(error))}; is base_url right?")
+    cause = cause or error
+    fault = JudgeError(f"the answer cannot be read: {type(cause).__name__}: {short(str(cause))}; is base_url right?")
     return _with_answer(fault, server, draft)
 
 
