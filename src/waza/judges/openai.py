@@ -46,6 +46,8 @@ HOME = "https://api.openai.com/v1"
 _WHAT = "chat completion"
 _FENCED = re.compile(r"```(?:json)?\s(.*?)\s*```", re.DOTALL | re.IGNORECASE)
 _CRITERION = "criterion"
+_EXTRA = 1
+"""How many keys next to the expected ones are ignored, as with arguments of tool calls."""
 
 
 class OpenaiJudge(Judge):
@@ -323,7 +325,9 @@ def _inside(text: str) -> str:
 
 
 def _call(item: Any, criterion: int = 0) -> Call | None:
-    if not isinstance(item, dict) or set(item) != {"arguments", "tool"} or not isinstance(item["tool"], str):
+    if not isinstance(item, dict) or not {"arguments", "tool"} <= set(item) or len(item) > 2 + _EXTRA:
+        return None
+    if not isinstance(item["tool"], str):
         return None
     arguments = item["arguments"]
     if criterion and isinstance(arguments, dict):
