@@ -11,6 +11,7 @@ from sys import intern
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from waza.cli._progress import Progress, progress_for
 from waza.cli._reporters import (
@@ -29,6 +30,7 @@ from waza.cli._screen import console, output_options, remark, trust_option
 from waza.errors import EXIT_USAGE, UsageError
 from waza.model import Run
 from waza.runner.regrade import (
+    GradedSource,
     Judging,
     Reading,
     ask_missing,
@@ -38,6 +40,7 @@ from waza.runner.regrade import (
     from_run,
     graded,
     recordings_in,
+    source_of,
 )
 from waza.runner.request import judge_for, runs_folder
 from waza.runs.outcomes import outcomes_of
@@ -156,7 +159,7 @@ def _grade_recordings(spec: EvalSpec, recordings: list[Any], options: GradeOptio
             progress.tally.share = min(1.0, count / total) if total else None
 
         read = from_files(recordings, spec, Reading(progress.on_remark, errors.add, on_bytes))
-        run = _graded(spec, read, None, "recorded", "", _judging(spec, options), progress, send_spans)
+        run = _graded(spec, read, GradedSource(), _judging(spec, options), progress, send_spans)
     code = sent(run, store, report(run, options), quiet=not options.prints_summary) if run else EXIT_USAGE
     _report_missing_tasks(spec, run)
     errors.print()
@@ -181,14 +184,18 @@ def _grade_run(folder: Path, suite: Path | None, tasks: tuple[str, ...], options
         remark(f"no longer in the suite, not graded: {', '.join(gone)}", "yellow")
     spec = _selected(spec, tasks)
     judging, store = _judging(spec, options), checked_store(spec.project.paths.results)
-    about = {"suite": spec.name, "engine": stored.engine, "model": stored.model}
-    engine, model, total, read = stored.engine, stored.model, len(stored.results), from_run(stored, spec)
-    del known, stored  # large: `read` alone keeps the run, until it is read
-    with telemetry(options.otel, **about) as send_spans, _progress(total, options) as progress:
+    source, total = source_of(stored), len(stored.results)
+    # Large: only the results are kept, and only until they are read.
+    read = from_run(replace(stored, spec={}), spec)
+    del known, stored
+    with (
+        telemetry(options.otel, suite=spec.name, engine=source.engine, model=source.model) as send_spans,
+        _progress(total, options) as progress,
+    ):
         if options.resume:
             run: Run | None = _add_missing_verdicts(spec, folder, judging, progress, send_spans)
         else:
-            run = _graded(spec, read, folder, engine, model, judging, progress, send_spans)
+            run = _graded(spec, read, source, judging, progress, send_spans)
     if run is None:
         raise UsageError("nothing to grade: no stored trial belongs to a task of this suite")
     return sent(run, store, report(run, options), quiet=not options.prints_summary)
@@ -216,9 +223,7 @@ def _progress(total: int, options: GradeOptions) -> Progress:
 def _graded(
     spec: EvalSpec,
     recorded: Iterator[Any],
-    source: Path | None,
-    engine: str,
-    model: str,
+    source: GradedSource,
     judging: Judging,
     progress: Progress,
     send_spans: Listener,
@@ -229,9 +234,7 @@ def _graded(
     return graded(
         spec,
         chain([first], recorded),
-        source=source,
-        engine=engine,
-        model=model,
+        source,
         judging=judging,
         on_result=both(progress.on_result, send_spans),
         on_remark=progress.on_remark,

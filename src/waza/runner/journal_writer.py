@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from waza.errors import StoreError
 from waza.model import Result, Run
 from waza.runner.auto import is_settled as auto_is_settled
-from waza.runs.lazy_results import ProgressResults
+from waza.runs.lazy_results import ProgressResults, RunProgress
 from waza.runs.outcomes import outcomes_of
 from waza.runs.results_json import results_json
 from waza.runs.store import RunFolder, open_run
@@ -177,6 +177,12 @@ def finish(
     except StoreError as error:
         on_remark(f"{error}; every result is safe in the journal, and `waza show` reads it")
     return made
+
+
+def complete_results(progress: RunProgress, folder: RunFolder) -> ProgressResults | None:
+    """Return the results received while they were stored; None where the journal has others, and must be read."""
+    found = progress.results()
+    return found if found is not None and len(found) == folder.journal.results else None
 
 
 def stored_run(folder: RunFolder, progress: ProgressResults | None = None) -> Run:

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from sys import intern
@@ -24,12 +24,13 @@ from waza.judges.base import Judge
 from waza.model import JSON, Attempt, Files, Grade, Result, Run, Task, Trace
 from waza.process.concurrency import wait_for
 from waza.runner.grading import GradingContext, grade_trace, grades_of, grading_times, status_of
-from waza.runner.journal_writer import finish
+from waza.runner.journal_writer import complete_results, finish
 from waza.runner.judge_checks import about_judges
 from waza.runner.request import RunRequest, redactor_for, runs_folder, stored_form
 from waza.runner.resume import changes
-from waza.runs.folder import read_run_json
+from waza.runs.lazy_results import RunProgress
 from waza.runs.outcomes import GRADED_FROM
+from waza.runs.results_json import task_text
 from waza.runs.store import JOURNAL, RUN, RunFolder, open_run, read_run
 from waza.spending import Costs, metering
 from waza.suites.suite import EvalSpec
@@ -134,51 +135,56 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+class GradedSource(NamedTuple):
+    """Where recorded trials come from; of a stored run also its folder and its trigger tests."""
+
+    engine: str = "recorded"
+    model: str = ""
+    folder: Path | None = None
+    triggers: JSON = None
+    """As the run's spec has them; None without any."""
+    answers: Sequence[Result] = ()
+
+
+def source_of(run: Run) -> GradedSource:
+    """Return a stored run as the source of recorded trials."""
+    return GradedSource(run.engine, run.model, Path(run.folder), run.spec.get("triggers"), list(run.triggers))
+
+
 @rare_collections()
 def graded(
     spec: EvalSpec,
     recorded: Iterable[Recorded],
+    source: GradedSource,
     *,
-    source: Path | None,
-    engine: str,
-    model: str = "",
     judging: Judging = ALONE,
     on_result: Callable[[Result], None] = lambda result: None,
     on_remark: Callable[[str], None] = lambda text: None,
 ) -> Run:
-    """Grade recorded trials into a run folder of their own and return it; `source` is the run they come from.
+    """Grade recorded trials into a run folder of their own and return it.
 
     Results go to the journal and are dropped: recordings may be any number. A task of the suite without a recorded
     trial counts as not run. Trigger tests are taken over as they are: no grader of a suite grades them.
     """
     redactor, _ = redactor_for(spec)
     spec = dataclasses.replace(spec, triggers=None)
-    blank = stored_form(RunRequest(spec=spec, engine=engine, model=model, judge=judging.judge), redactor)
-    blank.spec[GRADED_FROM] = source.name if source else "traces"
+    blank = stored_form(RunRequest(spec=spec, engine=source.engine, model=source.model, judge=judging.judge), redactor)
+    blank.spec[GRADED_FROM] = source.folder.name if source.folder else "traces"
     blank.spec.update(
         redactor.tree(about_judges(spec, judging.judge, probes=bool(judging.judge and judging.judge.key_variable)))
     )
-    triggers, answers = _trigger_tests_of(source) if source else (None, [])
-    if triggers is not None:
-        blank.spec["triggers"] = triggers
+    if source.triggers is not None:
+        blank.spec["triggers"] = source.triggers
     with RunFolder.create(runs_folder(spec), blank) as folder:
-        if answers:
-            folder.append(*(replace(result, fingerprint="") for result in answers))
-        if source:
-            take_over_artifacts(source / "artifacts", folder.artifacts)
+        if source.answers:
+            folder.append(*(replace(result, fingerprint="") for result in source.answers))
+        if source.folder:
+            take_over_artifacts(source.folder / "artifacts", folder.artifacts)
+        progress = RunProgress(folder.run, task_text, is_whole=source.triggers is None)
         for batch in _batches(redactor.tree(result) for result in regraded(recorded, spec, judging)):
-            folder.append(*batch)
-            for result in batch:
-                on_result(result)
-        return finish(folder, "", on_remark)
-
-
-def _trigger_tests_of(folder: Path) -> tuple[JSON, list[Result]]:
-    """Return the trigger tests of a stored run as its spec has them, None without any; and their results."""
-    if "triggers" not in read_run_json(folder).spec:
-        return None, []  # its journal need not be read
-    run = open_run(folder)
-    return run.spec["triggers"], list(run.triggers)
+            for piece in folder.append(*batch):
+                on_result(progress.add(piece))
+        return finish(folder, "", on_remark, complete_results(progress, folder))
 
 
 def _batches(results: Iterable[Result]) -> Iterator[list[Result]]:

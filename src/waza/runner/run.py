@@ -23,14 +23,14 @@ from waza.model import Result, Run
 from waza.process.concurrency import FairQueue, wait_for
 from waza.runner.auto import is_settled
 from waza.runner.baseline import control_folder, control_request, why_not_with, why_not_without
-from waza.runner.journal_writer import finish, stored_run
+from waza.runner.journal_writer import complete_results, finish, stored_run
 from waza.runner.request import RunRequest, folder_for, redactor_for, request_for
 from waza.runner.reviewing import as_stored
 from waza.runner.schedule import Outputs, Schedule, cost_limit_for
 from waza.runner.suite import Arm, Listeners, Stop, run_suite
 from waza.runner.trial import RunContext
 from waza.runs.folder import expanded
-from waza.runs.lazy_results import ProgressResults, RunProgress
+from waza.runs.lazy_results import RunProgress
 from waza.runs.records import Piece
 from waza.runs.redaction import Redactor
 from waza.runs.remote_store import is_url
@@ -210,7 +210,7 @@ def _store_costs(side: Side, redactor: Redactor, listeners: Listeners) -> None:
 
 def _finish(sides: Sequence[Side], listeners: Listeners) -> Run:
     """Finish each arm and return the first one's run; the control arm goes first, since the other's report reads it."""
-    results = [_complete_progress(side) for side in sides]
+    results = [complete_results(side.progress, side.folder) for side in sides]
     is_over = None
     if sides[0].request.auto is not None and len(sides) > 1:
         runs = [stored_run(side.folder, found) for side, found in zip(sides, results, strict=True)]
@@ -220,12 +220,6 @@ def _finish(sides: Sequence[Side], listeners: Listeners) -> Run:
         for side, found in reversed(list(zip(sides, results, strict=True)))
     ]
     return finished[-1]
-
-
-def _complete_progress(side: Side) -> ProgressResults | None:
-    """Return the results received during the run; None where the journal has more because it was ended early."""
-    found = side.progress.results()
-    return found if found is not None and len(found) == side.folder.journal.results else None
 
 
 @contextmanager
