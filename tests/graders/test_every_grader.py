@@ -283,7 +283,8 @@ def dynamic_patterns(source):
 
 
 def test_no_pattern_of_an_author_or_agent_reaches_pythons_re():
-    allowed = {"process/question_program.py", "runs/redaction.py"}  # in the killable child; escaped secrets
+    # In the killable child; escaped secrets; escaped words of a quote.
+    allowed = {"process/question_program.py", "runs/redaction.py", "judges/quotes.py"}
     found = {
         f"{where}:{line}"
         for file in SOURCE.rglob("*.py")
