@@ -34,7 +34,8 @@ def marked_comparison():
     grader = GraderChange(name=MARK, before=0, after=1, difference=1, interval=None, p_value=1, tasks=1)
     names = [f"{what}_{whose}" for what in ("pass", "score") for whose in ("total", "agent", "graders")]
     split = Attribution(tasks=[MARK], graded="before", **dict.fromkeys(names, 0.1))
-    return replace(found, tasks=tasks, graders=[grader], attribution=split)
+    verdicts = {name: replace(getattr(found, name), correction=MARK) for name in ("verdict", "passing", "scores")}
+    return replace(found, tasks=tasks, graders=[grader], attribution=split, notes=[MARK], **verdicts)
 
 
 def with_text(value, text):

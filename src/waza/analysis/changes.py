@@ -133,6 +133,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Tasks of both runs whose prompt or files differ; they are not compared."""
     attribution: Attribution | None = None
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Which trials the verdict leaves out, and why."""
 
 
 ASKED = ("prompt", "follow_up_prompts", "files", "context", "environment", "workdir")
@@ -240,10 +242,13 @@ def _total(task: TaskSummary) -> int:
     return task.passed + task.failed + task.errors
 
 
-def task_changes(pairs: Sequence[TaskPair]) -> list[TaskChange]:
-    """Return every paired task, the flips first; each with a test of its own, adjusted for how many there are."""
-    p_values = iter(holm([_p_value(tally) for pair in pairs if (tally := pair.tally)]))
-    changes = [_task_change(pair, next(p_values) if pair.tally else None) for pair in pairs]
+def task_changes(pairs: Sequence[TaskPair], *, tested: bool = True) -> list[TaskChange]:
+    """Return every paired task, the flips first; each with a test of its own, adjusted for how many there are.
+
+    Without `tested` they have none, as where `auto` decided by the outcomes how many trials there are.
+    """
+    p_values = iter(holm([_p_value(tally) for pair in pairs if tested and (tally := pair.tally)]))
+    changes = [_task_change(pair, next(p_values) if tested and pair.tally else None) for pair in pairs]
     return sorted(changes, key=lambda change: (_ORDER[change.kind], not change.golden, change.p_value or 1.0))
 
 

@@ -19,24 +19,24 @@ from waza.analysis.changes import (
     GraderChange,
     Pairing,
     Side,
-    TaskPair,
-    bounds,
     divergence,
     paired,
     task_changes,
 )
+from waza.analysis.evidence import Case, Evidence, evidence_of, first_trials
 from waza.compact import where
 from waza.model import JSON, Grade, Result, Run
 from waza.runs.metrics import tool_metrics
 from waza.runs.outcomes import outcomes_of, shown_names
 from waza.runs.tasks import per_trial
-from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing, verdict_on_scores, with_p_value
+from waza.stats.difference import MARGIN, DifferenceVerdict, with_p_value
 from waza.stats.paired import holm, mcnemar, sign_flip
 from waza.stats.scores import bootstrap_mean, mean
 
 MOST_DETAILS = 50
 """Flips whose trials are read and shown in full."""
 FLIPS = ("broke", "mended", "undecided")
+CASES: tuple[Case, ...] = ("best", "worst")
 
 
 def compare(
@@ -49,26 +49,29 @@ def compare(
 ) -> Comparison:
     """Return what changed from one run to the other, judged by the grades they have."""
     pairing = paired(before, after)
-    tallies = [tally for pair in pairing.pairs if (tally := pair.tally)]
-    passing = verdict_on_passing(tallies, margin=margin, these_tasks=these_tasks)
-    scores = _score_differences(pairing.pairs)
-    on_scores = verdict_on_scores(scores, margin=margin) if scores else None
-    changes = task_changes(pairing.pairs)
+    on_passing = evidence_of(before, after, pairing.pairs, "pass", these_tasks=these_tasks)
+    on_scores = evidence_of(before, after, pairing.pairs, "score", these_tasks=these_tasks)
+    passing, scores = on_passing.passing_verdict(margin), on_scores.score_verdict(margin)
+    is_auto = any(run.spec.get("auto_trials") for run in (before, after))
+    changes = task_changes(pairing.pairs, tested=not is_auto)
     details = read_details(before, after, [change.id for change in changes if change.kind in FLIPS][:MOST_DETAILS])
     return Comparison(
         before=_side(before, pairing, 0),
         after=_side(after, pairing, 1),
         on=on,
-        verdict=on_scores if on == "score" and on_scores else passing,
+        verdict=scores if on == "score" and scores else passing,
         passing=passing,
-        scores=on_scores,
+        scores=scores,
         mcnemar_p=mcnemar(*(sum(change.kind == kind for change in changes) for kind in ("mended", "broke"))),
-        holds=_holds(pairing.pairs, passing, these_tasks) if on == "pass" else _scores_hold(pairing.pairs, on_scores),
+        holds=_holds(on_passing, passing) if on == "pass" else _scores_hold(on_scores, scores),
         tasks=[replace(change, details=details[change.id]) if change.id in details else change for change in changes],
-        graders=grader_changes(before, after, {intern(task.id) for task in pairing.pairs.side(0)}),
+        graders=grader_changes(
+            before, after, {intern(task.id) for task in pairing.pairs.side(0)}, first_trials(before, after)
+        ),
         removed=pairing.removed,
         added=pairing.added,
         asked_otherwise=pairing.asked_otherwise,
+        notes=[on_passing.note] if on_passing.note else [],
     )
 
 
@@ -76,45 +79,47 @@ def among(found: Sequence[Comparison]) -> list[Comparison]:
     """Return comparisons with one baseline, each verdict adjusted for how many of them there are (Holm)."""
     adjusted = holm([comparison.verdict.p_value for comparison in found])
     correction = f"Holm over {len(found)} comparisons"
-    verdicts = (with_p_value(one.verdict, p_value, correction) for one, p_value in zip(found, adjusted, strict=True))
-    return [replace(one, verdict=verdict) for one, verdict in zip(found, verdicts, strict=True)]
+    return [_adjusted(one, p_value, correction) for one, p_value in zip(found, adjusted, strict=True)]
 
 
-def _score_differences(pairs: Iterable[TaskPair]) -> list[float]:
-    scores = ((pair.before.score.weighted, pair.after.score.weighted) for pair in pairs)
-    return [after - before for before, after in scores if before is not None and after is not None]
+def _adjusted(found: Comparison, p_value: float, correction: str) -> Comparison:
+    """Return a comparison with another p-value, wherever it shows the one of its verdict."""
+    verdict = with_p_value(found.verdict, p_value, correction)
+    if found.verdict is found.scores:
+        return replace(found, verdict=verdict, scores=verdict)
+    return replace(found, verdict=verdict, passing=verdict)
 
 
-def _holds(pairs: Sequence[TaskPair], verdict: DifferenceVerdict, these_tasks: bool) -> bool:
+def _holds(evidence: Evidence, verdict: DifferenceVerdict) -> bool:
     """Return whether the verdict on passing is the same whatever the undecided trials were."""
-    if not any(pair.before.errors or pair.after.errors for pair in pairs):
+    if not evidence.is_open:
         return True
-    cases = (
-        verdict_on_passing(case, margin=verdict.margin, these_tasks=these_tasks, brief=True) for case in bounds(pairs)
-    )
+    cases = (evidence.passing_verdict(verdict.margin, case, brief=True) for case in CASES)
     return all(case.word == verdict.word for case in cases)
 
 
-def _scores_hold(pairs: Sequence[TaskPair], verdict: DifferenceVerdict | None) -> bool:
+def _scores_hold(evidence: Evidence, verdict: DifferenceVerdict | None) -> bool:
     """Return whether the verdict on scores is the same whatever the undecided grades were."""
-    if verdict is None:
+    if verdict is None or not evidence.is_open:
         return True
-    scores = [(pair.before.score, pair.after.score) for pair in pairs]
-    best = [(after.high or 0.0) - (before.low or 0.0) for before, after in scores]
-    worst = [(after.low or 0.0) - (before.high or 0.0) for before, after in scores]
-    return all(
-        verdict_on_scores(case, margin=verdict.margin, brief=True).word == verdict.word for case in (best, worst)
-    )
+    cases = (evidence.score_verdict(verdict.margin, case, brief=True) for case in CASES)
+    return all(case is not None and case.word == verdict.word for case in cases)
 
 
-def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChange]:
+def grader_changes(before: Run, after: Run, tasks: set[str], first: int | None = None) -> list[GraderChange]:
     """Return each grader's mean score in both runs, over the tasks where both have decided grades of that name."""
-    ones, others = _grader_scores(before, tasks), _grader_scores(after, tasks)
+    ones, others = _grader_scores(before, tasks, first), _grader_scores(after, tasks, first)
+    # The test by task needs as many trials in both runs, or runs that both stopped by the same rule.
+    is_cut = not all(run.spec.get("auto_trials") for run in (before, after)) or first is not None
     found: list[GraderChange] = []
     for name in ones:
         its = others.get(name, {})
         shared = [task_id for task_id in ones[name] if task_id in its]
-        befores, afters = ([_mean(side[task_id]) for task_id in shared] for side in (ones[name], its))
+        most = [_count(ones[name][task_id], its[task_id]) if is_cut else None for task_id in shared]
+        befores, afters = (
+            [_mean(side[task_id], number) for task_id, number in zip(shared, most, strict=True)]
+            for side in (ones[name], its)
+        )
         differences = [after - before for before, after in zip(befores, afters, strict=True)]
         if shared:
             found.append(
@@ -133,18 +138,22 @@ def grader_changes(before: Run, after: Run, tasks: set[str]) -> list[GraderChang
     return sorted(found, key=lambda change: (-abs(change.difference), change.name))
 
 
-def _mean(scores: float | list[float]) -> float:
-    return (mean(scores) or 0.0) if isinstance(scores, list) else scores
+def _count(*sides: float | list[float]) -> int:
+    return min(len(side) if isinstance(side, list) else 1 for side in sides)
 
 
-def _grader_scores(run: Run, tasks: set[str]) -> dict[str, dict[str, float | list[float]]]:
+def _mean(scores: float | list[float], most: int | None) -> float:
+    return (mean(scores[:most]) or 0.0) if isinstance(scores, list) else scores
+
+
+def _grader_scores(run: Run, tasks: set[str], first: int | None) -> dict[str, dict[str, float | list[float]]]:
     """Return by grader and task the scores that were decided; a number outside 0 to 1 is no score.
 
     The score of a task with one trial, as most of thousands have, is no list: that takes a quarter of the memory.
     """
     scores: dict[str, dict[str, float | list[float]]] = {}
     for result in run.results:
-        if result.task_id in tasks:
+        if result.task_id in tasks and (first is None or result.trial <= first):
             for name, grade in zip(shown_names(result), result.grades, strict=True):
                 if grade.status != "error" and 0.0 <= grade.score <= 1.0:
                     of_grader, task_id = scores.setdefault(name, {}), intern(result.task_id)

@@ -9,12 +9,17 @@ biased: then only the trials that `auto` makes in any case are compared, unless 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from waza.analysis.changes import TaskPair
 from waza.model import JSON, Run
 from waza.runs.outcomes import TrialOutcome, outcomes_of
+from waza.stats.difference import DifferenceVerdict, verdict_on_passing, verdict_on_scores
 from waza.stats.paired import Tally, fell_over_tasks, fell_within_tasks, scores_fell_within_tasks
 from waza.stats.power import Question, Simulation, simulation
 from waza.stats.scores import Z95, bootstrap_mean, fewest_to_settle
@@ -33,14 +38,17 @@ class TrialValue(NamedTuple):
 
 
 UNDECIDED = TrialValue(None, 0.0, 1.0)
+PASSED = TrialValue(1.0, 1.0, 1.0)
+FAILED = TrialValue(0.0, 0.0, 0.0)
+Trials = tuple[TrialValue, ...]
 
 
 class PairedTrials(NamedTuple):
     """The trials of one task, or answers to one prompt, in both runs, in order."""
 
     id: str
-    before: list[TrialValue]
-    after: list[TrialValue]
+    before: Trials
+    after: Trials
     weight: float = 1.0
 
 
@@ -48,8 +56,8 @@ class Sample(NamedTuple):
     """The values of one task that are compared."""
 
     id: str
-    before: list[float]
-    after: list[float]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
     weight: float
 
     @property
@@ -74,12 +82,12 @@ class Evidence(NamedTuple):
         """Return the values that are compared, of tasks that have one in both runs; the mean weight is 1."""
         found = []
         for task in self.tasks:
-            before, after = _values(task.before, case, is_later=False), _values(task.after, case, is_later=True)
+            before, after = _values(task.before, case, False), _values(task.after, case, True)
             most = min(len(before), len(after)) if self.cut else None
             if before and after:
                 found.append(Sample(task.id, before[:most], after[:most], task.weight))
         scale = len(found) / math.fsum(sample.weight for sample in found) if found else 1.0
-        return [sample._replace(weight=sample.weight * scale) for sample in found]
+        return found if scale == 1.0 else [sample._replace(weight=sample.weight * scale) for sample in found]
 
     @property
     def is_open(self) -> list[str]:
@@ -103,6 +111,21 @@ class Evidence(NamedTuple):
         middle, error = math.fsum(sample.change for sample in samples) / len(samples), _error_within(samples)
         return (max(-1.0, middle - Z95 * error), min(1.0, middle + Z95 * error)) if error else None
 
+    def passing_verdict(self, margin: float, case: Case = "decided", *, brief: bool = False) -> DifferenceVerdict:
+        """Return the two-sided verdict on pass rates."""
+        tallies = tallies_of(self.samples(case)) or []
+        return verdict_on_passing(
+            tallies, margin=margin, these_tasks=self.these_tasks, by_task=self.by_task, brief=brief
+        )
+
+    def score_verdict(self, margin: float, case: Case = "decided", *, brief: bool = False) -> DifferenceVerdict | None:
+        """Return the two-sided verdict on scores; None where none was decided in both runs."""
+        samples = self.samples(case)
+        trials = None if self.by_task else [(sample.before, sample.after) for sample in samples]
+        changes = [sample.change for sample in samples]
+        verdict = verdict_on_scores(changes, margin=margin, within=trials, brief=brief) if samples else None
+        return replace(verdict, these_tasks=self.these_tasks) if verdict else None
+
     def simulation(self, samples: Sequence[Sample], allowed: float) -> Simulation | None:
         """Return simulated runs like these; None where values are no mere passes and failures of equal weight."""
         tallies = tallies_of(samples)
@@ -117,19 +140,27 @@ def evidence_of(
     """Return the trials of the paired tasks that a test may compare."""
     autos = [run.spec.get("auto_trials") for run in (before, after)]
     both_auto = all(autos) and autos[0] == autos[1]
-    first = None if both_auto or not any(autos) else min(fewest_to_settle(_share(auto)) for auto in autos if auto)
-    ones, others = _by_task(before, first), _by_task(after, first)
+    first = first_trials(before, after)
     value = _passed if on == "pass" else _scored
+    ones, others = _by_task(before, first, value), _by_task(after, first, value)
     tasks = []
     for one, other in pairs:
-        trials = [
-            [*map(value, some.get(one.id, [])), *([UNDECIDED] * (0 if first else task.not_run))]
+        trials = (
+            some.get(one.id, ()) + (() if first else (UNDECIDED,) * task.not_run)
             for some, task in ((ones, one), (others, other))
-        ]
-        tasks.append(PairedTrials(one.id, trials[0], trials[1]))
+        )
+        tasks.append(PairedTrials(one.id, *trials))  # type: ignore[arg-type]
     by_task = both_auto or not these_tasks
     found = Evidence(tasks, these_tasks, by_task, by_task and not both_auto)
     return found._replace(note=_note(found, first, both_auto))
+
+
+def first_trials(before: Run, after: Run) -> int | None:
+    """Return how many trials of each task may be compared where `auto` stopped one run; None where all of them may."""
+    autos = [run.spec.get("auto_trials") for run in (before, after)]
+    if autos[0] == autos[1] or not any(autos):
+        return None
+    return min(fewest_to_settle(_share(auto)) for auto in autos if auto)
 
 
 def tallies_of(samples: Sequence[Sample]) -> list[Tally] | None:
@@ -156,20 +187,19 @@ def _share(auto: JSON) -> float:
     return float(share) if isinstance(share, int | float) else 1.0
 
 
-def _by_task(run: Run, first: int | None) -> dict[str, list[TrialOutcome]]:
+def _by_task(run: Run, first: int | None, value: Callable[[TrialOutcome], TrialValue]) -> dict[str, Trials]:
     """Return the trials of each task in order, without skipped ones; with `first` only those up to that number."""
-    found: dict[str, list[TrialOutcome]] = {}
+    found: dict[str, list[tuple[int, TrialValue]]] = {}
     for outcome in outcomes_of(run.results):
         if outcome.status != "skipped" and (first is None or outcome.trial <= first):
-            found.setdefault(outcome.task_id, []).append(outcome)
-    return {task: sorted(trials, key=lambda trial: trial.trial) for task, trials in found.items()}
+            found.setdefault(outcome.task_id, []).append((outcome.trial, value(outcome)))
+    shared: dict[Trials, Trials] = {}  # thousands of tasks have few different ones
+    ordered = ((task, tuple(value for _, value in sorted(trials, key=itemgetter(0)))) for task, trials in found.items())
+    return {task: shared.setdefault(trials, trials) for task, trials in ordered}
 
 
 def _passed(trial: TrialOutcome) -> TrialValue:
-    if trial.status not in ("passed", "failed"):
-        return UNDECIDED
-    value = float(trial.status == "passed")
-    return TrialValue(value, value, value)
+    return {"passed": PASSED, "failed": FAILED}.get(trial.status, UNDECIDED)
 
 
 def _scored(trial: TrialOutcome) -> TrialValue:
@@ -177,10 +207,11 @@ def _scored(trial: TrialOutcome) -> TrialValue:
     return TrialValue(score.weighted, score.low or 0.0, 1.0 if score.high is None else score.high)
 
 
-def _values(trials: Sequence[TrialValue], case: Case, *, is_later: bool) -> list[float]:
+@lru_cache(maxsize=4096)
+def _values(trials: Trials, case: Case, is_later: bool) -> tuple[float, ...]:
     if case == "decided":
-        return [trial.value for trial in trials if trial.value is not None]
-    return [trial.high if (case == "best") == is_later else trial.low for trial in trials]
+        return tuple(trial.value for trial in trials if trial.value is not None)
+    return tuple(trial.high if (case == "best") == is_later else trial.low for trial in trials)
 
 
 def _error_within(samples: Sequence[Sample]) -> float:

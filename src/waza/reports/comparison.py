@@ -121,6 +121,8 @@ def reservations(comparison: Comparison) -> Iterator[TextLine]:
         if ids:
             more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
             yield TextLine((f"{label}: ", *_listed(ids[:10]), more), "open")
+    for note in comparison.notes:
+        yield TextLine((note,), "open")
     for warning in comparison.warnings:
         yield TextLine((ForeignText(warning),), "open")
 
@@ -170,7 +172,7 @@ def _flips(comparison: Comparison, whole: bool) -> Iterator[Block]:
         yield TextLine(("no task changed its status",), "soft")
         return
     counted = ", ".join(f"{count} {flip_word(kind)}" for kind, count in counts.items() if count)
-    yield TextLine((f"{counted} (McNemar's exact test: p = {p_value(comparison.mcnemar_p)})",))
+    yield TextLine((counted,))
     for task in flips if whole else flips[:MOST_FLIPS]:
         word, tone = FLIPS[task.kind]
         yield TextLine((f"{word}  ", ForeignText(task.id), _trials(task)), tone)  # type: ignore[arg-type]

@@ -91,6 +91,9 @@ def delta(before: EarlierRun, tasks: Sequence[TaskSummary]) -> TaskDelta:
     old, now = before.statuses, {task.id: task.status for task in tasks}
     common = [task for task in now if task in old]
     flips = [Flip(task, old[task], now[task]) for task in common if old[task] != now[task]]
+    tallies = list(_tallies(before, tasks))
+    # The order of the trials is not known here, so that those of one run cannot be cut to as many as the other has.
+    these_tasks = any(tally.trials_before != tally.trials_after for tally in tallies)
     worse = [flip for flip in flips if flip.was == "passed"]
     better = [flip for flip in flips if flip.now == "passed"]
     return TaskDelta(
@@ -102,7 +105,7 @@ def delta(before: EarlierRun, tasks: Sequence[TaskSummary]) -> TaskDelta:
         passed_before=sum(old[task] == "passed" for task in common),
         passed_now=sum(now[task] == "passed" for task in common),
         common=len(common),
-        verdict=verdict_on_passing(list(_tallies(before, tasks))),
+        verdict=verdict_on_passing(tallies, these_tasks=these_tasks),
     )
 
 

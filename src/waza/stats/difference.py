@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from waza.stats.paired import Tally, shuffled_trials, sign_flip
+from waza.stats.paired import Tally, shuffled_scores, shuffled_trials, sign_flip
 from waza.stats.power import ALPHA, ENOUGH, Question, Simulation, score_simulation, simulation
 from waza.stats.scores import Bootstrap, bootstrap_mean, mean
 
@@ -66,10 +66,15 @@ def verdict_on_passing(
 
 
 def verdict_on_scores(
-    differences: Sequence[float], *, margin: float = MARGIN, brief: bool = False
+    differences: Sequence[float],
+    *,
+    margin: float = MARGIN,
+    within: Sequence[tuple[Sequence[float], Sequence[float]]] | None = None,
+    brief: bool = False,
 ) -> DifferenceVerdict:
-    """Return the verdict on differences of scores, one per task."""
-    return _verdict(differences, sign_flip(differences), score_simulation(differences), margin, brief)
+    """Return the verdict on differences of scores, one per task; `within` are the trials where these are permuted."""
+    p_value = sign_flip(differences) if within is None else shuffled_scores(within)
+    return _verdict(differences, p_value, score_simulation(differences), margin, brief)
 
 
 def with_p_value(verdict: DifferenceVerdict, p_value: float, correction: str = "") -> DifferenceVerdict:

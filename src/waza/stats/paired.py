@@ -195,6 +195,12 @@ def _tails(strata: Strata, is_curved: bool, scale: float, observed: int) -> tupl
     return _share(float(sums[: observed + 1].sum())), _share(float(sums[observed : reach + 1].sum()))
 
 
+def shuffled_scores(tasks: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
+    """Return the two-sided p-value of the difference of scores in these very tasks."""
+    swapped = [(after, before) for before, after in tasks]
+    return min(1.0, 2 * min(scores_fell_within_tasks(tasks), scores_fell_within_tasks(swapped)))
+
+
 def scores_fell_within_tasks(
     tasks: Sequence[tuple[Sequence[float], Sequence[float]]], *, allowed: float = 0.0
 ) -> float:

@@ -31,6 +31,8 @@ RUNS = 400
 SEARCHED = 200
 """The same where a number of tasks or trials is searched for."""
 MOST_TASKS = 5_000
+MOST_SIMULATED = 1_000
+"""Tasks that are simulated; of more tasks the result is scaled."""
 MOST_DRAWS = 100_000
 """Simulated trials of one power, to keep it cheap for large suites, whose power varies little."""
 _TRIALS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
@@ -135,12 +137,13 @@ def _power(
     kinds = _kinds(tallies, question, trials)
     counts = Counter(zip(kinds.passed.tolist(), kinds.both.tolist(), strict=True))
     alpha, beta = _prior(tuple(sorted(counts.items())))
-    count = tasks or len(tallies)
+    wanted = tasks or len(tallies)
+    count = min(wanted, MOST_SIMULATED)
     shape = max(60, min(runs, MOST_DRAWS // count)), count
     found = []
     for way in (_broken, _evenly):
         random = np.random.default_rng(20)
-        if tasks is None and question.these_tasks:
+        if count == len(tallies) and question.these_tasks:
             places = np.broadcast_to(np.arange(count), shape)
         else:
             places = random.integers(0, len(tallies), shape)
@@ -148,7 +151,7 @@ def _power(
         before, after = kinds.before[places], kinds.after[places]
         passed = random.binomial(before, rates), random.binomial(after, way(rates, drop, random))
         z = (_within if question.these_tasks else _over)(passed, before, after, question)
-        found.append(float((z <= -_critical(question)).mean()))
+        found.append(_found(z, wanted / count, question))
     return min(found)
 
 
@@ -163,13 +166,19 @@ def _score_power(
     """
     import numpy as np  # only where two runs are compared
 
-    count, known = tasks or len(differences), np.array(differences)
+    wanted, known = tasks or len(differences), np.array(differences)
+    count = min(wanted, MOST_SIMULATED)
     random = np.random.default_rng(20)
     shape = max(60, min(runs, MOST_DRAWS // count)), count
     changes = (known - known.mean())[random.integers(0, len(known), shape)]
     changes = changes + random.normal(0.0, 0.25 * math.sqrt(3 / len(known)), shape)
     ways = (changes - drop, changes - (random.random(shape) < drop))
-    return min(float((_z(some) <= -_critical(question)).mean()) for some in ways)
+    return min(_found(_z(some), wanted / count, question) for some in ways)
+
+
+def _found(z: Any, times: float, question: Question) -> float:
+    """Return the share of simulated runs that show the drop; with `times` as many tasks it is further from 0."""
+    return float((z + (math.sqrt(times) - 1) * z.mean() <= -_critical(question)).mean())
 
 
 def _z(changes: Any) -> Any:
@@ -259,7 +268,7 @@ def _within(passed: tuple[Any, Any], before: Any, after: Any, question: Question
         sums += np.where(is_kind, values[both, later], 0.0).sum(axis=1)
         middles += np.where(is_kind, centre[both], 0.0).sum(axis=1)
         variances += np.where(is_kind, variance[both], 0.0).sum(axis=1)
-    half_step = 0.0 if is_curved else 1 / most
+    half_step = (0.5 if is_curved else 1.0) / most  # between two values that the sum may have; measured where curved
     shift = question.allowed * before.shape[1]
     return (sums - middles + shift + half_step) / np.sqrt(np.maximum(variances, 1e-12))
 

@@ -149,7 +149,6 @@ def _flips(before: OpenRun, after: OpenRun, comparison: Comparison) -> Node:
     more = soft(f"… {len(flips) - MOST_FLIPS} more in the table below") if len(flips) > MOST_FLIPS else None
     return [
         el("h3", f"Flips: {counted}"),
-        soft(f"McNemar's exact test: p = {p_value(comparison.mcnemar_p)}"),
         el("div", *listed, class_="flips"),
         more,
     ]
