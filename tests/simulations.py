@@ -18,6 +18,7 @@ from waza.analysis.evidence import FAILED, PASSED, Evidence, PairedTrials, evide
 from waza.analysis.gate import Drop, Needs, drop_gates, exit_code
 from waza.model import Task
 from waza.runner.auto import Auto, AutoTrials
+from waza.stats.anytime import always_valid
 from waza.stats.paired import shuffled_trials, sign_flip
 from waza.stats.power import Question, simulation
 
@@ -147,6 +148,21 @@ def _is_found(found, question):
     return sum(changes) < 0 and _two_sided(found, samples) < 0.05
 
 
+def wrong_at_any_look(shape, tasks, looks, *, step=1, runs=200, seed=0):
+    """Return how often one of many looks at growing runs of an unchanged agent shows a difference, by each test.
+
+    Before each look every task gets `step` further trials in both runs.
+    """
+    wrong = Counter()
+    for random, rates in suites(shape, tasks, runs, seed):
+        passed = np.array([random.random((2, tasks, looks * step)) < rates[None, :, None]])[0].astype(int)
+        pairs = (passed[1] - passed[0]).T.ravel().tolist()
+        wrong["anytime"] += always_valid(pairs).p_value < 0.05
+        means = [(passed[1, :, :n] - passed[0, :, :n]).mean(axis=1) for n in range(step, looks * step + 1, step)]
+        wrong["plain"] += any(sign_flip(some.tolist()) < 0.05 for some in means)
+    return {test: wrong[test] / runs for test in ("anytime", "plain")}
+
+
 def print_tables(runs):
     """Print the tables of the guides."""
     print("## gate: unchanged (exit 1, exit 3), ten points by broken tasks (exit 1, exit 3)")
@@ -165,6 +181,8 @@ def print_tables(runs):
         for counts in ((1, 5), (1, 10), (3, 5), (5, 2)):
             print(shape, counts, wrong_when_unequal(shape, 20, counts, runs=runs), flush=True)
     print("## wrong with auto")
+    for shape in SHAPES:
+        print(shape, "20 looks", wrong_at_any_look(shape, 20, 20, runs=runs), flush=True)
     rule, other = Auto(most=10, share=0.8), Auto(most=10, share=1.0)
     for shape in SHAPES:
         for autos in ((rule, None), (None, other), (other, other), (rule, other)):

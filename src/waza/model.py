@@ -723,6 +723,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """Of a stored run: "unverified" or "altered", a colon and a sentence, where its records are not all its own."""
     other_costs: Costs = NO_COSTS
     """What results were billed that are not among these: replaced by later ones, of removed tasks, of a control arm."""
+    extended: int = 0
+    """Of a stored run: trials that were added after it had been complete."""
 
     @property
     def suite(self) -> StoredSuite:

@@ -122,6 +122,34 @@ def test_a_gate_is_met_missed_or_undecided(call, runs):
     assert call("gate", before, "--max-cost", "1").returncode == 3
 
 
+def test_a_run_that_was_extended_is_named_and_can_be_looked_at_any_time(call, runs):
+    assert "further trials" not in call("compare").stdout
+    assert call("run", "-q", "--resume", "--trials", "3").returncode == 1
+    done = " ".join(call("compare").stdout.split())
+    assert f"run {runs[1]} got 16 further trials after it was complete" in done
+    assert "8 tasks have more trials in one run" in done
+    assert "got 16 further trials" in " ".join(call("gate", "--against", runs[0]).stderr.split())
+    done = " ".join(call("compare", "--anytime").stdout.split())
+    assert "over 8 pairs of trials in 8 tasks" in done and "further trials" not in done
+    found = json.loads(call("compare", "--anytime", "--json").stdout)["verdict"]
+    assert (found["word"], found["these_tasks"], found["anytime"]["pairs"]) == ("too little evidence", True, 8)
+
+
+def test_gate_and_compare_name_their_questions(call, runs):
+    assert "Question: did these very tasks get worse?" in call("gate", "--against", runs[0]).stdout
+    done = call("gate", "--against", runs[0], "--tasks-like-these", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["question"].startswith("Question: did tasks like these get worse?")
+        1,
+        "Question: did tasks like these get worse",
+    )
+    assert "Question: would tasks like these pass" in call("compare").stdout
+    assert "Question: did these very tasks change?" in call("compare", "--these-tasks").stdout
+    assert call("run", "-q").returncode == 1
+    several = call("compare", *runs, "latest").stdout
+    assert "p = 0.0312 (Holm over 2 comparisons)" in " ".join(several.split())
+
+
 def test_a_gate_as_data_and_as_markdown(call, runs):
     found = json.loads(call("gate", runs[1], "--against", runs[0], "--json").stdout)
     statuses = {gate["name"]: gate["status"] for gate in found["gates"]}

@@ -4,7 +4,7 @@ import pytest
 
 import simulations
 from campaign import count, size
-from simulations import SHAPES, gate_codes, powers, wrong_when_unequal, wrong_with_auto
+from simulations import SHAPES, gate_codes, powers, wrong_at_any_look, wrong_when_unequal, wrong_with_auto
 from waza.runner.auto import Auto
 from waza.stats.power import Question
 
@@ -41,6 +41,13 @@ def test_unequal_trials_are_no_false_alarm(counts, runs):
 def test_trials_that_auto_stopped_are_no_false_alarm(autos, runs):
     for test, share in wrong_with_auto("Beta(4, 1)", 15, autos, runs=runs).items():
         assert share <= most(0.05, runs), test
+
+
+@sizes
+def test_twenty_looks_at_any_time_are_no_false_alarm_and_plain_ones_are(runs):
+    wrong = wrong_at_any_look("Beta(4, 1)", 20, 20, runs=runs)
+    assert wrong["anytime"] <= most(0.05, runs)
+    assert wrong["plain"] > 0.06
 
 
 def test_a_mean_of_more_trials_would_be_a_false_alarm(monkeypatch):

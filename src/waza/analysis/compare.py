@@ -61,6 +61,8 @@ class ComparisonMode:
     """Whether Python of the suite's folder may be imported, though the user did not trust it permanently."""
     as_graded: bool = False
     """Compare the grades as they are, though the graders differ."""
+    anytime: bool = False
+    """Whether the verdict must stay valid however often one looks while a run grows."""
 
 
 class ComparableRuns(NamedTuple):
@@ -76,9 +78,27 @@ class ComparableRuns(NamedTuple):
 def compare_runs(before: Path, after: Path, how: ComparisonMode) -> Comparison:
     """Return what changed between two stored runs; raise UsageError where they cannot be compared."""
     opened = open_both(before, after, how)
-    found = compare(opened.before, opened.after, on=how.on, margin=how.margin, these_tasks=how.these_tasks)
+    found = compare(
+        opened.before,
+        opened.after,
+        on=how.on,
+        margin=how.margin,
+        these_tasks=how.these_tasks,
+        anytime=how.anytime,
+    )
     warnings = [*opened.warnings, *drift(opened.before, opened.after)]
+    warnings += [] if how.anytime else extended(opened.before, opened.after)
     return changed(found, attribution=opened.attribution, warnings=warnings)
+
+
+def extended(*runs: Run) -> list[str]:
+    """Return a warning for each run that got further trials after it had been complete."""
+    return [
+        f"run {run.id} got {run.extended} further trials after it was complete: looking again after each extension "
+        f"finds a difference by chance in more than 5 %; `waza compare --anytime` stays valid"
+        for run in runs
+        if run.extended
+    ]
 
 
 def open_both(before: Path, after: Path, how: ComparisonMode, *, with_triggers: bool = False) -> ComparableRuns:

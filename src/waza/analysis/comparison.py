@@ -23,13 +23,13 @@ from waza.analysis.changes import (
     paired,
     task_changes,
 )
-from waza.analysis.evidence import Case, Evidence, evidence_of, first_trials
+from waza.analysis.evidence import Case, Evidence, evidence_of, first_trials, pairs_in_order
 from waza.compact import where
 from waza.model import JSON, Grade, Result, Run
 from waza.runs.metrics import tool_metrics
 from waza.runs.outcomes import outcomes_of, shown_names
 from waza.runs.tasks import per_trial
-from waza.stats.difference import MARGIN, DifferenceVerdict, with_p_value
+from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_at_any_time, with_p_value
 from waza.stats.paired import holm, mcnemar, sign_flip
 from waza.stats.scores import bootstrap_mean, mean
 
@@ -46,12 +46,20 @@ def compare(
     on: Literal["pass", "score"] = "pass",
     margin: float = MARGIN,
     these_tasks: bool = False,
+    anytime: bool = False,
 ) -> Comparison:
-    """Return what changed from one run to the other, judged by the grades they have."""
+    """Return what changed from one run to the other, judged by the grades they have.
+
+    With `anytime` the verdict is one that stays valid however often one looks while a run grows.
+    """
     pairing = paired(before, after)
     on_passing = evidence_of(before, after, pairing.pairs, "pass", these_tasks=these_tasks)
     on_scores = evidence_of(before, after, pairing.pairs, "score", these_tasks=these_tasks)
     passing, scores = on_passing.passing_verdict(margin), on_scores.score_verdict(margin)
+    verdict = scores if on == "score" and scores else passing
+    if anytime:
+        differences = pairs_in_order(before, after, pairing.pairs, on)
+        verdict = verdict_at_any_time(differences, len(on_passing.samples()), margin=margin)
     is_auto = any(run.spec.get("auto_trials") for run in (before, after))
     changes = task_changes(pairing.pairs, tested=not is_auto)
     details = read_details(before, after, [change.id for change in changes if change.kind in FLIPS][:MOST_DETAILS])
@@ -59,7 +67,7 @@ def compare(
         before=_side(before, pairing, 0),
         after=_side(after, pairing, 1),
         on=on,
-        verdict=scores if on == "score" and scores else passing,
+        verdict=verdict,
         passing=passing,
         scores=scores,
         mcnemar_p=mcnemar(*(sum(change.kind == kind for change in changes) for kind in ("mended", "broke"))),
@@ -87,6 +95,8 @@ def _adjusted(found: Comparison, p_value: float, correction: str) -> Comparison:
     verdict = with_p_value(found.verdict, p_value, correction)
     if found.verdict is found.scores:
         return replace(found, verdict=verdict, scores=verdict)
+    if found.verdict is not found.passing:
+        return replace(found, verdict=verdict)
     return replace(found, verdict=verdict, passing=verdict)
 
 

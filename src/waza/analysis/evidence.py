@@ -163,6 +163,24 @@ def first_trials(before: Run, after: Run) -> int | None:
     return min(fewest_to_settle(_share(auto)) for auto in autos if auto)
 
 
+def pairs_in_order(before: Run, after: Run, pairs: Iterable[TaskPair], on: Literal["pass", "score"]) -> list[float]:
+    """Return the difference of each pair of trials with the same number, in the order in which pairs were complete.
+
+    That order does not change when a run grows. Where times were not recorded, it is that of trials and tasks.
+    """
+    value = _passed if on == "pass" else _scored
+    ids = {task.id: place for place, (task, _) in enumerate(pairs)}
+    earlier = {(one.task_id, one.trial): one for one in outcomes_of(before.results) if one.task_id in ids}
+    found: list[tuple[float, int, int, float]] = []
+    for other in outcomes_of(after.results):
+        one = earlier.get((other.task_id, other.trial))
+        if one is None or (first := value(one).value) is None or (second := value(other).value) is None:
+            continue
+        when = -1.0 if one.start_ms is None or other.start_ms is None else max(one.start_ms, other.start_ms)
+        found.append((when, other.trial, ids[other.task_id], second - first))
+    return [difference for *_, difference in sorted(found)]
+
+
 def tallies_of(samples: Sequence[Sample]) -> list[Tally] | None:
     """Return how many trials passed; None where some values are neither 0 nor 1."""
     if any(value not in (0.0, 1.0) for sample in samples for value in (*sample.before, *sample.after)):

@@ -32,6 +32,7 @@ class CompareOptions:
     on: Literal["pass", "score"]
     margin: float
     these_tasks: bool
+    anytime: bool
     as_graded: bool
     ask_judge: bool
     trust: bool
@@ -44,7 +45,15 @@ class CompareOptions:
     @property
     def mode(self) -> ComparisonMode:
         """How the runs are compared."""
-        return ComparisonMode(self.on, self.margin, self.these_tasks, self.ask_judge, self.trust, self.as_graded)
+        return ComparisonMode(
+            on=self.on,
+            margin=self.margin,
+            these_tasks=self.these_tasks,
+            ask_judge=self.ask_judge,
+            trust=self.trust,
+            as_graded=self.as_graded,
+            anytime=self.anytime,
+        )
 
 
 @click.command(epilog="Example:  waza compare  ·  waza compare 20260102 latest  ·  waza compare A B --format markdown")
@@ -58,6 +67,7 @@ class CompareOptions:
     help="The smallest difference that matters, as a share.",
 )
 @click.option("--these-tasks", is_flag=True, help="Ask about these tasks alone, not about tasks like them.")
+@click.option("--anytime", is_flag=True, help="A verdict on these tasks that stays valid however often you look.")
 @click.option("--as-graded", is_flag=True, help="Compare the grades as they are, though the graders differ.")
 @click.option("--ask-judge", is_flag=True, help="Let a judge be asked again where rubrics or judge changed.")
 @trust_option

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from waza.analysis.compare import ComparisonMode, open_both, open_run_or_file
+from waza.analysis.compare import ComparisonMode, extended, open_both, open_run_or_file
 from waza.analysis.gate import Gate, Needs, Policy, exit_code, gates
 from waza.cli._runs import run_or_file
 from waza.cli._screen import console, remark, trust_option
@@ -145,7 +145,7 @@ def _pair(against: str, folder: Path, options: GateOptions) -> tuple[Run, Run]:
         raise UsageError("the baseline is the run itself; `waza list runs` shows which there are")
     mode = ComparisonMode(as_graded=options.as_graded, ask_judge=options.ask_judge, trust=options.trust)
     opened = open_both(baseline, folder, mode, with_triggers=True)
-    for warning in opened.warnings:
+    for warning in [*opened.warnings, *extended(opened.before, opened.after)]:
         remark(warning, "yellow")
     if opened.attribution is not None:
         remark("graders changed since the baseline: both runs are compared by the same ones", "yellow")

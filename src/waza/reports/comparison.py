@@ -8,6 +8,7 @@ from typing import Any
 
 from waza.analysis.changes import Argument, Attribution, CheckChange, Comparison, Details, Divergence, Side, TaskChange
 from waza.reports.document import Block, ForeignText, Grid, Heading, TextLine, Tone, Words
+from waza.stats.anytime import AlwaysValid
 from waza.stats.difference import DifferenceVerdict, Word
 from waza.stats.scores import Bootstrap
 from waza.untrusted.text import clipped, percent, plural, score, seconds
@@ -52,6 +53,8 @@ def sentence(verdict: DifferenceVerdict, on: str = "pass") -> str:
     if verdict.difference is None:
         return "Too little evidence: no task was decided in both runs."
     what = "pass rate" if on == "pass" else "score"
+    if verdict.anytime is not None:
+        return _at_any_time(verdict, verdict.anytime, what)
     facts = f"{what} {signed(verdict.difference)} over {plural(verdict.tasks, 'task')}{_within(verdict.interval)}"
     facts += f", p = {p_value(verdict.p_value)}" + (f" ({verdict.correction})" if verdict.correction else "")
     if verdict.word in ("better", "worse"):
@@ -59,6 +62,15 @@ def sentence(verdict: DifferenceVerdict, on: str = "pass") -> str:
     if verdict.word == "no difference shown":
         return f"No difference shown: {facts}. {_visible_from(verdict)}."
     return f"Too little evidence: {facts}. {_visible_from(verdict)}; {_needed(verdict)}."
+
+
+def _at_any_time(verdict: DifferenceVerdict, found: AlwaysValid, what: str) -> str:
+    word = verdict.word.capitalize() + ("" if verdict.word in ("better", "worse") else " so far")
+    pairs = f"{plural(found.pairs, 'pair')} of trials in {plural(verdict.tasks, 'task')}"
+    interval = f"95 % interval {found.lower * 100:+.1f} to {found.upper * 100:+.1f}"
+    correction = f" ({verdict.correction})" if verdict.correction else ""
+    facts = f"{what} {signed(verdict.difference)} over {pairs} ({interval}), p = {p_value(verdict.p_value)}{correction}"
+    return f"{word}: {facts}; valid however often you look."
 
 
 def _visible_from(verdict: DifferenceVerdict) -> str:
@@ -72,6 +84,8 @@ def _visible_from(verdict: DifferenceVerdict) -> str:
 
 def question(verdict: DifferenceVerdict) -> str:
     """Return the question that a verdict answers."""
+    if verdict.anytime is not None:
+        return "Question: did these very tasks change? Pairs of trials in order of arrival (two-sided, 5 %)."
     if verdict.these_tasks:
         return "Question: did these very tasks change? Trials are permuted within each task (two-sided, 5 %)."
     return "Question: would tasks like these pass more or less often? Each task counts as one (two-sided, 5 %)."

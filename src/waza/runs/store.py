@@ -134,13 +134,15 @@ def _read(
     fits = run.suite.fingerprints
     latest: dict[tuple[str, int], int] = {}
     other_costs = control_costs(folder, run)
-    is_complete = False
+    is_complete = was_complete = False
+    extended = 0
     chain, fitting = Chain(), list[str]()
     for piece, record in scan_journal(folder / JOURNAL, warnings, read, chain):
         if isinstance(record, kind):
             is_complete = False
             key, found = (intern(record.task_id), record.trial), entry(piece, record)
             if record.fingerprint in ("", fits.get(record.task_id, record.fingerprint)):
+                extended += was_complete and key not in latest
                 other_costs += costs(entries[latest[key]]) if key in latest else NO_COSTS
                 latest[key] = len(entries)
                 entries.append(found)
@@ -148,6 +150,7 @@ def _read(
                 other_costs += costs(found)
         elif isinstance(record, End):
             is_complete = record.complete
+            was_complete = was_complete or is_complete
         elif isinstance(record, Header):
             fitting = record.run_json or fitting
     is_changed = bool(fitting) and digest not in fitting
@@ -159,7 +162,7 @@ def _read(
         warnings.append(f"{folder}: results of {removed} trials of tasks that are not in the spec are left out")
     is_complete = is_complete and chain.is_whole and not is_changed
     integrity = chain.integrity(is_run_changed=is_changed)
-    run = replace(run, complete=is_complete, integrity=integrity, other_costs=other_costs)
+    run = replace(run, complete=is_complete, integrity=integrity, other_costs=other_costs, extended=extended)
     return run, [latest[key] for key in keys], triggers, warnings
 
 

@@ -2,6 +2,7 @@
 
     scores        means, spreads, bootstrap and Wilson intervals, intervals that may be checked after every trial
     paired        exact tests of two runs of the same tasks
+    anytime       a test and an interval for looking again and again
     power         how often a drop would be found, by simulation
     difference    the verdict on a difference
     agreement     kappa and alpha of raters

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from waza.stats.anytime import AlwaysValid, always_valid
 from waza.stats.paired import Tally, shuffled_scores, shuffled_trials, sign_flip
 from waza.stats.power import ALPHA, ENOUGH, Question, Simulation, score_simulation, simulation
 from waza.stats.scores import Bootstrap, bootstrap_mean, mean
@@ -43,6 +44,8 @@ class DifferenceVerdict(Struct, frozen=True, kw_only=True):
     """Whether it is about these very tasks, not about tasks like them."""
     correction: str = ""
     """How the p-value was adjusted, where it was: `Holm over 3 comparisons`."""
+    anytime: AlwaysValid | None = None
+    """Where the verdict is one for looking at any time: its pairs of trials and its interval."""
 
 
 def verdict_on_passing(
@@ -75,6 +78,25 @@ def verdict_on_scores(
     """Return the verdict on differences of scores, one per task; `within` are the trials where these are permuted."""
     p_value = sign_flip(differences) if within is None else shuffled_scores(within)
     return _verdict(differences, p_value, score_simulation(differences), margin, brief)
+
+
+def verdict_at_any_time(pairs: Sequence[float], tasks: int, *, margin: float = MARGIN) -> DifferenceVerdict:
+    """Return the verdict on pairs of trials in order of arrival, valid however often one looks."""
+    found = always_valid(pairs)
+    difference, p_value = (found.difference, found.p_value) if found else (None, 1.0)
+    return DifferenceVerdict(
+        word=_word(difference, p_value, None),
+        difference=difference,
+        interval=None,
+        p_value=p_value,
+        tasks=tasks,
+        smallest=None,
+        tasks_needed=None,
+        trials_needed=None,
+        margin=margin,
+        these_tasks=True,
+        anytime=found,
+    )
 
 
 def with_p_value(verdict: DifferenceVerdict, p_value: float, correction: str = "") -> DifferenceVerdict:
