@@ -354,8 +354,8 @@ def refused_parameters(error: Exception, sent: set[str]) -> set[str]:
     """Return which of the default parameters that were `sent` an answer refuses: it names them, and is an error."""
     if getattr(error, "status_code", None) not in (400, 422):
         return set()
-    words = _body(error)
-    return {name for name in sent if len(words) < _MOST_REFUSAL and re.search(rf"\b{name}\b", words.lower())}
+    body = _body(error)
+    return sent & set(re.findall(r"[a-z_]+", body.lower())) if len(body) < _MOST_REFUSAL else set()
 
 
 def data_in(error: Exception) -> Iterator[Any]:

@@ -72,18 +72,30 @@ def _checked(quote: Quote, shown: dict[str, list[str]]) -> JSON:
 def _line_of(words: str, text: str) -> int:
     """Return the line in which the words begin, from 1; 0 where they do not occur."""
     plain = text.translate(_PLAIN)
+    joined = " ".join(plain.split())
     for candidate in dict.fromkeys((words, words.strip("\"'“”„«»‘’`"))):
-        fragments = [part for part in _OMISSION.split(candidate.translate(_PLAIN)) if part.strip()]
-        if fragments and (start := _start_of(fragments, plain)) is not None:
-            return plain.count("\n", 0, start) + 1
+        fragments = [" ".join(part.split()) for part in _OMISSION.split(candidate.translate(_PLAIN))]
+        if any(fragments) and (start := _start_of(fragments, joined)) is not None:
+            return _line_of_word(joined.count(" ", 0, start), plain)
     return 0
 
 
-def _start_of(fragments: Sequence[str], text: str) -> int | None:
+def _start_of(fragments: Iterable[str], text: str) -> int | None:
+    """Return where the first fragment begins; None where they do not all occur in this order."""
     start, end = None, 0
-    for fragment in fragments:
-        found = re.compile(r"\s+".join(map(re.escape, fragment.split()))).search(text, end)
-        if found is None:
+    for fragment in filter(None, fragments):
+        place = text.find(fragment, end)
+        if place < 0:
             return None
-        start, end = (found.start() if start is None else start), found.end()
+        start, end = (place if start is None else start), place + len(fragment)
     return start
+
+
+def _line_of_word(number: int, text: str) -> int:
+    """Return the line of a word, which is counted from 0."""
+    passed = 0
+    for line, words in enumerate(text.split("\n"), 1):
+        passed += len(words.split())
+        if passed > number:
+            return line
+    return 1
