@@ -184,7 +184,7 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     """Return the end of a sentence about an unknown `name`: a suggestion, or what is known."""
     if suggestion := nearest(name, known):
         return f"did you mean '{suggestion}'?"
-    return f"known: {', '.join(sorted(known))}" if known else "nothing is allowed here"
+    return f"known: {', '.join(sorted(set(known)))}" if known else "nothing is allowed here"
 
 
 def _common_prefix(one: str, other: str) -> int:

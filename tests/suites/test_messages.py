@@ -82,6 +82,7 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path):
         ("graders: [{type: tool_calls, max_calls: nine}]", "a whole number or `none` is needed, found the text 'nine'"),
         ("graders: [{type: behavior, required_tools: ['edit|write']}]", "no tool's name has '|' in it; list the names"),
         ("graders: [{type: skill_invocation, forbidden_skills: ['a|b']}]", "no skill's name has '|' in it; list"),
+        ("config: {zzzzzz: 1}", "unknown key 'zzzzzz'; known: agent, api_key_env, base_url, canaries, command,"),
         ("config: {timeout_seconds: -1}", "must be above 0, found the number -1"),
         ("graders: [{type: text, weight: .nan, config: {contains: [a]}}]", "a finite number is needed"),
         ("graders: [{type: text, weight: true, config: {contains: [a]}}]", "a number is needed, found true"),

@@ -143,7 +143,8 @@ def _read(
             key, found = (intern(record.task_id), record.trial), entry(piece, record)
             if record.fingerprint in ("", fits.get(record.task_id, record.fingerprint)):
                 extended += was_complete and key not in latest
-                other_costs += costs(entries[latest[key]]) if key in latest else NO_COSTS
+                if key in latest:
+                    other_costs += costs(entries[latest[key]])
                 latest[key] = len(entries)
                 entries.append(found)
             else:
