@@ -30,7 +30,8 @@ def test_the_stored_facts_decide_where_a_run_has_them():
 
 
 def test_the_table_for_older_runs_is_what_the_classes_say():
-    classes = {kind: GRADERS.load(kind) for kind in GRADERS.built_in()}
+    newer = {"all_of", "any_of", "at_least", "not", "side_effects", "trace_rules"}
+    classes = {kind: GRADERS.load(kind) for kind in GRADERS.built_in() if kind not in newer}
     assert grader_facts(classes.items()) == {
         kind: [*facts] for kind, facts in sorted(stored_grader_facts(StoredSuite()).items())
     }

@@ -266,7 +266,14 @@ def _needs_more(entry: dict[str, JSON]) -> bool:
         return True
     # The class decides, not the facts in the run folder, which may come from anywhere.
     kind = str(entry.get("type"))
-    return GRADERS.knows(kind) and bool(GRADERS.load(kind).needs_more_than_trace)
+    if not GRADERS.knows(kind):
+        return False
+    cls, config = GRADERS.load(kind), entry.get("config") or {}
+    if cls.part_keys:
+        found = [config.get(key) for key in cls.part_keys]
+        parts = [part for each in found for part in (each if isinstance(each, list) else [each])]
+        return any(_needs_more(part) for part in parts if isinstance(part, dict))
+    return bool(cls.needs_more_than_trace)
 
 
 class GradedAgain(KnownResults):

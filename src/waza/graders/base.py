@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -78,6 +78,8 @@ class Grader(Options):
     """Whether its verdict depends on verdicts of people."""
     needs_more_than_trace: ClassVar[bool] = False
     """Whether it needs a program, a stored snapshot or a file of the project, which a run folder does not have."""
+    part_keys: ClassVar[tuple[str, ...]] = ()
+    """Options that are graders themselves, one or a list of them."""
     needs_one_of: ClassVar[tuple[str, ...]] = ()
     """Options of which at least one must be given and not empty, or the grader would check nothing."""
 
@@ -123,6 +125,11 @@ class Grader(Options):
     def type_name(cls) -> str:
         """Return the YAML `type:`, made from the class's name: ToolCallsGrader is `tool_calls`."""
         return _type_name(cls.__name__)
+
+    @property
+    def parts(self) -> Sequence[Grader]:
+        """The graders it is made of; none for most."""
+        return ()
 
     def unready(self) -> str:
         """Return why this grader cannot grade on this machine, empty if it can; called before a run starts."""

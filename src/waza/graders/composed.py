@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Self, get_type_hints, overload
 
 from msgspec.structs import replace
@@ -37,6 +37,11 @@ class CompositeGrader(Grader):
     """The graders to combine."""
     require_all: bool = True
     """Whether all must pass, or one is enough."""
+
+    @property
+    def parts(self) -> Sequence[Grader]:
+        """The combined graders."""
+        return self.graders
 
     @property
     def waits(self) -> bool:  # type: ignore[override]
@@ -115,6 +120,11 @@ class AfterTurnGrader(Grader):
     """Whether only this prompt's turn is graded, without those before it."""
     stops: bool = False
     """Whether the conversation ends here when this fails."""
+
+    @property
+    def parts(self) -> Sequence[Grader]:
+        """The grader it is made of."""
+        return [self.grader]
 
     @property
     def waits(self) -> bool:  # type: ignore[override]

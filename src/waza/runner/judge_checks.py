@@ -14,7 +14,6 @@ from msgspec import Struct
 from waza.errors import JudgeError, SpecError, StoreError
 from waza.files.paths import SpecFolder
 from waza.graders.base import Grader
-from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.graders.judging import JudgedGrader
 from waza.graders.prompt import PromptGrader
 from waza.judges.asking import (
@@ -181,10 +180,8 @@ def judged_graders(graders: Iterable[Grader]) -> Iterator[JudgedGrader]:
     for grader in graders:
         if isinstance(grader, JudgedGrader):
             yield grader
-        elif isinstance(grader, AfterTurnGrader):
-            yield from judged_graders([grader.grader])
-        elif isinstance(grader, CompositeGrader):
-            yield from judged_graders(grader.graders)
+        else:
+            yield from judged_graders(grader.parts)
 
 
 def _asked(seated: Sequence[RubricJudge], each: int) -> Iterator[tuple[RubricJudge, Golden]]:

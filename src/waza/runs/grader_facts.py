@@ -34,8 +34,11 @@ FactsByType = Mapping[str, Sequence[str]]
 
 def grader_facts(graders: Iterable[tuple[str, object]]) -> dict[str, list[str]]:
     """Return the facts of graders by their type, as a run stores them; `graders` are pairs of type and grader."""
-    found = {kind: [fact for fact in get_args(GraderFact) if getattr(grader, fact)] for kind, grader in graders}
-    return {kind: facts for kind, facts in sorted(found.items()) if facts}
+    found: dict[str, dict[str, None]] = {}
+    for kind, grader in graders:  # graders of one type may differ: a combination has the facts of its parts
+        found.setdefault(kind, {}).update(dict.fromkeys(fact for fact in get_args(GraderFact) if getattr(grader, fact)))
+    known = get_args(GraderFact)
+    return {kind: sorted(facts, key=known.index) for kind, facts in sorted(found.items()) if facts}
 
 
 def stored_grader_facts(suite: StoredSuite) -> FactsByType:

@@ -223,6 +223,16 @@ def _judge_requests(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
                 yield from _judge_requests(vote_details)
         return
     yield from (request for key in REQUEST_KEYS if isinstance(request := details.get(key), dict))
+    for part in _part_details(details):
+        yield from _judge_requests(part)
+
+
+def _part_details(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
+    """Yield the details of the parts of a combination."""
+    parts = details.get("parts")
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict) and isinstance(inner := part.get("details"), dict):
+            yield inner
 
 
 def _request_spending(request: dict[str, JSON]) -> Spending:
@@ -274,6 +284,8 @@ def _requests(details: dict[str, JSON]) -> Iterator[dict[str, JSON]]:
     for about in (details.get("judge"), details.get("judge_swapped")):
         if isinstance(about, dict) and "cached" in about:
             yield about
+    for part in _part_details(details):
+        yield from _requests(part)
 
 
 GRADED_FROM = "graded_from"

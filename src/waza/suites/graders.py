@@ -98,14 +98,44 @@ def build_grader(
     def locate(path: tuple[str | int, ...]) -> Position:
         return place.at(*(path if not path or path[0] in data else ("config", *path)))
 
+    built, wrong = _with_parts(cls, options, locate, folder, forced) if cls.part_keys else (options, [])
+    if any(problem.severity == "error" for problem in wrong):
+        return None, problems + wrong
     try:
-        grader = cls.model_validate({"name": _default_name(str(kind), cls)} | options | {"folder": folder})
+        grader = cls.model_validate({"name": _default_name(str(kind), cls)} | built | {"folder": folder})
     except ValidationError as error:
         return None, problems + problems_of(error, cls, options, locate)
     if problems:
         return None, problems
     warned = [locate(path).warning(text) for path, text in grader.option_warnings()]
-    return grader, warned + doubled_backslashes(grader, options, locate)
+    return grader, wrong + warned + ([] if cls.part_keys else doubled_backslashes(grader, options, locate))
+
+
+def _with_parts(
+    cls: type[Grader],
+    options: dict[str, Any],
+    locate: Callable[[tuple[str | int, ...]], Position],
+    folder: SpecFolder,
+    forced: Mapping[str, Any] | None,
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return options with the graders that a combination is made of, and every problem with them."""
+    built = dict(options)
+    problems: list[Problem] = []
+    for key in cls.part_keys:
+        entries = options.get(key)
+        if key not in options or (key == "graders" and not isinstance(entries, list)):
+            continue  # its class says what is wrong with it
+        parts = []
+        for index, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+            place = locate((key, index) if isinstance(entries, list) else (key,))
+            if isinstance(entry, dict) and "weight" in entry and not getattr(cls, "weighs_parts", False):
+                problems.append(place.at("weight").problem(f"'weight' has no effect inside {cls.type_name()}"))
+                continue
+            part, wrong = build_grader(entry, place, folder, forced)
+            problems += wrong
+            parts += [part] if part else []
+        built[key] = parts if isinstance(entries, list) else next(iter(parts), None)
+    return built, problems
 
 
 def weightless(graders: Sequence[Grader], task: str, place: Position) -> list[Problem]:

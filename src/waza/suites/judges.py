@@ -15,7 +15,6 @@ from waza.errors import Problem, SpecError, did_you_mean, what
 from waza.files.paths import PROJECT_FILE, SpecFolder, display_path
 from waza.files.trust import not_trusted
 from waza.graders.base import Grader
-from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.suites.positions import Position, problems_of, unmarked
 from waza.suites.shapes import ConfigShape, ProjectShape
 from waza.untrusted.yaml import read_yaml
@@ -107,10 +106,8 @@ def _jurors(grader: Grader) -> list[Juror]:
 
     if isinstance(grader, JudgedGrader):
         return grader.jurors
-    if isinstance(grader, AfterTurnGrader):
-        return jurors_of([grader.grader])
-    if isinstance(grader, CompositeGrader):
-        return jurors_of(inner for inner in grader.graders if inner.asks() is not None)
+    if grader.parts:
+        return jurors_of(inner for inner in grader.parts if inner.asks() is not None)
     own = getattr(grader, "model", "")
     return [Juror(own, own)]
 

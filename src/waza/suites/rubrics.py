@@ -8,7 +8,6 @@ from pathlib import Path
 from waza.errors import Problem
 from waza.files.paths import display_path
 from waza.graders.base import Grader
-from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.judges.rubrics import BUILT_IN, VERDICT_TOOLS, Rubric
 from waza.judges.rubrics.rubric import LOCK, lock_problem, read_lock
 from waza.suites.suite import EvalSpec
@@ -34,10 +33,8 @@ def _local_rubrics(spec: EvalSpec) -> dict[Path, Rubric]:
 def _single(graders: Iterable[Grader]) -> Iterator[Grader]:
     """Yield the graders themselves, those in a checkpoint or a combination one by one."""
     for grader in graders:
-        if isinstance(grader, AfterTurnGrader):
-            yield from _single([grader.grader])
-        elif isinstance(grader, CompositeGrader):
-            yield from _single(grader.graders)
+        if grader.parts:
+            yield from _single(grader.parts)
         else:
             yield grader
 
