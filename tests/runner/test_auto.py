@@ -1,5 +1,8 @@
 """`trials_per_task: auto`: trials where they are needed, none where a task is settled, also under every look."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +10,15 @@ from hypothesis import strategies as st
 
 import waza
 from campaign import count, size
+from results_made import a_result, a_run
+from waza.cli import run_command
 from waza.errors import SpecError
 from waza.model import Task
+from waza.reports.json import JsonReport
 from waza.runner.auto import Auto, AutoTrials
+from waza.runs.tasks import summarize_tasks
 from waza.stats.paired import Tally, sign_flip
-from waza.stats.scores import bounds, settled
+from waza.stats.scores import bounds, settled, wilson
 from waza.suites.load import load_spec
 
 
@@ -57,8 +64,6 @@ def test_a_look_after_every_trial_seldom_rules_out_the_truth(share):
 
 def test_wilson_s_interval_would_rule_it_out_far_more_often():
     """Proof that the look matters: the usual interval, looked at after every trial."""
-    from waza.stats.scores import wilson
-
     random = np.random.default_rng(1)
     wrong = 0
     for _ in range(200):
@@ -90,6 +95,33 @@ def test_what_is_not_ruled_out_stands_between_the_bounds(passed, failed):
 )
 def test_pass_rules_are_shares(passed, failed, share, side):
     assert settled(passed, failed, share) == side
+
+
+@pytest.mark.parametrize("runs", [60, pytest.param(size(1_000, 300, 1_000), marks=pytest.mark.campaign)])
+def test_the_interval_of_a_task_that_was_stopped_covers_its_pass_rate(runs):
+    auto, random, covered, usual = Auto(most=30, share=0.8), np.random.default_rng(2), 0, 0
+    for _ in range(runs):
+        counts = ran(random, [0.7], auto)[0].tolist()
+        results = [a_result("t", n + 1, "passed" if n < counts[0] else "failed") for n in range(sum(counts))]
+        spec = {"auto_trials": {"most": 30, "share": 0.8}}
+        (task,) = summarize_tasks(a_run(results, tasks=["t"], config={"pass_rule": 0.8}, spec=spec))
+        covered += task.pass_rate_ci.lower <= 0.7 <= task.pass_rate_ci.upper
+        interval = wilson(counts[0], sum(counts))
+        usual += interval.lower <= 0.7 <= interval.upper
+    count("simulated comparisons", runs)
+    assert covered / runs >= 0.95 > usual / runs
+
+
+def test_a_task_that_is_not_settled_is_no_plain_pass(suite, capsys):
+    folder = suite(SUITE % "max_trials: 6", agent__py=AGENT)
+    assert run_command(["run", str(folder), "--trust"]) == 1
+    printed = capsys.readouterr().out
+    assert "~  sure" in printed and "6 of 6, auto  unsettled" in printed
+    assert not re.search("✓ +sure", printed)
+    run = waza.run(folder)
+    stats = {task["test_id"]: task["stats"] for task in json.loads(JsonReport().text(run))["tasks"]}
+    assert [stats[task]["settled"] for task in ("sure", "never")] == [False, False]
+    assert (stats["sure"]["stopped_by"], stats["sure"]["pass_rate_ci"]["upper"]) == ("auto", 1.0)
 
 
 AGENT = """

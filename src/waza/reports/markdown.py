@@ -83,7 +83,7 @@ def task_rows(tasks: Sequence[TaskSummary]) -> Iterator[str]:
     for task in tasks:
         trials = trials_of(task)
         interval = f" ({percent(task.pass_rate)})" if trials > 1 else ""
-        flaky = " flaky" if task.is_flaky else ""
+        flaky = (" flaky" if task.is_flaky else "") + (" unsettled" if task.settled is False else "")
         passed = f"{task.passed} of {trials}{interval}{flaky}"
         facts = (MARKS[task.status], cell(task.id), passed, score(task.score.weighted), seconds(task.duration_ms))
         yield "| " + " | ".join(facts) + " |\n"

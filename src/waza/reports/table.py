@@ -42,6 +42,8 @@ _NAME = 24, 44
 """The width of a task's name: at least, next to other columns, and at most."""
 _WIDTHS = {"score": 8, "time": 10, "trials": 17}
 """The columns next to the name."""
+_AUTO = 15
+"""How many more characters the trials of `auto` take."""
 
 
 class TableReport(Report):
@@ -83,11 +85,11 @@ class TableReport(Report):
         shown, repeated = 0, dict[str, int]()
         tasks = summarize_tasks(run)
         if len(tasks) > MOST_TASKS and not self.verbose:
-            passed = sum(task.status == "passed" for task in tasks)
+            passed = sum(task.status == "passed" and task.settled is not False for task in tasks)
             yield Text(
                 f"  {plural(passed, 'task')} passed and {'is' if passed == 1 else 'are'} not listed", style="dim"
             )
-            tasks = where(tasks, lambda task: task.status != "passed")
+            tasks = where(tasks, lambda task: task.status != "passed" or task.settled is False)
         for task in tasks:
             yield task_line(task, console)
             if task.status == "passed" and not self.verbose:
@@ -145,21 +147,29 @@ def task_line(task: TaskSummary, console: Console) -> RenderableType:
     """Return a task in one line: status, name, score, time, trials; the last three as far as they fit."""
     trials = task.passed + task.failed + task.errors + task.skipped
     counted = f"{task.passed} of {trials}" if trials > 1 else ""
+    counted += ", auto" if task.settled is not None and counted else ""
     flaky = Text("flaky", style="yellow") if task.is_flaky else Text()
+    if task.settled is False:
+        flaky = Text.assemble(Text("unsettled", style="yellow"), "  ", flaky)
     cells = {
         "score": Text(score(task.score.weighted)),
         "time": Text(seconds(task.duration_ms), style="dim"),
         "trials": Text.assemble(Text(counted, style="dim"), "  ", flaky),
     }
     mark_width = 4 if is_ascii(console) else 1
-    name_width, shown = _columns(console.width - mark_width - _GAP, [*cells] if trials > 1 else ["score", "time"])
+    name_width, shown = _columns(
+        console.width - mark_width - _GAP - (_AUTO if task.settled is not None else 0),
+        [*cells] if trials > 1 else ["score", "time"],
+    )
     line = Table.grid(padding=(0, _GAP))
     line.add_column(width=mark_width)
     line.add_column(width=name_width, no_wrap=True, overflow="ellipsis")
     for name in shown:
         is_last = name == "trials"
         line.add_column(width=None if is_last else _WIDTHS[name], justify="left" if is_last else "right", no_wrap=True)
-    line.add_row(terminal_mark(task.status, console), Text(visible(task.id)), *(cells[name] for name in shown))
+    is_open = task.status == "passed" and task.settled is False
+    mark = Text("~", style="yellow") if is_open else terminal_mark(task.status, console)
+    line.add_row(mark, Text(visible(task.id)), *(cells[name] for name in shown))
     return line
 
 

@@ -253,6 +253,8 @@ def _stats(task: TaskSummary) -> dict[str, JSON]:
         "avg_duration_ms": _whole(task.duration_ms / max(1, total + task.skipped - task.not_run)),
     }
     stats |= {"pass_rate_ci": task.pass_rate_ci} if total > 1 else {}
+    if task.settled is not None:
+        stats |= {"settled": task.settled, "stopped_by": "auto", "pass_rate_ci_method": "always-valid"}
     if (found := task.score_ci) is None:
         return stats
     return stats | {"bootstrap_ci": found, "ci95_lo": found.lower, "ci95_hi": found.upper}

@@ -20,7 +20,19 @@ from msgspec.structs import replace
 from waza.compact import CompactList, where
 from waza.model import JSON, USAGE_NUMBERS, Result, ResultStatus, Run, Usage
 from waza.runs.outcomes import TrialOutcome, outcomes_of
-from waza.stats.scores import UNDECIDED, Bootstrap, Interval, Score, bootstrap_mean, mean, mean_score, std_dev, wilson
+from waza.stats.scores import (
+    UNDECIDED,
+    Bootstrap,
+    Interval,
+    Score,
+    bootstrap_mean,
+    bounds,
+    mean,
+    mean_score,
+    settled,
+    std_dev,
+    wilson,
+)
 
 TOLERANCE = 1e-9
 """How far a number may stay below a threshold and still reach it: what floating point loses."""
@@ -56,6 +68,12 @@ class TaskSummary(Struct, frozen=True, kw_only=True):
     """How often its most repeated trial was started."""
     metadata: dict[str, JSON] = field(default_factory=dict)
     """The suite's description of the task for readers."""
+    settled: bool | None = None
+    """Where `auto` chose the number of trials: whether they settle on which side of the pass rule the pass rate is.
+
+    None where the number was fixed. The interval of the pass rate is then one that is valid at every look, and pass
+    rate and score are estimates of a task whose trials were stopped by their outcomes.
+    """
 
     @property
     def is_flaky(self) -> bool:
@@ -98,12 +116,15 @@ class TaskRule(NamedTuple):
     """How many trials a task was to have."""
     passes: JSON
     """The pass rule: all, any, or the share of trials that must pass."""
+    most: int | None = None
+    """Where `auto` chose the number of trials: the largest one."""
 
     @classmethod
     def of(cls, run: Run) -> TaskRule:
         """Return the rule of a run."""
-        config = run.suite.config
-        return cls(config.trials, config.pass_rule)
+        config, auto = run.suite.config, run.suite.auto_trials
+        most = auto.get("most") if isinstance(auto, dict) else None
+        return cls(config.trials, config.pass_rule, most if isinstance(most, int) else None)
 
     def summarize(self, task: dict[str, JSON], trials: Sequence[TrialOutcome]) -> TaskSummary:
         """Return a task in numbers, from the outcomes of its trials in order."""
@@ -115,7 +136,7 @@ class TaskRule(NamedTuple):
         else:
             statuses, scores = tuple([trial.status for trial in trials]), tuple([trial.score for trial in trials])
             duration_ms = math.fsum([trial.duration_ms for trial in trials])
-        numbers = _numbers(statuses, scores, max(0, self.planned - len(trials)), self.passes)
+        numbers = _numbers(statuses, scores, max(0, self.planned - len(trials)), self.passes, self.most)
         tags = task.get("tags")
         return replace(
             numbers,
@@ -132,7 +153,9 @@ class TaskRule(NamedTuple):
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _numbers(statuses: Sequence[ResultStatus], scores: Sequence[Score], not_run: int, rule: JSON) -> TaskSummary:
+def _numbers(
+    statuses: Sequence[ResultStatus], scores: Sequence[Score], not_run: int, rule: JSON, most: int | None
+) -> TaskSummary:
     """Return the numbers of a task without its name, shared: thousands of tasks have few different ones."""
     passed, failed, skipped = statuses.count("passed"), statuses.count("failed"), statuses.count("skipped")
     errors = len(statuses) - passed - failed - skipped + not_run
@@ -153,7 +176,8 @@ def _numbers(statuses: Sequence[ResultStatus], scores: Sequence[Score], not_run:
         skipped=skipped,
         not_run=not_run,
         pass_rate=passed / total if total else None,
-        pass_rate_ci=wilson(passed, total),
+        pass_rate_ci=wilson(passed, total) if most is None else _always_valid(passed, failed, errors),
+        settled=None if most is None else _is_settled(rule, passed, failed, most),
         score=mean_score(graded + [UNDECIDED] * not_run),
         score_ci=bootstrap_mean(weighted) if len(weighted) > 1 else None,
         min_score=min(values, default=None),
@@ -162,6 +186,21 @@ def _numbers(statuses: Sequence[ResultStatus], scores: Sequence[Score], not_run:
         duration_ms=0.0,
         usage=None,
     )
+
+
+def _always_valid(passed: int, failed: int, errors: int) -> Interval | None:
+    """Return an interval that is valid though the outcomes decided when to stop; undecided trials widen it."""
+    if not passed + failed + errors:
+        return None
+    lower, upper = bounds(passed, failed + errors)[0], bounds(passed + errors, failed)[1]
+    return Interval(lower=lower, upper=upper, mean=passed / (passed + failed + errors))
+
+
+def _is_settled(rule: JSON, passed: int, failed: int, most: int) -> bool:
+    """Return whether the trials settle a task against its pass rule; `all` and `any` may need all trials for that."""
+    if isinstance(rule, str):
+        return passed + failed >= most or bool(failed if rule == "all" else passed)
+    return bool(settled(passed, failed, float(rule)))
 
 
 def _status(rule: JSON, passed: int, failed: int, errors: int) -> ResultStatus:
