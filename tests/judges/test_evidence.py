@@ -20,6 +20,8 @@ from waza.judges.quotes import Quote, checked_quotes, quotes_of
 from waza.judges.rubrics import find_rubric, golden_trace
 from waza.judges.verdict_tools import ONE_TO_FIVE, PAIRWISE, PASS_FAIL, on_each
 from waza.model import Grade, Result, Run
+from waza.reports.html.grades import grades
+from waza.reports.html.markup import TextBudget, render
 from waza.reports.judging import judging_lines
 
 OUTPUT = "Dear Ana,\nyour refund of $12 is paid\non “Friday”. Thank you — and sorry."
@@ -152,6 +154,17 @@ def test_reports_say_which_verdicts_rest_on_shortened_texts_and_wrong_quotes():
     lines = list(judging_lines(run))
     assert "polite: 1 verdict with quotes that are not in the material" in lines
     assert any(line.startswith("polite: 1 verdict on shortened texts") for line in lines)
+
+
+def test_a_trial_s_page_shows_quotes_with_their_place_and_what_was_left_out():
+    grader = PromptGrader(prompt="x", name="polite", output_budget=200)
+    judge = passing({"quote": "HEAD <b>"}, {"quote": "nowhere"})
+    grade = grader.grade(Trace(input="", output="HEAD <b>" + "x" * 500), judge=judge)
+    result = Result(task_id="t", trial=1, status="passed", trace=Trace(input="", output=""), grades=[grade])
+    page = render(grades(result, "?", TextBudget()))
+    assert "“HEAD &lt;b&gt;”" in page and "Candidate output, line 1" in page
+    assert "“nowhere”" in page and "not in the material" in page
+    assert "not shown to the judge: 308 of 508 characters of Candidate output" in page
 
 
 LEVELS = "5: it does what is asked for above completely"
