@@ -409,7 +409,7 @@ class Outcome(NamedTuple):
         return facts | ({"reason": self.reason} if self.reason else {})
 
 
-class Run:
+class RuleRun:
     """One rule on one trace; undecided matches are taken as matches or as none."""
 
     def __init__(self, rule: Rule, view: View) -> None:
@@ -433,7 +433,7 @@ class Run:
         parts = (self._pattern, self._ends, self._triggers)
         return any(part.maybe for part in parts)
 
-    def windows(self, limit: int, taken: Taken) -> list[Judged]:
+    def windows(self, limit: int, taken: Taken = _NONE) -> list[Judged]:
         """Return the windows on the first calls; `taken` says whether unknown patterns, triggers and ends count."""
         judged: list[Judged] = []
         for timeline in self.view.timelines(self.rule, limit):
@@ -539,7 +539,7 @@ class Run:
         """Return the outcome with its counterexample: the fewest first calls from which on the rule stays violated."""
         end = self.view.count + 1
         while end > 0:
-            judged = self.windows(end - 1, _NONE)
+            judged = self.windows(end - 1)
             violated = [each for each in judged if each.ok is False]
             if not violated and (judged or self.rule.when_absent != "fail"):
                 break
@@ -748,7 +748,7 @@ def outcome_of(rule: Rule, view: View) -> Outcome:
     """Return the verdict on one rule, with its evidence."""
     if reason := view.obstacle(rule):
         return Outcome(rule, "undecided", reason=reason)
-    return Run(rule, view).outcome()
+    return RuleRun(rule, view).outcome()
 
 
 def violation_text(outcome: Outcome, view: View) -> str:
