@@ -495,3 +495,18 @@ def test_the_rest_of_a_run_is_undecided_with_one_sentence_when_its_judge_fails_e
     grades = [result.grades[1] for result in stored(folder, the_run(done)).results]
     assert len(grades) == 12 and len({grade.feedback for grade in grades[1:]}) == 1
     assert "not asked again in this run" in grades[-1].feedback
+
+
+def test_a_resumed_run_is_probed_only_if_agents_are_left_to_run(waza, paid):
+    with serving(GOOD) as server:
+        folder, starts = paid(told(server, api_key_env="MY_JUDGE"))
+        name = the_run(waza("run", str(folder), "--task", "one", env={"MY_JUDGE": "wz-6f1c8a9b2d3e4f50"}))
+        server.tell(http(401, b"no"))
+        wrong = {"MY_JUDGE": "wz-00000000000000000"}
+        done = waza("run", str(folder), "--task", "one", "--resume", name, env=wrong)
+        assert (done.returncode, len(server.requests)) == (0, 0), done.stdout + done.stderr
+        done = waza("run", str(folder), "--resume", name, "--trials", "2", env=wrong)
+        assert (done.returncode, len(server.requests), starts()) == (2, 1, 1), done.stdout + done.stderr
+        server.tell(GOOD)
+        assert waza("run", str(folder), "--resume", name, "--trials", "2", env=wrong).returncode == 0 and starts() == 2
+    assert summarize(stored(folder, name)).costs.judge.count == 3, "two probes, and one verdict for equal outputs"
