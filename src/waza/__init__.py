@@ -40,6 +40,7 @@ _MODULES = {
     "MaxToolCallsGrader": "waza.graders.max_tool_calls",
     "NotContainsGrader": "waza.graders.not_contains",
     "RegexGrader": "waza.graders.matches:MatchesGrader",
+    "SideEffectsGrader": "waza.graders.side_effects",
     "TaskCompletedGrader": "waza.graders.task_completed",
     "ToolCalledGrader": "waza.graders.tool_called",
     "ToolNotCalledGrader": "waza.graders.tool_not_called",

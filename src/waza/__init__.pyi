@@ -26,6 +26,7 @@ from waza.graders import tool_order as _tool_order
 from waza.graders.base import Grader as Grader
 from waza.graders.composed import grader as grader
 from waza.graders.names import ToolNames as _ToolNames
+from waza.graders.side_effects import SideEffectsGrader as SideEffectsGrader
 from waza.model import Check as Check
 from waza.model import Grade as Grade
 from waza.model import Result as Result

@@ -227,6 +227,8 @@ class Trace(_ForeignRecord, frozen=True, kw_only=True):
     """How the agent broke down; None where it came to its end, or could not run at all."""
     turns: list[Trace] | None = None
     """Each prompt's own trace, in a conversation of several prompts."""
+    files_before: dict[str, str] | None = None
+    """The workspace's regular files before the agent started: the SHA-256 of each by its path; None: not recorded."""
     files: Files | None = None
     """The workspace, while grading; it is never part of the trace's JSON."""
 

@@ -20,8 +20,8 @@ def lay(root, files):
 
 def cases(kind):
     """The conformance cases of one grader type, ready for parametrize."""
-    lines = (DATA / "graders_files.jsonl").read_text(encoding="utf-8").split("\n")
-    found = [json.loads(line) for line in lines if line]
+    texts = [(DATA / name).read_text(encoding="utf-8") for name in ("graders_files.jsonl", "graders_rules.jsonl")]
+    found = [json.loads(line) for text in texts for line in text.split("\n") if line]
     return [pytest.param(case, id=case["id"]) for case in found if case["grader"]["type"] == kind]
 
 

@@ -73,6 +73,7 @@ NOT_GENERATED = {
     "llm": "a judge decides: one that says no fails it, see test_llm.py",
     "llm_comparison": "a judge decides: one that says no fails it, see test_llm_comparison.py",
     **dict.fromkeys(("all_of", "any_of", "at_least", "not"), "the parts decide; each fails in the test of its name"),
+    "side_effects": "where nothing says what changes something, `allowed` is undecided; see test_side_effects.py",
     "trace_rules": "hardly a random rule is accepted; every kind of rule is violated in test_trace_rules.py",
     "prompt": "a judge decides: one that says no fails it, see test_prompt.py",
 }

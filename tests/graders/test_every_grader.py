@@ -212,6 +212,21 @@ for key in ("tool", "args.*", "result", "result_fields.*", "message"):
         "type": "trace_rules",
         "rules": [{"forbid": {key.removesuffix(".*"): bombed(key, p)}}],
     }
+for kind in ("allowed", "forbidden", "required", "at_most"):
+    MADE[f"side_effects.{kind}[].command"] = lambda p, kind=kind: {
+        "type": "side_effects",
+        "shell_tools": ["t"],
+        "mutating_commands": ["."],
+        kind: [{"command": p} | ({"count": 1} if kind == "at_most" else {})],
+    }
+for kind in ("mutating_commands", "read_only_commands"):
+    MADE[f"side_effects.{kind}[]"] = lambda p, kind=kind: {
+        "type": "side_effects",
+        "shell_tools": ["t"],
+        "watch": ["commands"],
+        "allowed": [],
+        kind: [p],
+    }
 for kind in ("expect_tools", "reject_tools", "allow_only"):
     for key in ("tool", "command_pattern", "path_pattern", "skill_pattern")[kind == "allow_only" :]:
         MADE[f"tool_constraint.{kind}[].{key}"] = lambda p, kind=kind, key=key: {
@@ -317,6 +332,14 @@ def test_the_example_suite_shows_each_grader_passing_and_failing(waza, examples,
         assert status == ("passed" if task.endswith("-passes") else "failed"), task
     shown = {task.rsplit("-", 1)[0] for task in verdicts}
     needed = {"text", "keyword", "regex", "code", "file", "diff", "json_schema", "program", "script", "behavior"}
-    needed |= {"action_sequence", "skill_invocation", "tool_constraint", "tool_calls", "trigger", "expected"}
+    needed |= {
+        "action_sequence",
+        "skill_invocation",
+        "tool_constraint",
+        "tool_calls",
+        "trigger",
+        "expected",
+        "side_effects",
+    }
     assert shown == needed
     assert tree["summary"]["tool_metrics"]["call_count"]["max"] == 3

@@ -7,8 +7,9 @@ import html5lib
 import pytest
 from chromium import browser
 from hostile import STRINGS, hostile_run
+from msgspec.structs import replace
 
-from results_made import a_result, a_run
+from results_made import a_grade, a_result, a_run
 from waza.model import ToolEvent, Trace
 from waza.reports.html import HtmlReport
 from waza.reports.html.markup import page_head
@@ -94,6 +95,29 @@ def test_tool_calls_can_be_unfolded_and_missing_recordings_are_reported():
     page = page_of(a_run([seen, a_result("unseen", trace=Trace(input="i", output="o"))]))
     assert '<summary>1. <b>bash</b> {&quot;command&quot;:&quot;ls&quot;} · 1.5 s · <span class="failed">failed' in page
     assert "tool calls were not recorded" in page
+
+
+def test_the_ledger_of_side_effects_is_a_table_below_its_grade():
+    sure = {"kind": "command", "target": "rm <x>", "call": 2, "done": False, "sure": True}
+    effects = [sure, {"kind": "created", "target": "a", "call": None, "done": True, "sure": False}]
+    rows = rows_of(effects)
+    assert [row[:4] for row in rows] == [
+        ["command", "rm <x>", "call 3", "failed"],
+        ["created", "a", "–", "not certain"],
+    ]
+    assert len(rows_of([sure] * 5_000)) < 100
+    for odd in (None, 7, {}, [], [1, None, []], [{"call": 2**70, "kind": ["<b>"], "target": {"a": 1}, "done": "x"}]):
+        assert len(rows_of(odd)) <= 3
+
+
+def rows_of(effects):
+    """The cells of the table of effects, where a grade has these."""
+    details = {"effects": effects, "effects_left_out": 3}
+    page = page_of(a_run([a_result(grades=[replace(a_grade(kind="side_effects"), details=details)])]))
+    assert refused(page) == []
+    found = [element for element in read(page) if element.attrib.get("aria-label") == "side effects"]
+    rows = [row for table in found for row in table.iter("tr")]
+    return [["".join(cell.itertext()) for cell in row] for row in rows[1:]]
 
 
 def test_rates_and_times_are_drawn_with_their_intervals():

@@ -111,12 +111,18 @@ class TestTheAlignment:
     ])  # fmt: skip
     def test_one_of_any_shape_is_no_trouble(self, site, runs, alignment):
         grade = Grade(
-            name="g", type="tool_calls", status="failed", score=0.0, feedback="f", details={"alignment": alignment}
+            name="g",
+            type="tool_calls",
+            status="failed",
+            score=0.0,
+            feedback="f",
+            details={"alignment": alignment, "effects": [alignment, {"kind": "call", "target": "t", "call": 0}]},
         )
         name = f"odd-{crc32(repr(alignment).encode())}"
         a_run(runs, name, [replace(a_result(), grades=[grade])])
         page = wait_for(site, f"/runs/{name}/task?id=refund")
         assert faults(page) == [] and len(page) < MEGABYTE
+        assert "call=1#call-1" in page and "2 side effects" in page
 
 
 def wait_for(site, path):

@@ -30,7 +30,8 @@ from waza.files import tree
 from waza.files.paths import inner_path
 from waza.files.tree import open_regular, remove
 from waza.files.workspace import MAX_FILE_BYTES, MAX_LINKS, Workspace
-from waza.model import FileKind, FolderListing
+from waza.model import FileKind, Files, FolderListing
+from waza.untrusted.text import well_formed
 
 EMPTY = "empty"
 """The name of the snapshot of an empty workspace, which needs no object."""
@@ -241,6 +242,15 @@ class SnapshotFiles:
             raise OSError(errno.EFBIG, found.left_out or f"larger than {MAX_FILE_BYTES} bytes", path)
         return read_object(self._store, found.sha256)
 
+    def sha256(self, path: str) -> str:
+        """Return the SHA-256 of the regular file at `path`, which is stored; raise OSError with a reason otherwise."""
+        found = self._find(path)
+        if isinstance(found, str):
+            raise OSError(errno.ENOENT if found == "absent" else errno.EINVAL, _REFUSALS[found], path)
+        if found.left_out:
+            raise OSError(errno.ENODATA, found.left_out, path)
+        return found.sha256
+
     def paths(self) -> Iterator[str]:
         """Yield the path of every regular file, sorted; raise OSError when not all were recorded."""
         for item in self._manifest.items:
@@ -342,6 +352,39 @@ _REFUSALS = {
     "other": "is not a regular file",
     "outside": "leads outside the workspace",
 }
+
+
+def file_sha256(files: Files, path: str) -> str:
+    """Return the SHA-256 of a regular file of any size; raise OSError with a reason when it cannot be read."""
+    if isinstance(files, SnapshotFiles):
+        return files.sha256(path)
+    if not isinstance(files, Workspace):
+        return hashlib.sha256(files.read(path)).hexdigest()
+    digest = hashlib.sha256()
+    with files.open(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def hash_files(files: Files, clean: Clean | None = None) -> dict[str, str] | None:
+    """Return the SHA-256 of every regular file by its path; None when not all can be read.
+
+    With `clean` they are those of a snapshot that is taken with it, so that the two can be compared.
+    """
+    found = {}
+    try:
+        for path in files.paths():
+            inner = f"./{path}"  # so that a name such as `~a` is not taken for a home
+            if clean is None or not isinstance(files, Workspace):
+                found[well_formed(path)] = file_sha256(files, inner)
+            else:
+                name = clean(path.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+                content = clean(files.read(inner, MAX_STORED_FILE_BYTES))
+                found[well_formed(name)] = hashlib.sha256(content).hexdigest()
+    except OSError:
+        return None
+    return found
 
 
 _CHUNK = 1024 * 1024

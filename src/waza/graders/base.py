@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -212,6 +212,16 @@ class Grader(Options):
     def among(self, graders: Iterable[Grader]) -> Self:
         """Return this grader for a suite with these graders, which matters to those that measure another one."""
         return self
+
+    @cached_property
+    def needs_files_before(self) -> bool:
+        """Whether it, or a grader it is made of, compares files with those before the agent started.
+
+        A run records `Trace.files_before` only for tasks that have such a grader.
+        """
+        parts = [getattr(self, name) for name in type(self).model_fields]
+        inner = [one for part in parts for one in (part if isinstance(part, list) else [part])]
+        return any(one.needs_files_before for one in inner if isinstance(one, Grader))
 
     @property
     def measured_grader(self) -> str:

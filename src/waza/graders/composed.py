@@ -18,7 +18,7 @@ from pydantic import Field, SerializeAsAny, create_model
 
 from waza.errors import Undecidable
 from waza.files.pinned import PinnedFiles
-from waza.files.snapshot import SnapshotFiles
+from waza.files.snapshot import SnapshotFiles, hash_files
 from waza.graders.base import WRAPPER, Bound, Finding, Grader, Text
 from waza.model import JSON, Check, Files, Grade, GradeStatus, Trace
 from waza.runs.outcomes import merged_tool_facts
@@ -170,13 +170,20 @@ class AfterTurnGrader(Grader):
             return self._not_reached(trace, len(trace.turns))
         turns = trace.turns[: self.turn]
         part = turns[-1] if self.is_alone else join_turns([turn.input for turn in turns], turns)
-        part = replace(part, files=self._files(trace, len(trace.turns)))
+        part = replace(part, files=self._files(trace, len(trace.turns)), files_before=self._files_before(trace))
         return replace(part, extra=part.extra | trace.extra) if self.asks() is not None else part
 
     def _files(self, trace: Trace, last: int) -> Files | None:
         if self.turn == last:
             return trace.files
         return trace.files.after_turn(self.turn) if isinstance(trace.files, SnapshotFiles) else None
+
+    def _files_before(self, trace: Trace) -> dict[str, str] | None:
+        """Return the files as they were before the first of the graded prompts, where that was stored."""
+        if not self.is_alone or self.turn == 1 or not self.needs_files_before:
+            return trace.files_before
+        before = trace.files.after_turn(self.turn - 1) if isinstance(trace.files, SnapshotFiles) else None
+        return hash_files(before) if before is not None else None
 
     def _not_reached(self, trace: Trace, last: int) -> Finding:
         why = trace.error or f"the agent ended with {trace.status} in turn {last}"

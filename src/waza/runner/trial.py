@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from waza.engines.base import Engine, TrialFolder
 from waza.errors import EngineError, StoreError
 from waza.files.pinned import PinnedFiles
-from waza.files.snapshot import EMPTY, Clean, SnapshotFiles, left_out, take
+from waza.files.snapshot import EMPTY, Clean, SnapshotFiles, hash_files, left_out, take
 from waza.files.trial_folder import NO_TRIAL_FOLDER, make_trial_folder
 from waza.files.workspace import Workspace
 from waza.graders.base import Grader
@@ -176,6 +176,10 @@ async def _in_trial_folder(trial: Trial, graders: list[Grader], context: RunCont
             )
         )
         checkpoints = Checkpoints(graders, partial(_grade, context, trial, trial_folder))
+        if any(grader.needs_files_before for grader in graders):
+            clean = None if context.artifacts is None else context.clean
+            laid_out = Workspace(trial_folder.workspace)
+            checkpoints.files_before = await asyncio.to_thread(hash_files, laid_out, clean)
         for sentence in trial_folder.left_out:
             context.on_remark(f"task '{trial.task.id}': {sentence}")
 
@@ -196,6 +200,7 @@ async def _in_trial_folder(trial: Trial, graders: list[Grader], context: RunCont
 
         checkpoints.keep = keep
         trace = await _with_mocks(trial, trial_folder._replace(after_turn=checkpoints), context, meter)
+        trace = checkpoints.with_files_before(trace)
         snapshot, files = await asyncio.to_thread(keep) if context.engine.leaves_files(trial) else ("", None)
         grades = await _rest(trial, trace, files, checkpoints, context)
         await asyncio.to_thread(stack.close)
@@ -227,7 +232,9 @@ async def _without_trial_folder(trial: Trial, graders: list[Grader], context: Ru
     files = SnapshotFiles(NO_TRIAL_FOLDER.workspace, EMPTY, checkpoints.snapshots)
     checkpoints.keep = lambda: (EMPTY, files)
     trial_folder = NO_TRIAL_FOLDER._replace(after_turn=checkpoints) if trial.task.follow_up_prompts else NO_TRIAL_FOLDER
-    trace = await _work(trial, trial_folder, context, meter)
+    if any(grader.needs_files_before for grader in graders):
+        checkpoints.files_before = {}
+    trace = checkpoints.with_files_before(await _work(trial, trial_folder, context, meter))
     grades = await _rest(trial, trace, files, checkpoints, context)
     return trace, grades, checkpoints.snapshots | {"": EMPTY}
 
@@ -383,6 +390,8 @@ class Checkpoints:
         """Keeps the files as they are now and returns their name; None where there are no files to read."""
         self.snapshots: dict[str, str] = {}
         """By the number of a prompt: the files as they were before the next one."""
+        self.files_before: dict[str, str] | None = None
+        """The files before the agent started, where a grader needs them."""
         self.decided: dict[int, Grade] = {}
         """By place among the graders: what was decided on the way, and is not decided again."""
         self.elapsed_s = 0.0
@@ -406,11 +415,17 @@ class Checkpoints:
         if here and self.keep is not None:
             self.snapshots[str(number)], files = await asyncio.to_thread(self.keep)
         stopping = {place: grader for place, grader in here.items() if grader.stops}
-        so_far = replace(turns[-1], turns=list(turns))
+        so_far = self.with_files_before(replace(turns[-1], turns=list(turns)))
         grades = await self._grade(list(stopping.values()), so_far, files) if stopping else []
         self.decided |= dict(zip(stopping, grades, strict=False))
         failed = [grade.name for grade in grades if grade.status == "failed"]
         return f"stopped after turn {number}, where {', '.join(failed)} failed" if failed else ""
+
+    def with_files_before(self, trace: Trace) -> Trace:
+        """Return a trace with the files before the agent started, unless it has them from its recording."""
+        if self.files_before is None or trace.files_before is not None:
+            return trace
+        return replace(trace, files_before=self.files_before)
 
     def passed_over(self, turns: Sequence[Trace], grades: Sequence[Grade]) -> list[str]:
         """Return the checkpoints that were to stop the conversation, and for which the engine did not wait."""

@@ -289,6 +289,7 @@ def _run(result: Result) -> dict[str, JSON]:
         **({"started_at": result.started_at} if result.started_at else {}),
         **_other_times(result),
         **{name: value for name in _RARE if (value := getattr(trace, name)) is not None and value != {}},
+        **({} if trace.files_before is None else {"files_before": trace.files_before}),
     }
 
 

@@ -74,8 +74,16 @@ def _trial(run: Item, task_id: str, config: Item) -> Trace:
         steps=count(run.get("steps")),
         crash=_crash(run),
         baseline_output=name(run.get("baseline_output")),
+        files_before=_files_before(run),
         extra={"task_id": task_id} if task_id else {},
     )
+
+
+def _files_before(run: Item) -> dict[str, str] | None:
+    """Return the hashes of the files before the agent started; None where the file has none, or other values."""
+    found = run.get("files_before")
+    is_known = isinstance(found, dict) and all(isinstance(digest, str) for digest in found.values())
+    return found if is_known else None
 
 
 def _outcome(run: Item) -> dict[str, JSON]:

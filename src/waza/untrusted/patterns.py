@@ -251,8 +251,7 @@ def name_glob(name: str) -> Callable[[str], bool] | None:
     if len(name) > MAX_PATTERN_CHARS:
         raise ValueError(f"a glob has at most {MAX_PATTERN_CHARS} characters, this one has {len(name)}")
     # RE2, because backtracking over several `*` takes time that grows with a power of the name's length.
-    wildcards = {"*": ".*", "?": "."}
-    source = "".join(wildcards.get(letter) or re2.escape(letter) for letter in well_formed(name))
+    source = _escaped(well_formed(name), {"*": ".*", "?": "."})
     finds = finder(re2.compile(rf"(?s)\A{source}\z", _options(False)))
     return lambda text: finds(utf8(text))
 
@@ -263,6 +262,27 @@ def fits_name(name: str, text: str) -> bool:
         return True
     glob = name_glob(name)
     return glob is not None and glob(text)
+
+
+@lru_cache(maxsize=4096)
+def path_glob(glob: str) -> Callable[[str], bool]:
+    """Return a function that matches a file's path against a glob: `*` and `?` stay in a folder, `**` does not.
+
+    A `**` between slashes is any number of folders, none too; at the end it is everything below. A path that is the
+    glob itself matches too. Raises ValueError for a glob that is too long.
+    """
+    if len(glob) > MAX_PATTERN_CHARS:
+        raise ValueError(f"a glob has at most {MAX_PATTERN_CHARS} characters, this one has {len(glob)}")
+    wildcards = {"*": "[^/]*", "?": "[^/]"}
+    *folders, name = well_formed(glob).split("/")
+    source = "".join("(?:[^/]+/)*" if part == "**" else f"{_escaped(part, wildcards)}/" for part in folders)
+    source += ".+" if name == "**" else _escaped(name, wildcards)
+    finds = finder(re2.compile(rf"(?s)\A{source}\z", _options(False)))
+    return lambda path: path == glob or finds(utf8(path))
+
+
+def _escaped(text: str, wildcards: Mapping[str, str]) -> str:
+    return "".join(wildcards.get(letter) or re2.escape(letter) for letter in text)
 
 
 def finder(compiled: Any) -> Callable[[bytes], bool]:

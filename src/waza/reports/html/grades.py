@@ -22,6 +22,7 @@ FEW_CHECKS = 12
 """Up to this many passed checks are shown unfolded."""
 MOST_VALUE = 3_000
 MOST_QUOTES = 20
+MOST_EFFECTS = 60
 _STATUS = {True: "passed", False: "failed", None: "error"}
 
 
@@ -50,7 +51,7 @@ def _grade(name: str, number: int, grade: Grade, result: Result, address: str, b
     inner += [_checks(grade.checks, budget), _evidence(grade, budget)]
     if (drawing := read_alignment(grade, result.trace)) is not None:
         inner.append(drawn(drawing, address, budget))
-    inner += [_votes(grade, budget), _people(grade)]
+    inner += [effects_table(grade, budget, address), _votes(grade, budget), _people(grade)]
     is_open, anchor = grade.status != "passed", f"grade-{number}"
     return fold(head, *inner, is_open=is_open, id=anchor, class_="grade")
 
@@ -149,6 +150,33 @@ def _evidence(grade: Grade, budget: TextBudget) -> Node:
     if items:
         parts.append(el("div", soft("the judge quotes"), el("ul", *items, class_="checks")))
     return parts
+
+
+def effects_table(grade: Grade, budget: TextBudget, address: str | None = None) -> Node:
+    """Return the ledger of side effects as a table: what was changed, by which call, and what is not certain.
+
+    `address` is the page with the calls; None where there is none.
+    """
+    listed = grade.details.get("effects")
+    if not isinstance(listed, list) or not listed:
+        return None
+    rows: list[Node] = []
+    for effect in [_mapping(one) for one in listed[:MOST_EFFECTS]]:
+        if budget.is_full:
+            break
+        call = next(iter(_places([effect.get("call")])), None)
+        by: Node = "–" if call is None else f"call {call + 1}"
+        if call is not None and address is not None:
+            by = el("a", by, href=f"{address}call={call + 1}#call-{call + 1}")
+        notes = (effect.get("done") is False and "failed", effect.get("sure") is False and "not certain")
+        outcome = ", ".join(note for note in notes if note) or "done"
+        target = budget.line(_word(effect.get("target"), 400) or "not recorded", 400)
+        rows.append(el("tr", *(el("td", cell) for cell in (_word(effect.get("kind"), 20), target, by, outcome))))
+    head = [head_cell("effect"), head_cell("what"), head_cell("by"), head_cell("outcome")]
+    left_out = grade.details.get("effects_left_out")
+    more = len(listed) - len(rows) + (left_out if isinstance(left_out, int) else 0)
+    rest = soft(f"… and {plural(more, 'more effect')}") if more > 0 else None
+    return [soft(plural(len(rows) + more, "side effect")), grid("side effects", head, rows), rest]
 
 
 def _votes(grade: Grade, budget: TextBudget) -> Node:
