@@ -287,6 +287,8 @@ def test_a_checkpoint_compares_with_the_beginning_and_a_single_turn_with_the_one
     since_the_start = AfterTurnGrader(grader=grader, turn=2, prompts=2).grade(whole, workspace=files)
     assert since_the_start.feedback == "not allowed: created 1.txt"
     assert CompositeGrader(graders=[alone]).needs_files_before
+    negated = {"type": "not", "config": {"grader": {"type": "side_effects", "forbidden": [{"deleted": "**"}]}}}
+    assert waza_face.load_grader(negated).needs_files_before
     assert not CompositeGrader(graders=[load(forbidden=[{"call": "a"}])]).needs_files_before
 
 

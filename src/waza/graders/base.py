@@ -219,9 +219,7 @@ class Grader(Options):
 
         A run records `Trace.files_before` only for tasks that have such a grader.
         """
-        parts = [getattr(self, name) for name in type(self).model_fields]
-        inner = [one for part in parts for one in (part if isinstance(part, list) else [part])]
-        return any(one.needs_files_before for one in inner if isinstance(one, Grader))
+        return any(part.needs_files_before for part in self.parts)
 
     @property
     def measured_grader(self) -> str:
