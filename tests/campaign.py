@@ -98,7 +98,7 @@ PARTS = {
     ),
     "statistics": Part(
         "simulated comparisons with and without a difference",
-        ("tests/stats/test_difference.py", "tests/runner/test_auto.py"),
+        ("tests/stats/test_difference.py", "tests/stats/test_simulations.py", "tests/runner/test_auto.py"),
         {"simulated comparisons": 10_000},
         (),
     ),

@@ -14,7 +14,7 @@ import numpy as np
 
 from results_made import a_result, a_run
 from waza.analysis.changes import paired
-from waza.analysis.evidence import FAILED, PASSED, Evidence, PairedTrials, evidence_of, tallies_of
+from waza.analysis.evidence import FAILED, PASSED, Evidence, PairedTrials, TrialValue, evidence_of, tallies_of
 from waza.analysis.gate import Drop, Needs, drop_gates, exit_code
 from waza.model import Task
 from waza.runner.auto import Auto, AutoTrials
@@ -71,6 +71,18 @@ def gate_codes(shape, tasks, count, *, drop=0.0, runs=200, seed=0, needs=None, w
         later = way(random, rates, drop) if drop else rates
         found = evidence(trials(random, rates, count), trials(random, later, count))
         codes[exit_code(list(drop_gates([Drop("x", found)], needs or Needs(), with_power=False)))] += 1
+    return {code: codes[code] / runs for code in (0, 1, 3)}
+
+
+def graded_codes(shape, tasks, count, *, runs=200, seed=0):
+    """Return the same of an unchanged agent whose trials have scores between 0 and 1, and pass from 0.7 on."""
+    codes = Counter()
+    for random, rates in suites(shape, tasks, runs, seed):
+        scores = np.clip(random.normal(rates[None, :, None], 0.25, (2, tasks, count)), 0.0, 1.0).tolist()
+        passed = [[tuple(PASSED if one > 0.7 else FAILED for one in task) for task in run] for run in scores]
+        graded = [[tuple(TrialValue(one, one, one) for one in task) for task in run] for run in scores]
+        drops = [Drop("passing", evidence(*passed)), Drop("scores", evidence(*graded))]
+        codes[exit_code(list(drop_gates(drops, Needs(), with_power=False)))] += 1
     return {code: codes[code] / runs for code in (0, 1, 3)}
 
 

@@ -166,6 +166,53 @@ def test_against_a_baseline_a_drop_is_missed_where_it_is_shown(before, after, dr
     assert statuses(before, after, drop=drop)["pass rate against the baseline"] == status
 
 
+def the_drop(before, after, **needs):
+    found = gates(a_suite(after), Needs(**needs), (a_suite(before), a_suite(after)))
+    return next(gate for gate in found if gate.name == "pass rate against the baseline")
+
+
+def test_a_gate_that_is_met_says_how_often_a_drop_would_have_been_found():
+    many = the_drop("p" * 200, "p" * 198 + "ff")
+    assert many.status == "passed" and many.power > 0.9 and many.trials_needed is None
+    few = the_drop("p" * 10 + "f" * 5, "p" * 10 + "f" * 5)
+    assert few.status == "passed" and few.power < 0.5 and few.trials_needed > 1
+    assert the_drop("p" * 20, "p" * 15 + "f" * 5).power is None
+
+
+def test_the_margin_and_the_tasks_in_question_can_be_chosen():
+    before, after = "p" * 20, "p" * 17 + "fff"
+    assert the_drop(before, after).status == "error"
+    assert the_drop(before, after, margin=0.2).status == "passed"
+    before, after = several([(5, 5)] * 20), several([(5, 5)] * 17 + [(0, 5)] * 3)
+    codes = [exit_code(gates(after, Needs(these_tasks=these), (before, after))) for these in (True, False)]
+    assert codes == [1, 3]
+
+
+def several(counts):
+    """A run with several trials a task: how many passed of how many."""
+    results = [
+        a_result(f"t{task}", trial + 1, "passed" if trial < passed else "failed", [a_grade(float(trial < passed))])
+        for task, (passed, trials) in enumerate(counts)
+        for trial in range(trials)
+    ]
+    return a_run(results, tasks=[f"t{task}" for task in range(len(counts))], config={"trials_per_task": counts[0][1]})
+
+
+def test_a_drop_that_undecided_trials_could_undo_is_undecided():
+    assert the_drop("p" * 20, "p" * 14 + "f" * 5 + "e").status == "failed"
+    assert the_drop("p" * 14 + "e" * 6, "p" * 9 + "f" * 5 + "p" * 6).status == "error"
+    before, after = "p" * 20 + "f" * 6, "p" * 15 + "f" * 5 + "e" * 6
+    assert (the_drop(before, after).status, the_drop(before, after).tasks[0]) == ("error", "t20")
+
+
+def test_pass_rate_and_score_share_the_five_per_cent_only_where_they_differ():
+    before, after = several([(5, 5)] * 20), several([(5, 5)] * 17 + [(0, 5)] * 3)
+    assert {gate.correction for gate in gates(after, Needs(), (before, after))} == {""}
+    halves = [replace(result, grades=[a_grade(0.5)]) for result in after.results]
+    other = replace(after, results=halves)
+    assert {gate.correction for gate in gates(other, Needs(), (before, other))} == {"Holm over 2 comparisons"}
+
+
 def test_cost_may_grow_by_so_much():
     name = "cost a trial against the baseline"
     assert statuses("p" * 8, "p" * 8, cost=0.11, cost_growth=0.2)[name] == "passed"

@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, fisher_exact, hypergeom
 
-from waza.stats.paired import Tally, holm, mcnemar, shuffled_trials, sign_flip
+from waza.stats.paired import (
+    Tally,
+    fell_over_tasks,
+    fell_within_tasks,
+    holm,
+    mcnemar,
+    scores_fell_within_tasks,
+    shuffled_trials,
+    sign_flip,
+)
 
 
 def test_mcnemar_on_public_judge_data():
@@ -63,6 +72,50 @@ def test_a_p_value_is_a_share_and_neither_order_nor_sign_nor_unit_matters(differ
 
 def test_tiny_differences_count_as_much_as_large_ones():
     assert sign_flip([3e-5] * 8) == pytest.approx(2 / 2**8)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.data()), min_size=2, max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_a_drop_within_tasks_counts_every_way_to_permute_the_trials(drawn):
+    tasks = []
+    for before, after, data in drawn:
+        outcomes = data.draw(st.lists(st.integers(0, 1), min_size=before + after, max_size=before + after))
+        tasks.append((outcomes[:before], outcomes[before:]))
+
+    def counted(some):
+        changes = (sum(after) / len(after) - sum(before) / len(before) for before, after in some)
+        return sum(change + change * abs(change) / 4 for change in changes)
+
+    def ways(before, after):
+        both = before + after
+        for chosen in itertools.combinations(range(len(both)), len(after)):
+            yield [both[n] for n in range(len(both)) if n not in chosen], [both[n] for n in chosen]
+
+    sums = [counted(some) for some in itertools.product(*(list(ways(*task)) for task in tasks))]
+    expected = sum(one <= counted(tasks) + 1e-9 for one in sums) / len(sums)
+    tallies = [Tally(sum(before), len(before), sum(after), len(after)) for before, after in tasks]
+    assert fell_within_tasks(tallies) == pytest.approx(expected, abs=1e-9)
+    assert scores_fell_within_tasks(tasks) == pytest.approx(expected, abs=0.03)
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=9), st.integers(0, 2))
+@settings(max_examples=40, deadline=None)
+def test_a_drop_over_tasks_counts_every_way_to_throw_the_signs(steps, allowed):
+    moved = [step + allowed for step in steps]
+    ways = itertools.product((1, -1), repeat=len(moved))
+    sums = [sum(sign * one for sign, one in zip(way, moved, strict=True)) for way in ways]
+    expected = sum(one <= sum(moved) for one in sums) / len(sums)
+    assert fell_over_tasks([step / 4 for step in steps], allowed=allowed / 4) == pytest.approx(expected, abs=1e-9)
+
+
+def test_five_broken_tasks_of_twenty_are_a_drop_of_these_tasks():
+    tallies = [Tally(5, 5, 0, 5)] * 5 + [Tally(5, 5, 5, 5)] * 15
+    assert fell_within_tasks(tallies) < 1e-9
+    assert fell_within_tasks(tallies, allowed=0.1) < 0.01 < 0.05 < fell_within_tasks(tallies, allowed=0.25)
+    assert sign_flip([tally.difference for tally in tallies]) > 0.05
+    heavier = [4.0] * 5 + [1.0] * 15
+    mixed = [Tally(1, 1, 0, 1)] * 5 + [Tally(0, 1, 1, 1)] * 15
+    assert fell_within_tasks(mixed) > 0.9 > fell_within_tasks(mixed, weights=heavier)
 
 
 def test_holm_steps_down():

@@ -4,7 +4,18 @@ import pytest
 
 import simulations
 from campaign import count, size
-from simulations import SHAPES, gate_codes, powers, wrong_at_any_look, wrong_when_unequal, wrong_with_auto
+from simulations import (
+    SHAPES,
+    broken,
+    evenly,
+    gate_codes,
+    graded_codes,
+    powers,
+    wrong_at_any_look,
+    wrong_when_unequal,
+    wrong_with_auto,
+)
+from waza.analysis.gate import Needs
 from waza.runner.auto import Auto
 from waza.stats.power import Question
 
@@ -27,6 +38,20 @@ def test_the_gate_seldom_stops_an_unchanged_agent_and_finds_ten_points(shape, ta
     assert same[1] <= most(0.05, runs)
     assert same[3] <= most(0.10, runs)
     assert gate_codes(shape, tasks, trials, drop=0.1, runs=runs)[1] >= found - 3 * (found * (1 - found) / runs) ** 0.5
+
+
+@sizes
+@pytest.mark.parametrize("way", [broken, evenly])
+def test_a_drop_that_is_allowed_is_no_false_alarm(way, runs):
+    allowed = Needs(drop=0.1)
+    codes = gate_codes("Beta(4, 1)", 20, 5, drop=0.1, runs=runs, needs=allowed, way=way)
+    assert codes[1] <= most(0.05, runs)
+    assert gate_codes("Beta(4, 1)", 20, 5, drop=0.4, runs=runs, needs=allowed, way=way)[1] >= 0.8
+
+
+@sizes
+def test_pass_rate_and_score_together_are_no_false_alarm(runs):
+    assert graded_codes("Beta(4, 1)", 20, 3, runs=runs)[1] <= most(0.05, runs)
 
 
 @sizes
