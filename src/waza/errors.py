@@ -105,7 +105,7 @@ class JudgeError(WazaError):
         self,
         message: str,
         *,
-        is_passing: bool = False,
+        is_transient: bool = False,
         wait_s: float | None = None,
         spending: Spending = NOTHING,
         kind: str = "",
@@ -115,7 +115,7 @@ class JudgeError(WazaError):
         """What every request to this judge would fail of, such as `401` or `5xx`; empty for faults of one request."""
         self.spending = spending
         """What the requests without an answer were billed."""
-        self.is_passing = is_passing
+        self.is_transient = is_transient
         """Whether asking again may help."""
         self.wait_s = wait_s
         """How long the server asked us to wait first."""
@@ -165,7 +165,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return best[2] if best else None
 
 
-def slip_of(name: str, known: Iterable[str]) -> str | None:
+def typo_of(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` is one slip away from, or None: stricter than `nearest`.
 
     One slip is one edit or transposition, two in words of eight letters or more; letter case, `-` and `_` do not count.

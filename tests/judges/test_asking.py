@@ -231,7 +231,7 @@ def tried(*outcomes, retries=4, max_wait_s=60.0):
 
 
 def broken(kind="5xx", **how):
-    return JudgeError(f"answered {kind}", is_passing=True, kind=kind, **how)
+    return JudgeError(f"answered {kind}", is_transient=True, kind=kind, **how)
 
 
 def asked_with(breaker, outcome, retries=0):
@@ -260,7 +260,7 @@ def test_a_judge_that_fails_the_same_way_is_asked_once_more_and_then_not_again()
     assert asked_with(breaker, "yes", retries=9) == (refused, 0)
 
 
-@pytest.mark.parametrize("between", ["yes", JudgeError("no such thing"), JudgeError("busy", is_passing=True)])
+@pytest.mark.parametrize("between", ["yes", JudgeError("no such thing"), JudgeError("busy", is_transient=True)])
 def test_another_result_in_between_starts_the_count_anew(between):
     breaker = Breaker()
     for _ in range(5):
@@ -295,7 +295,7 @@ def test_only_one_request_is_made_while_the_others_wait_for_its_result():
 
 
 def passing(wait_s=None):
-    return JudgeError("busy", is_passing=True, wait_s=wait_s)
+    return JudgeError("busy", is_transient=True, wait_s=wait_s)
 
 
 def test_waits_double_and_stop_at_the_longest():

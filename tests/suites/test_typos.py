@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from waza.engines.base import ENGINES
-from waza.errors import nearest, slip_of
+from waza.errors import nearest, typo_of
 from waza.graders.base import GRADERS
 from waza.suites.load import read_spec
 from waza.suites.reference import engine_page, grader_page
@@ -126,11 +126,11 @@ def test_a_word_that_is_near_nothing_gets_no_suggestion():
     ],
 )  # fmt: skip
 def test_one_slip_is_one_edit_or_two_in_a_long_word(name, meant):
-    assert slip_of(name, ["path", "task_completion"]) == meant
+    assert typo_of(name, ["path", "task_completion"]) == meant
 
 
 def test_every_single_slip_of_a_name_is_seen():
     rng = random.Random(1)
     for name in ("efficiency", "task_completion", "says_hello", "path"):
         for _ in range(50):
-            assert {slip_of(slip, [name]) for slip in slips(name, rng) if slip != name} <= {name}
+            assert {typo_of(slip, [name]) for slip in slips(name, rng) if slip != name} <= {name}

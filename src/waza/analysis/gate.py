@@ -168,7 +168,7 @@ def _decided(
     if best >= needed:
         return "error", OPEN
     if interval[1] < needed:
-        return "failed", "not reached, and neither by any value within the interval"
+        return "failed", "not reached, nor by any value in the interval"
     return "error", "not reached, but within the interval: too little evidence to call it missed"
 
 
@@ -250,7 +250,7 @@ def _task_sets(pairing: Pairing, needs: Needs) -> Iterator[Gate]:
     asked: list[tuple[str, list[str], Policy]] = [
         ("new tasks", pairing.added, needs.on_new),
         ("removed tasks", pairing.removed, needs.on_removed),
-        ("tasks asked otherwise", pairing.asked_otherwise, "warn"),
+        ("tasks whose inputs changed", pairing.asked_otherwise, "warn"),
     ]
     for name, ids, policy in asked:
         if ids and policy != "allow":

@@ -22,7 +22,7 @@ from waza.judges.base import Judge
 from waza.judges.rubrics import BUILT_IN, Golden, Rubric, golden_trace, read_text
 from waza.model import Grade
 from waza.runner.judge_checks import opinion_of
-from waza.runs.judge_card import Attacks, JudgeCard, Probe
+from waza.runs.judge_card import Attacks, BiasProbe, JudgeCard
 from waza.runs.outcomes import REQUEST_KEYS
 from waza.stats.paired import holm, mcnemar
 from waza.stats.scores import invariance, more_often, one_sided_sign, wilson
@@ -235,7 +235,7 @@ async def _attacked(bench: Bench, failing: list[Golden], chance: _Chance) -> tup
     return counts, chance.draft("attacks", verdicts, "texts in an output talk it into a pass", of_failing=True)
 
 
-def _named(drafts: list[_DraftProbe]) -> list[Probe]:
+def _named(drafts: list[_DraftProbe]) -> list[BiasProbe]:
     """Return the probes with verdicts, findings only where chance explains too little."""
     drafts = [draft for draft in drafts if draft.stayed]
     adjusted = iter(holm([draft.p_value for draft in drafts if draft.p_value is not None]))
@@ -243,7 +243,7 @@ def _named(drafts: list[_DraftProbe]) -> list[Probe]:
     for draft in drafts:
         p_value = next(adjusted) if draft.p_value is not None else None
         finding = draft.finding if p_value is not None and p_value < ALPHA else ""
-        probes.append(Probe(name=draft.name, invariance=invariance(draft.stayed), p_value=p_value, finding=finding))
+        probes.append(BiasProbe(name=draft.name, invariance=invariance(draft.stayed), p_value=p_value, finding=finding))
     return probes
 
 

@@ -235,10 +235,10 @@ def _starts_programs(spec: EvalSpec) -> str:
 
 def _silent_judges(spec: EvalSpec, *, quiet: bool) -> int:
     """Ask the suite's judge one question, print its answer, and return how many of its models did not answer."""
-    from waza.runner.judge_checks import signs_of_life  # it loads a vendor's SDK
+    from waza.runner.judge_checks import check_judges_respond  # it loads a vendor's SDK
 
     silent = 0
-    for sign in signs_of_life(spec):
+    for sign in check_judges_respond(spec):
         silent += not sign.is_alive
         if not sign.is_alive or not quiet:
             say(visible(sign.text), "green" if sign.is_alive else "bold red")

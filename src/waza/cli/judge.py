@@ -21,7 +21,7 @@ from waza.files.paths import SpecFolder
 from waza.graders.prompt import PromptGrader
 from waza.judges.base import Judge
 from waza.judges.rubrics import BUILT_IN, Rubric, ref_kind
-from waza.runs.judge_card import JudgeCard, Probe, card_line, read_cards, write_card
+from waza.runs.judge_card import BiasProbe, JudgeCard, card_line, read_cards, write_card
 from waza.stats.scores import Invariance
 from waza.suites.load import find_eval
 from waza.untrusted.text import percent, plural, visible
@@ -179,7 +179,7 @@ def _show(card: JudgeCard) -> None:
     say(f"{plural(card.requests, 'request')}, {cost}", "dim")
 
 
-def _row(probe: Probe) -> list[Text]:
+def _row(probe: BiasProbe) -> list[Text]:
     mark = Text("!", "bold yellow") if probe.finding else Text(" ")
     return [mark, Text(visible(TITLES.get(probe.name, probe.name))), *_cells(probe.invariance)]
 

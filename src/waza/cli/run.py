@@ -190,7 +190,7 @@ def dry_run(spec: EvalSpec, engine: str | None, options: RunOptions) -> int:
 
         if canaries := planned_canaries(spec, judge):
             say(f"{plural(len(canaries), 'golden')} put to the judge before the first trial (canaries)")
-        if judge.is_remembered and built.mocks is not None:
+        if judge.is_cacheable and built.mocks is not None:
             say("one small request to each judge before the first trial, unless it answered before with the same key")
     say(f"\n{plural((len(spec.tasks) + prompts) * count, 'trial')} with engine {name}; nothing was run")
     return EXIT_PASSED

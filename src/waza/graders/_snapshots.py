@@ -16,11 +16,11 @@ _HOW_TO_WRITE = "`update_snapshots: true` writes it"
 Status = Literal["updated", "created", "unchanged"]
 
 
-def place_of(snapshot: str, folder: SpecFolder, context_dir: str | None, *, create: bool) -> Path:
+def snapshot_path(snapshot: str, folder: SpecFolder, context_dir: str | None, *, create: bool) -> Path:
     """Return the path of a snapshot; with `create`, the path it would have.
 
     It is searched in `context_dir`, or without one next to the eval file and at the project's root. Raises ValueError
-    when it leaves that folder, or is not there and is not to be created.
+    when it leaves that folder, or does not exist and is not to be created.
     """
     if context_dir is not None:
         context = folder.place(context_dir) if create else folder.find(context_dir)
@@ -42,7 +42,7 @@ def place_of(snapshot: str, folder: SpecFolder, context_dir: str | None, *, crea
 def read_snapshot(place: Path, snapshot: str) -> bytes:
     """Return a snapshot's bytes; raise ValueError when it is not a file that can be read."""
     if not place.is_file():
-        raise ValueError(f"snapshot '{snapshot}' is not there or not a file; {_HOW_TO_WRITE}")
+        raise ValueError(f"snapshot '{snapshot}' does not exist or is not a file; {_HOW_TO_WRITE}")
     try:
         return place.read_bytes()
     except OSError as error:
@@ -54,16 +54,16 @@ def write_snapshot(place: Path, content: bytes) -> tuple[Status, int]:
 
     Raises OSError or StoreError.
     """
-    known = place.read_bytes() if place.exists() else None
-    if known == content:
+    old = place.read_bytes() if place.exists() else None
+    if old == content:
         return "unchanged", 0
     place.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(place, content, mode=0o644 if known is None else stat.S_IMODE(place.stat().st_mode))
-    return "created" if known is None else "updated", lines_changed(known or b"", content)
+    write_atomically(place, content, mode=0o644 if old is None else stat.S_IMODE(place.stat().st_mode))
+    return "created" if old is None else "updated", lines_changed(old or b"", content)
 
 
 def lines_changed(one: bytes, other: bytes) -> int:
-    """Return at how many line numbers two files differ, line ends aside."""
+    """Return at how many line numbers two files differ, ignoring line endings."""
     return sum(a != b for a, b in _line_pairs(one, other))
 
 
@@ -72,7 +72,7 @@ def first_difference(one: bytes, other: bytes) -> tuple[str, str]:
     for number, (a, b) in enumerate(_line_pairs(one, other), 1):
         if a != b:
             return f"line {number}: {_shown(a)}", f"line {number}: {_shown(b)}"
-    return "the same lines, with other line ends", "the same lines, with other line ends"
+    return "the same lines, only line endings differ", "the same lines, only line endings differ"
 
 
 def _shown(line: bytes) -> str:

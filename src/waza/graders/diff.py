@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from waza.errors import StoreError
 from waza.files.workspace import live_root
-from waza.graders._snapshots import first_difference, lines_changed, place_of, read_snapshot, write_snapshot
+from waza.graders._snapshots import first_difference, lines_changed, read_snapshot, snapshot_path, write_snapshot
 from waza.graders.base import Finding, Grader, InnerFile, Text, content_hash, files_of, undecided
 from waza.graders.text import around, excerpt
 from waza.model import JSON, Check, Files, Trace
@@ -81,7 +81,7 @@ class DiffGrader(Grader):
     @model_validator(mode="after")
     def _read_snapshots(self) -> Self:
         for snapshot in {entry.snapshot for entry in self.expected_files if entry.snapshot is not None}:
-            place = place_of(snapshot, self.folder, self.context_dir, create=self.update_snapshots)
+            place = snapshot_path(snapshot, self.folder, self.context_dir, create=self.update_snapshots)
             if not self.update_snapshots or place.exists():
                 self._snapshots[snapshot] = read_snapshot(place, snapshot)
         return self
@@ -151,7 +151,7 @@ class DiffGrader(Grader):
     def _update(self, path: str, snapshot: str, content: bytes) -> Check:
         claim = f"snapshot {snapshot} equals {path}"
         try:
-            place = place_of(snapshot, self.folder, self.context_dir, create=True)
+            place = snapshot_path(snapshot, self.folder, self.context_dir, create=True)
             status, lines = write_snapshot(place, content)
         except (OSError, ValueError, StoreError) as error:
             return Check(None, claim, f"snapshot {snapshot} cannot be written: {error}")

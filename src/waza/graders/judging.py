@@ -276,7 +276,7 @@ class _RequestRecorder:
     """In place of a judge: keeps the requests, and answers none."""
 
     cache = None
-    is_remembered = False
+    is_cacheable = False
     model = ""
 
     def __init__(self) -> None:

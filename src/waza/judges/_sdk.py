@@ -219,7 +219,7 @@ async def within(seconds: float, what: str) -> AsyncIterator[None]:
     except TimeoutError:
         if not limit.expired():
             raise
-        raise JudgeError(f"the model {what} within {seconds:g} s", is_passing=True) from None
+        raise JudgeError(f"the model {what} within {seconds:g} s", is_transient=True) from None
 
 
 class JudgeServer(NamedTuple):
@@ -246,12 +246,12 @@ def fault_of(error: Exception, sdk: Any, server: JudgeServer, draft: ReplyDraft)
         is_sent = type(cause).__name__ not in _NOT_SENT
         kind = "connection lost" if is_sent else "no connection"
         fault = JudgeError(
-            f"no connection to the judge's model at {server.address}: {short(fact)}", is_passing=True, kind=kind
+            f"no connection to the judge's model at {server.address}: {short(fact)}", is_transient=True, kind=kind
         )
         fault.spending = fault.spending if is_sent else _NOT_BILLED
         return fault
     if isinstance(error, sdk.APIError) and not is_undecodable:
-        fault = JudgeError(f"the model's server broke off: {short(str(error))}", is_passing=_is_temporary(error))
+        fault = JudgeError(f"the model's server broke off: {short(str(error))}", is_transient=_is_temporary(error))
         return _with_answer(fault, server, draft)
     cause = cause or error
     fault = JudgeError(f"the answer cannot be read: {type(cause).__name__}: {short(str(cause))}; is base_url right?")
@@ -279,7 +279,7 @@ def _status(error: Any, server: JudgeServer) -> JudgeError:
     passing = status in RETRIED or status >= 500 or (status < 400 and _is_temporary(error))
     wait_s = retry_after(error.response.headers) if passing else None
     kind = "5xx" if status >= 500 else str(status) if status in _EVERY_REQUEST else ""
-    fault = JudgeError(fact, is_passing=passing, wait_s=wait_s, kind=kind)
+    fault = JudgeError(fact, is_transient=passing, wait_s=wait_s, kind=kind)
     if status >= 400:
         fault.spending = _NOT_BILLED
     return fault

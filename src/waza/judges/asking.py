@@ -86,7 +86,7 @@ async def answer(judge: Any, question: Question, kind: Kind[R]) -> JudgeAnswer[R
     """Return the judge's verdict; raise Unanswered when it gives none, also after a reminder."""
     conversation = _JudgeConversation(judge, question, kind)
     folder = getattr(judge, "cache", None)
-    if folder is None or not judge.is_remembered:
+    if folder is None or not judge.is_cacheable:
         return conversation.answered(*await conversation.ask(), conversation.spending)
     key = _key(judge, question, kind, conversation.model)
     async with _question_lock(key):

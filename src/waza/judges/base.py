@@ -126,7 +126,7 @@ class Judge(Options):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    is_remembered: ClassVar[bool] = True
+    is_cacheable: ClassVar[bool] = True
     """Whether its verdicts may be taken from the cache."""
     needs_model: ClassVar[bool] = True
     """Whether it cannot be asked without a model's name."""
@@ -257,7 +257,7 @@ class Judge(Options):
         return ""
 
     async def attempt(self, request: Request) -> Reply:
-        """Ask once. Raises JudgeError, `is_passing` where a retry may help."""
+        """Ask once. Raises JudgeError, `is_transient` where a retry may help."""
         raise NotImplementedError(f"{type(self).__name__} cannot be asked")
 
     def cost(self, input_tokens: int | None, output_tokens: int | None) -> float | None:

@@ -162,12 +162,12 @@ async def retry(
                 return await attempt(), spending
         except JudgeError as error:
             spending += error.spending
-            if not error.is_passing:
+            if not error.is_transient:
                 error.spending = spending
                 raise
             if number == retries or breaker.is_open:
                 tries = f" ({number + 1} attempts)" if number else ""
-                raise JudgeError(f"{error}{tries}", is_passing=True, spending=spending, kind=error.kind) from None
+                raise JudgeError(f"{error}{tries}", is_transient=True, spending=spending, kind=error.kind) from None
             wait_s = wait_before(number, error.wait_s, max_wait_s, chance())
             if error.wait_s is not None:
                 pace.pause(wait_s)

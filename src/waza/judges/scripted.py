@@ -55,7 +55,7 @@ class ScriptedJudge(Judge):
     ```
     """
 
-    is_remembered: ClassVar[bool] = False
+    is_cacheable: ClassVar[bool] = False
     needs_model: ClassVar[bool] = False
 
     replies: list[ScriptedReply] = Field(default=[])

@@ -169,7 +169,7 @@ def rubric_judges(spec: EvalSpec, judge: Judge) -> list[RubricJudge]:
         for juror in grader.jurors:
             asked = (juror.judge or judge).for_run(None, judge)
             model = juror.model or asked.model
-            if asked.is_remembered:
+            if asked.is_cacheable:
                 seat = RubricJudge(rubric, PromptGrader(rubric=grader.rubric, model=model, folder=grader.folder), asked)
                 found.setdefault((rubric.hash, asked.endpoint, model), seat)
     return list(found.values())
@@ -236,7 +236,7 @@ def probe_judges(spec: EvalSpec, judge: Judge) -> list[Probe]:
     for juror in jurors_of(spec.asking):
         own = (juror.judge or judge).for_run(judge.cache, judge)
         model = juror.model or own.model
-        if own.is_remembered:
+        if own.is_cacheable:
             asked.setdefault((own.endpoint, own.key_variable, model), (own, model))
 
     async def all_of() -> list[Probe | None]:
@@ -297,7 +297,7 @@ _ASKED = "Does the candidate output give the right answer? If so, call set_waza_
 _PARTS: list[str | Data] = [_ASKED, Data("Task input", "What is two plus two?"), Data("Candidate output", "Four.")]
 
 
-class JudgeSign(NamedTuple):
+class JudgeHealth(NamedTuple):
     """Whether a judge's model answers, and how."""
 
     model: str
@@ -305,7 +305,7 @@ class JudgeSign(NamedTuple):
     text: str
 
 
-def signs_of_life(spec: EvalSpec) -> Iterator[JudgeSign]:
+def check_judges_respond(spec: EvalSpec) -> Iterator[JudgeHealth]:
     """Ask every model that graders of the suite would ask, and yield whether it answered. Raises SpecError."""
     judge = spec.judge()
     if judge is None:
@@ -318,15 +318,15 @@ def signs_of_life(spec: EvalSpec) -> Iterator[JudgeSign]:
             yield _sign(juror.judge, juror.model, spec.folder)
 
 
-def _sign(judge: Judge, model: str, folder: SpecFolder) -> JudgeSign:
+def _sign(judge: Judge, model: str, folder: SpecFolder) -> JudgeHealth:
     name = f"judge {judge.type_name()}" + (f" {model}" if model else "")
     if why := untrusted_host(judge, folder):
-        return JudgeSign(model, False, f"{name}: not asked: {why}")
+        return JudgeHealth(model, False, f"{name}: not asked: {why}")
     try:
         got = wait_for_judge(answer(judge, Question(_PARTS, model), PASS_FAIL))
     except Unanswered as error:
         cost = error.judge["cost_usd"]
-        return JudgeSign(model, False, f"{name}: {error}" + (f"; ${cost:.6f}" if cost else ""))
+        return JudgeHealth(model, False, f"{name}: {error}" + (f"; ${cost:.6f}" if cost else ""))
     facts = got.judge
     tokens = facts["tokens"]
     facts_shown = [f"answered in {facts['seconds']:.1f} s"]
@@ -336,4 +336,4 @@ def _sign(judge: Judge, model: str, folder: SpecFolder) -> JudgeSign:
     facts_shown += ["after a reminder"] if facts["reminders"] else []
     if got.verdict.failures:
         facts_shown.append("but it called a right answer wrong: its verdicts may mean little")
-    return JudgeSign(model, True, f"{name}: {', '.join(facts_shown)}")
+    return JudgeHealth(model, True, f"{name}: {', '.join(facts_shown)}")

@@ -267,7 +267,7 @@ async def _grade(
         return []
     grading = GradingContext(context.judge, trial.task, context.engine.folder, pinned=context.pinned)
     if context.engine.continues and any(grader.continues for grader in graders):
-        from waza.engines.continued import AgentSession, StoredSession  # only runs with such graders pay for it
+        from waza.engines.agent_as_judge import AgentSession, StoredSession  # only runs with such graders pay for it
 
         begin = context.pace.begin if context.pace else None
         session = StoredSession(context.engine, trial, trace, trial_folder)

@@ -30,7 +30,7 @@ CARDS = "judge_cards"
 """Where `run.spec` holds the cards."""
 
 
-class Probe(Struct, frozen=True, kw_only=True):
+class BiasProbe(Struct, frozen=True, kw_only=True):
     """One way of changing what should not matter, and what the verdicts did."""
 
     name: str
@@ -68,7 +68,7 @@ class JudgeCard(Struct, frozen=True, kw_only=True):
     goldens: int
     agreed: Invariance
     """How often the first verdict was the expected one."""
-    probes: list[Probe]
+    probes: list[BiasProbe]
     attacks: Attacks
     requests: int = 0
     cost_usd: float | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from waza.engines.base import ENGINES
-from waza.errors import Problem, did_you_mean, slip_of
+from waza.errors import Problem, did_you_mean, typo_of
 from waza.graders.base import Grader
 from waza.model import Task
 from waza.suites.judges import build_judge, judge_settings, own_judge, settings_place
@@ -72,7 +72,7 @@ def _metrics(spec: EvalSpec, shape: EvalShape) -> Iterator[Problem]:
         known = {*METRICS, *graders, *tags}
         if metric.grader or metric.tag or metric.name in known:
             continue
-        if meant := slip_of(metric.name, sorted(known)):
+        if meant := typo_of(metric.name, sorted(known)):
             remedy = "a metric with a name of your own says what it measures with `grader:` or `tag:`"
             yield here.problem(f"unknown metric '{metric.name}'; did you mean '{meant}'? {remedy}")
         else:

@@ -1,7 +1,7 @@
 """Tasks from CSV or JSON lines: one task a row, a column for any field of a task (`expected.output_contains`).
 
-Other columns are values for prompts (`{{column}}`) and become the task's metadata, except those whose name is a slip of
-a field's: a check must not be lost by a typing mistake.
+Other columns are values for prompts (`{{column}}`) and become the task's metadata, except those whose name is a
+likely typo of a field name: a check must not be lost by a typo.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from waza.errors import Problem, SpecError, slip_of
+from waza.errors import Problem, SpecError, typo_of
 from waza.suites.graders import KEYS
 from waza.suites.positions import Position, keys_of
 from waza.suites.shapes import InputsShape, TaskShape
@@ -76,7 +76,7 @@ def _csv(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _cell(key: str, cell: str) -> Any:
-    """Return a cell as what its column holds: JSON lists and mappings, one-item lists, truth and numbers."""
+    """Return a cell as what its column holds: JSON lists and mappings, one-item lists, booleans and numbers."""
     last = key.rsplit(".", 1)[-1]
     if cell[:1] in "[{" or last in _TYPED:
         try:
@@ -91,7 +91,7 @@ def _jsonl(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line, object_pairs_hook=_once)
+            record = json.loads(line, object_pairs_hook=_refuse_duplicate_keys)
         except (ValueError, RecursionError) as error:
             raise SpecError(Problem(f"not JSON: {error}", shown, number, 1)) from None
         if not isinstance(record, dict):
@@ -108,11 +108,13 @@ def _lines(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object whose keys are all different."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is in one object twice")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"duplicate key '{key}'")
+        found[key] = value
     return found
 
 
@@ -128,7 +130,7 @@ def _row(record: dict[str, Any], number: int, line: int, shown: str) -> DatasetR
                 _put(tree, key.split(".") if head in keys_of(TaskShape) else ["inputs", key], value)
             except ValueError as error:
                 raise SpecError(place.problem(str(error))) from None
-        elif meant := _meant(key):
+        elif meant := _intended_field(key):
             raise SpecError(place.problem(f"unknown column '{key}'; did you mean '{meant}'?"))
         else:
             others[key] = value
@@ -141,10 +143,10 @@ def _row(record: dict[str, Any], number: int, line: int, shown: str) -> DatasetR
 
 
 @cache
-def _meant(key: str) -> str | None:
-    """Return the field of a task that a column is a slip of, or that it names without what comes before; else None."""
+def _intended_field(key: str) -> str | None:
+    """Return the field of a task that a column is a likely typo of, or names without its prefix; else None."""
     short = [*(f"expected.{name}" for name in KEYS), *(f"inputs.{name}" for name in keys_of(InputsShape))]
-    return next((name for name in short if name.endswith(f".{key}")), None) or slip_of(
+    return next((name for name in short if name.endswith(f".{key}")), None) or typo_of(
         key, [*keys_of(TaskShape), *short, *(name.partition(".")[2] for name in short)]
     )
 

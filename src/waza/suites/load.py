@@ -254,8 +254,8 @@ def _executor(name: Any, agent: dict[str, Any], options: dict[str, Any], here: P
     if not ENGINES.knows(name):
         return [here.at("executor").problem(f"unknown engine '{name}'; {did_you_mean(name, ENGINES.names())}")]
     cls: type[Engine] = ENGINES.load(name)
-    deaf = [key for key in dict.fromkeys((*agent, *options)) if key not in keys_of(cls)]
-    problems = [here.at(key).warning(f"engine '{name}' does not read this key") for key in deaf]
+    ignored_keys = [key for key in dict.fromkeys((*agent, *options)) if key not in keys_of(cls)]
+    problems = [here.at(key).warning(f"engine '{name}' does not read this key") for key in ignored_keys]
     if remark := cls.remark():
         problems.append(here.at("executor").problem(remark, "note"))
     own = {key: value for key, value in options.items() if key in keys_of(cls)}

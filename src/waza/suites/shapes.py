@@ -1,4 +1,4 @@
-"""The shape of `trigger_tests.yaml`: keys and types; no files are read."""
+"""Shapes of the YAML files: `eval.yaml`, tasks, `trigger_tests.yaml`, `.waza.yaml`; keys and types, no file is read."""
 
 from __future__ import annotations
 

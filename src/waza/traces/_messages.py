@@ -112,15 +112,15 @@ def _has_subagents(draft: DraftTrace) -> bool:
 
 
 def _tokens(usage: Item, engine: str | None) -> Item:
-    """Return tokens by our names. Anthropic counts cached input apart, others count it in."""
+    """Return tokens by our names. Anthropic counts cached input separately; others include it."""
     read = reported(usage.get("cache_read_input_tokens", usage.get("cacheReadInputTokens")))
     wrote = reported(usage.get("cache_creation_input_tokens", usage.get("cacheCreationInputTokens")))
-    fresh = reported(usage.get("input_tokens", usage.get("inputTokens")))
+    input_tokens = reported(usage.get("input_tokens", usage.get("inputTokens")))
     if engine == "claude-code":
-        fresh = reported_sum(fresh, read, wrote)
+        input_tokens = reported_sum(input_tokens, read, wrote)
     output = usage.get("output_tokens", usage.get("outputTokens"))
     return {
-        "input_tokens": fresh,
+        "input_tokens": input_tokens,
         "output_tokens": output,
         "cache_read_tokens": read,
         "cache_write_tokens": wrote,
@@ -167,8 +167,10 @@ def _read_call(draft: DraftTrace, item: Item, at_ms: float | None) -> None:
     identity = item.get("call_id", item.get("id"))
     draft.begin_answer(_answer_id(item))
     draft.add_call(identity, _tool_name(item), _args(item), at_ms=at_ms)
-    runs_there = "output" in item or "results" in item or (item.get("status") == "completed" and "call_id" not in item)
-    if runs_there:
+    is_server_side = (
+        "output" in item or "results" in item or (item.get("status") == "completed" and "call_id" not in item)
+    )
+    if is_server_side:
         result = item.get("output", item.get("results"))
         problem = item.get("error")
         draft.add_result(

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from waza.errors import slip_of
+from waza.errors import typo_of
 from waza.untrusted.json import extract_json, parse_json, refuse_depth
 
 if TYPE_CHECKING:  # a native library that takes 6 ms to load, for the suites that have a schema
@@ -136,7 +136,7 @@ def refuse_slips(schema: dict[str, Any] | bool) -> None:
     slips = [
         f"{place or 'the schema'}: unknown keyword '{word}'; did you mean '{meant}'?"
         for place, word in unknown_keywords(schema)
-        if word not in _KEYWORDS and (meant := slip_of(word, _KEYWORDS))
+        if word not in _KEYWORDS and (meant := typo_of(word, _KEYWORDS))
     ]
     if slips:
         raise ValueError(f"{'; '.join(slips)} (write x-… for a keyword of your own)")

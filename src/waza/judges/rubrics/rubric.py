@@ -1,4 +1,4 @@
-"""Rubrics and their goldens: records, validation, parsing of a Markdown file with YAML front matter; `rubrics.lock`.
+"""Rubrics and their goldens: records, validation, parsing of a Markdown file with YAML frontmatter; `rubrics.lock`.
 
 The lock has the hash of the text of each version of a local rubric, in the folder of its rubrics. It detects a text
 that changed under the same version, which would make old and new verdicts look comparable. Only `waza rubric lock`
@@ -164,7 +164,7 @@ def parse_rubric(text: str, source: str = BUILT_IN) -> Rubric:
 
 
 def split_front_matter(text: str, source: str) -> tuple[str, str]:
-    """Return front matter and body of a file that begins with `---`; raise ValueError if a mark is missing."""
+    """Return frontmatter and body of a file that begins with `---`; raise ValueError if a mark is missing."""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"{source}: {len(text):,} characters; a judge cannot read that: keep to {MAX_CHARACTERS:,}")
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -177,7 +177,7 @@ def split_front_matter(text: str, source: str) -> tuple[str, str]:
 
 
 def written_name(name: str) -> str:
-    """Return a name as written in front matter: quoted where YAML would take it for something else than text."""
+    """Return a name as written in frontmatter: quoted where YAML would take it for something else than text."""
     return (
         name if re.fullmatch(r"[a-z][a-z0-9-]*", name) and name not in ("true", "false", "null") else json.dumps(name)
     )

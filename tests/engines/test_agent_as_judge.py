@@ -15,7 +15,7 @@ from scripted_model import SCRIPTS, TOKENS_IN, TOKENS_OUT, refuse, say, scripted
 import waza
 from waza.cli.check import command as check
 from waza.engines._sdk_session import allows
-from waza.engines.continued import AgentSession, StoredSession
+from waza.engines.agent_as_judge import AgentSession, StoredSession
 from waza.errors import SpecError
 from waza.files.trial_folder import make_trial_folder
 from waza.graders.prompt import PromptGrader
@@ -23,10 +23,11 @@ from waza.judges.asking import Question, Unanswered, answer
 from waza.judges.fencing import Data
 from waza.judges.verdict_tools import PASS_FAIL
 from waza.model import Task, Trace, Trial
-from waza.runner.regrade import ask_missing, from_run, graded
+from waza.runner.regrade import ask_missing, from_run, graded, source_of
 from waza.runner.request import request_for
 from waza.runner.run import execute
 from waza.runner.suite import Listeners
+from waza.runs.store import open_run
 from waza.suites.load import load_spec, read_spec
 from waza.suites.mocks import session_problems
 
@@ -148,7 +149,7 @@ def test_a_stored_run_cannot_be_judged_in_a_session_that_is_gone(tmp_path, model
     run = waza.run(file)
     spec = load_spec(file)
     folder = tmp_path / "runs" / run.id
-    again = graded(spec, from_run(folder, spec), source=folder, engine="openai")
+    again = graded(spec, from_run(folder, spec), source_of(open_run(folder)))
     _, grade = only(again)
     assert (grade.status, grade.score) == ("error", 0.0) and "session is gone" in grade.feedback
     kept = ask_missing(spec, folder, None)

@@ -44,19 +44,20 @@ class AgentSession:
     """A judge that asks the agent under test, in a copy of its session."""
 
     continues: ClassVar[bool] = True
-    is_remembered: ClassVar[bool] = False
+    """Whether it continues the agent's own session."""
+    is_cacheable: ClassVar[bool] = False
     """Whether its verdicts may be taken from the cache."""
     cache: ClassVar[None] = None
 
     def __init__(
         self,
         session: StoredSession,
-        begin: Callable[[], Awaitable[None]] | None = None,
+        wait_for_slot: Callable[[], Awaitable[None]] | None = None,
         on_trace: Callable[[Trace], None] = lambda trace: None,
     ) -> None:
-        """`begin` returns when an agent may start; `on_trace` gets its trace, to respect a vendor's rate limits."""
+        """`wait_for_slot` returns when an agent may start; `on_trace` gets its trace, for rate limits."""
         self._session = session
-        self._begin = begin
+        self._wait_for_slot = wait_for_slot
         self._on_trace = on_trace
         self.model = session.trial.model
         self._loop = asyncio.get_running_loop()
@@ -72,16 +73,17 @@ class AgentSession:
         return await asyncio.wrap_future(asking)
 
     async def _ask(self, request: Request) -> Reply:
-        if self._begin is not None:
-            await self._begin()
+        if self._wait_for_slot is not None:
+            await self._wait_for_slot()
         text = "\n\n".join([_JUDGE_PROMPT, *(message.content for message in request.messages)])
         own = self._session.trial.task
-        task = replace(own, prompt=text, follow_up_prompts=[], files=[], mocks=_verdict(request), until_skill="")
+        task = replace(own, prompt=text, follow_up_prompts=[], files=[], mocks=_verdict_server(request), until_skill="")
         try:
             with ExitStack() as stack:
+                # The home folder is PARENT/TRIAL/home.
                 trial_folders = self._session.trial_folder.home.parent.parent
                 trial_folder = stack.enter_context(make_trial_folder(Task(id=task.id, prompt=""), parent=trial_folders))
-                trace, responder = await self._work(task, trial_folder, request.model)
+                trace, responder = await self._run_agent(task, trial_folder, request.model)
                 await asyncio.to_thread(stack.close)
         except (EngineError, OSError) as error:
             self._on_trace(Trace(input=task.prompt, output="", status="error", error=str(error)))
@@ -103,7 +105,7 @@ class AgentSession:
             cost_usd=used.cost_usd if used else None,
         )
 
-    async def _work(self, task: Task, trial_folder: TrialFolder, model: str) -> tuple[Trace, MockResponder]:
+    async def _run_agent(self, task: Task, trial_folder: TrialFolder, model: str) -> tuple[Trace, MockResponder]:
         """Return the trace of the agent answering in a copy of its files, and the mocks that took its verdict."""
         engine, trial, before, original = self._session
         await asyncio.to_thread(copy_workspace, Workspace(original.workspace), trial_folder.workspace)
@@ -114,7 +116,7 @@ class AgentSession:
             return await engine.continue_session(judging, before, original, prepared), responder
 
 
-def _verdict(request: Request) -> dict[str, Any]:
+def _verdict_server(request: Request) -> dict[str, Any]:
     """Return the mocked MCP server whose tools are the verdict, in the form of a task's `mocks`."""
     noted = McpAnswer.model_validate({"return": "noted"})
     tools = {
