@@ -89,6 +89,12 @@ def test_what_could_not_be_enforced_is_refused(message):
     assert message in str(refused.value)
 
 
+def test_one_file_under_at_most_is_allowed_next_to_allowed(tmp_path):
+    (tmp_path / "a").touch()
+    bounded = load(allowed=[], at_most=[{"created": "a", "count": 1}], watch=["files"])
+    assert bounded.grade(trace(files_before={}), workspace=tmp_path).passed
+
+
 def test_each_kind_of_effect_is_in_the_ledger_with_the_call_it_came_from(tmp_path):
     (tmp_path / "new.txt").write_text("n")
     (tmp_path / "same.txt").write_text("s")
@@ -224,6 +230,8 @@ def test_a_long_ledger_is_cut_in_details_and_named_in_short(tmp_path):
     before = {f"f{number}": "0" * 64 for number in range(1_200)}
     grade = load(forbidden=[{"deleted": "f*"}]).grade(trace(files_before=before), workspace=tmp_path)
     assert (len(grade.details["effects"]), grade.details["effects_left_out"]) == (1_000, 200)
+    [effect] = load(forbidden=[{"command": "x"}]).grade(trace(f"rm {'x' * 9_000}")).details["effects"]
+    assert len(effect["target"]) < 3_000
     assert grade.feedback.endswith(": deleted f0, deleted f1, deleted f10, deleted f100, deleted f1000, and 1195 more")
 
 
@@ -286,6 +294,9 @@ def test_a_checkpoint_compares_with_the_beginning_and_a_single_turn_with_the_one
     assert alone.grade(whole, workspace=files).passed
     since_the_start = AfterTurnGrader(grader=grader, turn=2, prompts=2).grade(whole, workspace=files)
     assert since_the_start.feedback == "not allowed: created 1.txt"
+    turns = [replace(turn, tool_events=trace("ls", "rm x").tool_events) for turn in turns]
+    commands = AfterTurnGrader(grader=load(forbidden=[{"command": "rm"}]), turn=2, prompts=2, is_alone=True)
+    assert effects(commands.grade(replace(whole, turns=turns))) == [("command", "rm x", 3, True, True)]
     assert CompositeGrader(graders=[alone]).needs_files_before
     negated = {"type": "not", "config": {"grader": {"type": "side_effects", "forbidden": [{"deleted": "**"}]}}}
     assert waza_face.load_grader(negated).needs_files_before

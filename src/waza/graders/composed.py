@@ -199,12 +199,19 @@ class AfterTurnGrader(Grader):
         return Finding(grade.status, grade.score, feedback, grade.checks, grade.details | about)
 
     def _places_in_all(self, details: dict[str, JSON], trace: Trace) -> dict[str, JSON]:
-        """Return `argument_calls` with indexes in the whole conversation."""
-        stated = details.get("argument_calls")
-        if not self.is_alone or not isinstance(stated, dict):
+        """Return `argument_calls` and the calls of `effects` with indexes in the whole conversation."""
+        stated, effects = details.get("argument_calls"), details.get("effects")
+        if not self.is_alone:
             return {}
         before = sum(len(turn.tool_events or []) for turn in (trace.turns or [])[: self.turn - 1])
-        return {"argument_calls": {key: [before + place for place in places] for key, places in stated.items()}}
+        found: dict[str, JSON] = {}
+        if isinstance(stated, dict):
+            found["argument_calls"] = {key: [before + place for place in places] for key, places in stated.items()}
+        if isinstance(effects, list):
+            found["effects"] = [
+                effect if effect["call"] is None else effect | {"call": before + effect["call"]} for effect in effects
+            ]
+        return found
 
 
 class MockCallsGrader(Grader):

@@ -19,7 +19,7 @@ from waza.options import Options
 from waza.traces.aliases import ARGUMENTS, dialect_of, means_shell
 from waza.untrusted.command_lines import CommandClass, classify
 from waza.untrusted.patterns import MAX_PATTERN_CHARS, Pattern, fits_name, path_glob
-from waza.untrusted.text import plural, well_formed
+from waza.untrusted.text import clipped, plural, well_formed
 
 Source = Literal["files", "calls", "commands"]
 EffectKind = Literal["created", "changed", "deleted", "call", "command"]
@@ -31,6 +31,10 @@ _COMMAND_KEYS = ("shell_tools", "mutating_commands", "read_only_commands", "unkn
 _NO_LINE = "a command that was not recorded"
 MOST_NAMED = 5
 """How many effects a message names."""
+MOST_SHOWN = 120
+"""Characters of a command line that a message shows."""
+MOST_TARGET = 2_000
+"""Characters of a command line that are stored with a grade; the trace has the rest."""
 MOST_EFFECTS = 1_000
 """How many effects are stored with a grade."""
 
@@ -126,12 +130,6 @@ class AtMost(Selector):
     count: Bound
     """How many there may be."""
 
-    @model_validator(mode="after")
-    def _can_be_exceeded(self) -> Self:
-        if self.source == "files" and self.count and not {"*", "?"} & set(self.pattern):
-            raise ValueError(f"'{self.pattern}' is one file: at most {self.count} always holds; give 0 or a glob")
-        return self
-
 
 class Effect(NamedTuple):
     """One entry of the ledger."""
@@ -150,15 +148,19 @@ class Effect(NamedTuple):
     def words(self) -> str:
         """The effect for people."""
         if self.kind == "command":
-            shown = f'ran "{_short(self.target)}"' if self.target else f"ran {_NO_LINE}"
+            shown = f'ran "{clipped(self.target, MOST_SHOWN)}"' if self.target else f"ran {_NO_LINE}"
         else:
-            shown = f"{'called' if self.kind == 'call' else self.kind} {_short(self.target)}"
+            shown = f"{'called' if self.kind == 'call' else self.kind} {clipped(self.target, MOST_SHOWN)}"
         return shown if self.done else f"{shown} (which failed)"
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the effect as it is stored; a long target is cut."""
+        return self._replace(target=clipped(self.target, MOST_TARGET))._asdict()
 
     @property
     def doubt(self) -> str:
         """The sentence about an effect that is not sure."""
-        shown = f'"{_short(self.target)}"' if self.kind == "command" else _short(self.target)
+        shown = f'"{clipped(self.target, MOST_SHOWN)}"' if self.kind == "command" else clipped(self.target, MOST_SHOWN)
         return f"cannot determine whether {shown if self.target else _NO_LINE} changes anything"
 
 
@@ -260,6 +262,11 @@ class SideEffectsGrader(Grader):
         for key in _TOOL_KEYS:
             if key in self.model_fields_set and self.allowed is None:
                 raise ValueError(f"'{key}' has no effect without 'allowed'")
+        for most in self.at_most:
+            # Next to `allowed` it still says that the file may be changed.
+            is_one_file = most.source == "files" and not {"*", "?"} & set(most.pattern)
+            if is_one_file and most.count and self.allowed is None:
+                raise ValueError(f"'{most.pattern}' is one file: at most {most.count} always holds; give 0 or a glob")
         for source, keys in (("files", ("ignore",)), ("calls", _TOOL_KEYS), ("commands", _COMMAND_KEYS)):
             for key in keys:
                 if key in self.model_fields_set and not self._is_about(source):
@@ -342,7 +349,7 @@ class SideEffectsGrader(Grader):
         """Return the ledger, and which sources were not recorded."""
         if not isinstance(checks, LedgerChecks):
             return {}
-        facts: dict[str, JSON] = {"effects": [effect._asdict() for effect in checks.effects[:MOST_EFFECTS]]}
+        facts: dict[str, JSON] = {"effects": [effect.as_json() for effect in checks.effects[:MOST_EFFECTS]]}
         if (more := len(checks.effects) - MOST_EFFECTS) > 0:
             facts["effects_left_out"] = more
         return facts | ({"not_recorded": dict(checks.missing)} if checks.missing else {})
@@ -523,7 +530,11 @@ def _undecided_fit(effect: Effect) -> str:
     """Return why it is not known whether an effect counts."""
     if not effect.sure:
         return effect.doubt
-    return f'cannot determine whether a pattern matches "{_short(effect.target)}"' if effect.target else effect.doubt
+    return (
+        f'cannot determine whether a pattern matches "{clipped(effect.target, MOST_SHOWN)}"'
+        if effect.target
+        else effect.doubt
+    )
 
 
 def _search(pattern: Pattern, line: str) -> bool | None:
@@ -537,7 +548,3 @@ def _listed(texts: Sequence[str], separator: str = ", ") -> str:
     distinct = list(dict.fromkeys(texts))
     more = f"{separator}and {len(distinct) - MOST_NAMED} more" if len(distinct) > MOST_NAMED else ""
     return separator.join(distinct[:MOST_NAMED]) + more
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 120 else f"{text[:119]}…"

@@ -385,7 +385,7 @@ class _Scan:
         if self._ahead("<(") or self._ahead(">("):
             self.at = self._closed(self.at + 1)
             self.found.append("unknown")
-            self._add("/dev/fd")
+            self._add("/dev/fd/63")
             return
         self._redirect(next(operator for operator in _OPERATORS if self._ahead(operator)))
 
@@ -525,6 +525,9 @@ def _shell(words: Sequence[Word], depth: int) -> CommandClass:
     """Return the class of the script after `-c`; of a script in a file nothing is known."""
     for place, word in enumerate(words):
         if not word.text.startswith(("-", "+")):
+            before = words[place - 1].text if place else ""
+            if before[:1] in ("-", "+") and before[-1:] in ("o", "O") and not before.startswith("--"):
+                continue  # the value of `-o`, as in `bash -euo pipefail -c SCRIPT`
             return "unknown"
         if word.text[0] == "-" and word.text[1:2] != "-" and "c" in word.text:
             script = next((each for each in words[place + 1 :] if not each.text.startswith(("-", "+"))), None)
