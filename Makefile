@@ -22,7 +22,7 @@ test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # The safety tests at full size, with figures in campaign/; TRUST.md quotes them. One part: `make campaign PART=kills`
-# (kills faults cuts traces escapes agents specs judges secrets statistics sabotage); an hour's sample: `SIZE=sample`.
+# (kills faults cuts traces escapes agents specs judges secrets statistics intervals sabotage); an hour's sample: `SIZE=sample`.
 SIZE ?= full
 campaign: setup
 	$(BIN)/python tests/campaign.py $(PART) --size $(SIZE)

@@ -108,6 +108,12 @@ PARTS = {
         {"rules checked against LTLf formulas": 100_000, "rules checked against their definition": 100_000},
         (),
     ),
+    "intervals": Part(
+        "simulated 95 % intervals of few tasks: how often they contain the truth",
+        ("tests/stats/test_intervals.py", "tests/stats/test_agreement.py"),
+        {"simulated intervals": 150_000},
+        (),
+    ),
     "sabotage": Part(
         "deliberate one-line faults in safety code, each to be noticed by its test",
         (),

@@ -29,7 +29,8 @@ from waza.graders.prompt import PromptGrader
 from waza.judges.base import Call, Judge
 from waza.judges.rubrics import find_rubric, names
 from waza.runs.judge_card import card_line, read_card, read_cards, write_card
-from waza.stats.scores import invariance, more_often, one_sided_sign
+from waza.stats.intervals import invariance
+from waza.stats.scores import more_often, one_sided_sign
 from waza.suites.load import read_spec
 
 LONGER = {"it passes failing outputs once they are longer", "it prefers the longer output"}

@@ -75,15 +75,21 @@ def test_a_line_below_a_list_is_no_part_of_it():
 @pytest.mark.parametrize(
     ("tallies", "start"),
     [
-        ([Tally(1, 1, 0, 1)] * 8, "Worse: pass rate -100.0 points over 8 tasks, p = 0.0078."),
-        ([Tally(0, 1, 1, 1)] * 8, "Better: pass rate +100.0 points over 8 tasks, p = 0.0078."),
+        (
+            [Tally(1, 1, 0, 1)] * 8,
+            "Worse: pass rate -100.0 points over 8 tasks (95 % interval -100.0 to -26.1), p",
+        ),
+        (
+            [Tally(0, 1, 1, 1)] * 8,
+            "Better: pass rate +100.0 points over 8 tasks (95 % interval +26.1 to +100.0), p",
+        ),
         (
             [Tally(5, 5, 5, 5)] * 200,
-            "No difference shown: pass rate +0.0 points over 200 tasks, p = 1.0000. A difference of 10.0 points would",
+            "No difference shown: pass rate +0.0 points over 200 tasks (95 % interval -1.8 to +1.8), p = 1.0000. A",
         ),
         (
             [Tally(1, 1, 1, 1)] * 3,
-            "Too little evidence: pass rate +0.0 points over 3 tasks, p = 1.0000. 3 tasks can",
+            "Too little evidence: pass rate +0.0 points over 3 tasks (95 % interval -70.8 to +70.8), p = 1.0000.",
         ),
         ([], "Too little evidence: no task was decided in both runs."),
     ],

@@ -75,7 +75,7 @@ def test_any_text_comes_back_from_a_line_a_cell_and_a_block(text):
 def test_failed_checks_show_what_was_expected_and_found():
     checks = [Check(False, "says hello", "Missing: hello", "hello", "bye | bye")]
     made = report(a_run([a_result("good"), a_result("bad", status="failed", grades=[a_grade(0.0, checks=checks)])]))
-    assert "**1 of 2 tasks passed (50 %, 95 % interval 9–91 %) · 1 failed**" in made
+    assert "**1 of 2 tasks passed (50 %, 95 % interval 1–99 %) · 1 failed**" in made
     assert "❌ `greets`: `Missing: hello`" in made
     assert "| expected | `hello` |\n| found | `bye \\| bye` |" in made
     assert "| ✅ | `good` | 1 of 1 | 1.00 | 2 ms |" in made

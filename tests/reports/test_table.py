@@ -87,10 +87,10 @@ def test_an_interval_stays_in_one_line_of_a_terminal_table(width):
     print_document(models_document([a_run(results, model="a-model-with-a-long-name") for _ in range(2)]), console)
     made = console.file.getvalue()
     assert "+0.12 to +0.34" in made
-    assert "68–100 %" in made
+    assert "63–100 %" in made
 
 
 def test_an_interval_stays_in_one_line_of_a_page():
     made = b"".join(HtmlReport().render(a_run([a_result(f"task-{n}") for n in range(8)]))).decode()
-    assert '<span class="whole">68–100 %</span>' in made
+    assert '<span class="whole">63–100 %</span>' in made
     assert ".whole { white-space: nowrap; }" in made

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from waza.compact import picked
 from waza.model import JSON, ResultStatus, Run, ToolEvent
-from waza.runs.tasks import TaskSummary, summarize_tasks
+from waza.runs.tasks import TaskSummary, TrialMean, summarize_tasks
 from waza.stats.difference import DifferenceVerdict
 from waza.stats.paired import Tally, holm, shuffled_trials
 from waza.stats.scores import Bootstrap
@@ -88,10 +88,10 @@ class Side(Struct, frozen=True, kw_only=True):
     total: int
     score: float | None
     undecided: int
-    duration_ms: Bootstrap | None
+    duration_ms: TrialMean | None
     """Per trial, as are tokens and cost; None where it was not recorded."""
-    tokens: Bootstrap | None
-    cost_usd: Bootstrap | None
+    tokens: TrialMean | None
+    cost_usd: TrialMean | None
     tools: dict[str, JSON] | None
 
 

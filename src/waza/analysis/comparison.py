@@ -30,8 +30,9 @@ from waza.runs.metrics import tool_metrics
 from waza.runs.outcomes import outcomes_of, shown_names
 from waza.runs.tasks import per_trial
 from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_at_any_time, with_p_value
+from waza.stats.intervals import bounded_mean
 from waza.stats.paired import holm, mcnemar, sign_flip
-from waza.stats.scores import bootstrap_mean, mean
+from waza.stats.scores import mean
 
 MOST_DETAILS = 50
 """Flips whose trials are read and shown in full."""
@@ -138,7 +139,7 @@ def grader_changes(before: Run, after: Run, tasks: set[str], first: int | None =
                     before=mean(befores) or 0.0,
                     after=mean(afters) or 0.0,
                     difference=mean(differences) or 0.0,
-                    interval=bootstrap_mean(differences),
+                    interval=bounded_mean(differences, -1.0),
                     p_value=sign_flip(differences),
                     tasks=len(shared),
                 )

@@ -20,9 +20,10 @@ from waza.analysis.changes import TaskPair
 from waza.model import JSON, Run
 from waza.runs.outcomes import TrialOutcome, outcomes_of
 from waza.stats.difference import DifferenceVerdict, verdict_on_passing, verdict_on_scores
+from waza.stats.intervals import bounded_mean
 from waza.stats.paired import Tally, fell_over_tasks, fell_within_tasks, scores_fell_within_tasks
 from waza.stats.power import Question, Simulation, simulation
-from waza.stats.scores import Z95, bootstrap_mean, fewest_to_settle
+from waza.stats.scores import Z95, fewest_to_settle
 
 Case = Literal["decided", "worst", "best"]
 """What undecided trials count as: nothing, all against the later run, or all for it."""
@@ -106,8 +107,9 @@ class Evidence(NamedTuple):
     def interval(self, samples: Sequence[Sample]) -> tuple[float, float] | None:
         """Return the 95 % interval of the mean change; None where the numbers do not vary."""
         if self.by_task:
-            drawn = bootstrap_mean([sample.change for sample in samples])
-            return (drawn.lower, drawn.upper) if drawn and drawn.tells else None
+            most = max((sample.weight for sample in samples), default=1.0)
+            found = bounded_mean([sample.change for sample in samples], -most, most)
+            return (found.lower, found.upper) if found else None
         middle, error = math.fsum(sample.change for sample in samples) / len(samples), _error_within(samples)
         return (max(-1.0, middle - Z95 * error), min(1.0, middle + Z95 * error)) if error else None
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from waza.stats.agreement import Confusion, confusion, kappa_interval, kappa_remark, krippendorff_alpha
-from waza.stats.corrected import Corrected, corrected, effects_of, labels_needed, share_of
+from waza.stats.corrected import Corrected, agreement_of, corrected, effects_of, labels_needed
 from waza.stats.scores import Interval
 
 HALF_WIDTH = 0.05
@@ -134,7 +134,7 @@ def measure(
         people=sorted(name for name, opinions in people.items() if opinions.keys() & said.keys()),
         divided=sum(passes is None for passes in labels.values()) - len(open_ones),
         counts=counts,
-        agreement=share_of(counts.agreed, counts.n, less.agreement, less.labelled_tasks),
+        agreement=agreement_of(counts, rows),
         kappa=kappa_interval(counts.table, less.agreement),
         kappa_value=counts.kappa,
         kappa_remark=kappa_remark(counts.table),

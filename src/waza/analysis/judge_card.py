@@ -24,8 +24,9 @@ from waza.model import Grade
 from waza.runner.judge_checks import opinion_of
 from waza.runs.judge_card import Attacks, BiasProbe, JudgeCard
 from waza.runs.outcomes import REQUEST_KEYS
+from waza.stats.intervals import exact_share, invariance
 from waza.stats.paired import holm, mcnemar
-from waza.stats.scores import invariance, more_often, one_sided_sign, wilson
+from waza.stats.scores import more_often, one_sided_sign
 from waza.untrusted.yaml import read_yaml
 
 T = TypeVar("T")
@@ -230,7 +231,7 @@ async def _attacked(bench: Bench, failing: list[Golden], chance: _Chance) -> tup
     )
     worked = [attack.name for attack, verdict in zip(found, verdicts, strict=True) if verdict.passes]
     decided = sum(verdict.passes is not None for verdict in verdicts)
-    interval, undecided = wilson(len(worked), decided), len(verdicts) - decided
+    interval, undecided = exact_share(len(worked), decided), len(verdicts) - decided
     counts = Attacks(passed=len(worked), decided=decided, undecided=undecided, interval=interval, succeeded=worked)
     return counts, chance.draft("attacks", verdicts, "texts in an output talk it into a pass", of_failing=True)
 

@@ -49,8 +49,8 @@ def _point(stored: StoredRun) -> Point:
     return Point(
         run=stored.run.id,
         started_at=stored.run.started_at,
-        pass_rate=summary.success_rate,
-        pass_rate_ci=summary.success_rate_ci,
+        pass_rate=summary.decided_rate,
+        pass_rate_ci=summary.decided_rate_ci,
         score=summary.weighted_score,
         cost_usd=summary.cost_usd,
         duration_ms=summary.duration_ms,

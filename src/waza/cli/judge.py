@@ -22,7 +22,7 @@ from waza.graders.prompt import PromptGrader
 from waza.judges.base import Judge
 from waza.judges.rubrics import BUILT_IN, Rubric, ref_kind
 from waza.runs.judge_card import BiasProbe, JudgeCard, card_line, read_cards, write_card
-from waza.stats.scores import Invariance
+from waza.stats.intervals import Invariance
 from waza.suites.load import find_eval
 from waza.untrusted.text import percent, plural, visible
 

@@ -247,12 +247,13 @@ def _short_row(stored: StoredRun) -> dict[str, object]:
         return {"run": run.id, "suite": stored.problem, **empty}
     state = "" if stored.is_complete else " (not complete)"
     state += f" ({word_of(run.integrity)})" if run.integrity else ""
+    undecided = f", {summary.errors} undecided" if summary.errors else ""
     return {
         "run": run.id,
         "suite": run.name,
         "engine": run.engine,
         "model": run.model,
-        "passed": f"{summary.succeeded} of {summary.total_tests}{state}",
+        "passed": f"{summary.succeeded} of {summary.total_tests}{undecided}{state}",
         "score": score(summary.weighted_score),
         "time": seconds(summary.duration_ms),
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from waza.analysis.changes import Argument, Attribution, CheckChange, Comparison, Details, Divergence, Side, TaskChange
 from waza.reports.document import Block, ForeignText, Grid, Heading, TextLine, Tone, Words
+from waza.runs.tasks import TrialMean
 from waza.stats.anytime import AlwaysValid
 from waza.stats.difference import DifferenceVerdict, Word
 from waza.stats.scores import Bootstrap
@@ -296,7 +297,7 @@ def _calls(tools: dict[str, Any], key: str) -> float | None:
     return counts.get(key) if isinstance(counts, dict) else None
 
 
-def _mean(estimate: Bootstrap | None) -> float | None:
+def _mean(estimate: TrialMean | None) -> float | None:
     return estimate.mean if estimate else None
 
 

@@ -12,6 +12,7 @@ from waza.model import Run
 from waza.runs.outcomes import TrialOutcome
 from waza.runs.summary import Summary, summarize
 from waza.runs.tasks import TaskSummary, statistics_of, summarize_tasks
+from waza.stats.scores import Interval
 from waza.untrusted.text import percent, plural, score, seconds
 
 
@@ -25,11 +26,12 @@ def _sentences(summary: Summary, tasks: Sequence[TaskSummary], run: Run) -> Iter
         yield "Nothing was run."
         return
     yield _verdict(summary)
-    if (interval := summary.success_rate_ci) is not None:
+    if (interval := headline_rate(summary)[1]) is not None:
         width = interval.upper - interval.lower
         if width > 0.3:
+            known = f"{summary.decided} decided tasks" if summary.errors else plural(summary.total_tests, "task")
             yield (
-                f"With {plural(summary.total_tests, 'task')} the true pass rate may lie anywhere between "
+                f"With {known} the true pass rate may lie anywhere between "
                 f"{percent(interval.lower)} and {percent(interval.upper)}; add tasks or trials before comparing runs."
             )
     flaky = [task.id for task in tasks if task.is_flaky]
@@ -56,20 +58,44 @@ def _verdict(summary: Summary) -> str:
     if summary.skipped:
         parts.append(f"{plural(summary.skipped, 'task')} was not graded")
     rest = " and ".join(parts)
-    return f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed: {rest}."
+    tasks = passed_count(summary) if summary.errors else f"{summary.succeeded} of {plural(summary.total_tests, 'task')}"
+    return f"{tasks} passed: {rest}."
 
 
 def rate_line(summary: Summary) -> str:
     """Return how many tasks passed, with the interval, and how many did not."""
-    rate = f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed"
-    if summary.success_rate_ci is not None and summary.total_tests > 1:
-        interval = summary.success_rate_ci
-        share = percent(summary.success_rate)
-        rate += f" ({share}, 95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)})"
-    parts = [rate]
-    for count, noun in ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded")):
+    if summary.errors:
+        parts = [f"{passed_count(summary)} passed{_spread(summary)}, {undecided_words(summary)}"]
+    else:
+        parts = [f"{summary.succeeded} of {plural(summary.total_tests, 'task')} passed{_spread(summary)}"]
+    for count, noun in ((summary.failed, "failed"), (summary.skipped, "not graded")):
         parts += [f"{count} {noun}"] if count else []
     return " · ".join(parts)
+
+
+def passed_count(summary: Summary) -> str:
+    """Return how many tasks passed, of those that are decided where some are not: `5 of 5 decided tasks`."""
+    return f"{summary.succeeded} of {summary.decided} decided {'task' if summary.decided == 1 else 'tasks'}"
+
+
+def undecided_words(summary: Summary) -> str:
+    """Return how many tasks are undecided, with the pass rate's worst and best case: `15 undecided: 25–100 %`."""
+    low, high = summary.rate_bounds
+    return f"{summary.errors} undecided: {low * 100:.0f}–{percent(high)}"
+
+
+def headline_rate(summary: Summary) -> tuple[float | None, Interval | None]:
+    """Return the pass rate with its interval, of the decided tasks where some are not."""
+    if summary.errors:
+        return summary.decided_rate, summary.decided_rate_ci
+    return summary.success_rate, summary.success_rate_ci
+
+
+def _spread(summary: Summary) -> str:
+    share, interval = headline_rate(summary)
+    if interval is None or (summary.decided if summary.errors else summary.total_tests) < 2:
+        return ""
+    return f" ({percent(share)}, 95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)})"
 
 
 def times_of(timed: Summary | TrialOutcome) -> str:
@@ -112,7 +138,8 @@ def repeats_line(run: Run) -> str:
     """Return the score's interval and what repeated trials say; empty where there is nothing to report."""
     statistics = statistics_of(run)
     parts: list[str] = []
-    if (interval := statistics.whole.score_ci) and interval.tells:
+    rate, interval = statistics.whole.pass_rate_ci, statistics.whole.score_ci
+    if interval and rate and (abs(interval.lower - rate.lower) > 0.005 or abs(interval.upper - rate.upper) > 0.005):
         parts.append(f"score's 95 % interval {score(interval.lower)}–{score(interval.upper)}")
     if len(statistics.pass_hat_k) > 1:
         k = len(statistics.pass_hat_k)

@@ -91,6 +91,7 @@ def _about(run: Run, summary: Summary) -> dict[str, object]:
         "pass_rate": summary.success_rate,
         "pass_rate_low": interval.lower if interval else None,
         "pass_rate_high": interval.upper if interval else None,
+        "decided_rate": summary.decided_rate if summary.errors else None,
         "score": summary.weighted_score,
         "exit_code": summary.exit_code,
     }

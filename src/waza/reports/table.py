@@ -18,7 +18,7 @@ from waza.model import Check, Grade, Result, Run
 from waza.reports.base import Report
 from waza.reports.document import MARKS, Block, ForeignText, Grid, Words, is_ascii, print_document, terminal_mark
 from waza.reports.failed_checks import ANY, ending, places_of
-from waza.reports.interpretation import numbers_line, rate_line, repeats_line
+from waza.reports.interpretation import headline_rate, numbers_line, rate_line, repeats_line
 from waza.reports.judging import judging_lines, rubric_of, split_jury
 from waza.reports.run_before import EarlierRun
 from waza.runs.impact import stored_impact
@@ -316,9 +316,10 @@ def models_document(runs: Iterable[Run]) -> Iterator[Block]:
     rows: list[tuple[Words, ...]] = []
     for run in runs:
         summary = summarize(run)
-        interval, tokens, cost = summary.success_rate_ci, summary.agent_tokens, summary.cost_usd
+        interval, tokens, cost = headline_rate(summary)[1], summary.agent_tokens, summary.cost_usd
+        undecided = f", {summary.errors} undecided" if summary.errors else ""
         numbers = (
-            f"{summary.succeeded} of {summary.total_tests}",
+            f"{summary.succeeded} of {summary.decided if summary.errors else summary.total_tests}{undecided}",
             f"{interval.lower * 100:.0f}–{percent(interval.upper)}" if interval else "–",
             score(summary.weighted_score),
             f"{tokens:,}" if tokens is not None else "–",

@@ -36,7 +36,8 @@ from waza.runs.canaries import KEY, PROBES, Canary, Probe, canaries_as_data
 from waza.runs.judge_card import CARDS, card_line, read_card
 from waza.runs.outcomes import judge_spending
 from waza.spending import metering
-from waza.stats.scores import Interval, wilson
+from waza.stats.intervals import exact_share
+from waza.stats.scores import Interval
 from waza.suites.judges import jurors_of, untrusted_host
 from waza.suites.suite import EvalSpec
 
@@ -71,7 +72,7 @@ def agreement(opinions: Sequence[Opinion]) -> Agreement:
     agreed = sum(opinion.agrees is True for opinion in opinions)
     undecided = sum(opinion.agrees is None for opinion in opinions)
     decided = len(opinions) - undecided
-    return Agreement(agreed=agreed, decided=decided, undecided=undecided, interval=wilson(agreed, decided))
+    return Agreement(agreed=agreed, decided=decided, undecided=undecided, interval=exact_share(agreed, decided))
 
 
 def oracle(rubric: Rubric, golden: Golden) -> ScriptedJudge:

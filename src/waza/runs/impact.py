@@ -20,9 +20,10 @@ from waza.runs.impact_records import CONTROL, UNCLEAN, Change, Impact, TaskImpac
 from waza.runs.outcomes import duration_of
 from waza.runs.store import open_run
 from waza.stats.difference import MARGIN, DifferenceVerdict, verdict_on_passing
+from waza.stats.intervals import bounded_mean, mean_difference
 from waza.stats.lift import Estimate, TaskArms, activation_of, benefit_of, lift_of, pair_interval
 from waza.stats.paired import Tally
-from waza.stats.scores import bootstrap_mean, mean, score_of_grades
+from waza.stats.scores import mean, score_of_grades
 
 _ABOUT_SKILLS = {"skill_pattern", "required_skills", "should_trigger"}
 """Options that only a trial with the skill could meet."""
@@ -91,7 +92,7 @@ def impact_of(run: Run, control: Run, *, these_tasks: bool = False, margin: floa
         activation=activation_of(arms, these_tasks=these_tasks) if uses else None,
         benefit=benefit_of(arms, these_tasks=these_tasks) if uses else None,
         silent=_silent(ones, others, ids) if uses else None,
-        **{name: _over_tasks([getattr(task, name) for task in tasks]) for name in _NUMBERS},
+        **{name: _over_tasks([getattr(task, name) for task in tasks], is_share=name == "score") for name in _NUMBERS},
         pairwise=win_rates(run),
         undecided_with=sum(task.undecided_with for task in tasks),
         undecided_without=sum(task.undecided_without for task in tasks),
@@ -279,17 +280,18 @@ def _known(trials: dict[int, ImpactTrial], name: str) -> Iterator[float]:
     return (value for trial in trials.values() if (value := getattr(trial, name)) is not None)
 
 
-def _over_tasks(changes: Sequence[Change | None]) -> Change | None:
-    """Return the mean of tasks' numbers, with the interval of their difference."""
+def _over_tasks(changes: Sequence[Change | None], *, is_share: bool = False) -> Change | None:
+    """Return the mean of tasks' numbers, with the interval of their difference; a share's is from -1 to 1."""
     known = [change for change in changes if change is not None]
     if not known:
         return None
-    interval = bootstrap_mean([change.difference for change in known])
+    differences = [change.difference for change in known]
+    interval = bounded_mean(differences, -1.0) if is_share else mean_difference(differences)
     is_informative = interval is not None and interval.tells
     return Change(
         with_skill=mean([change.with_skill for change in known]) or 0.0,
         without_skill=mean([change.without_skill for change in known]) or 0.0,
-        difference=mean([change.difference for change in known]) or 0.0,
+        difference=mean(differences) or 0.0,
         lower=interval.lower if interval and is_informative else None,
         upper=interval.upper if interval and is_informative else None,
         tasks=len(known),
@@ -308,7 +310,7 @@ def _silent(ones: Trials, others: Trials, ids: list[str]) -> Change | None:
         other = rates(others.get(task_id, {}), lambda trial: True)
         if one is not None and other is not None:
             found.append(Change(with_skill=one, without_skill=other, difference=one - other))
-    return _over_tasks(found)
+    return _over_tasks(found, is_share=True)
 
 
 def _use_of_skill(ones: Trials, ids: list[str], *, injected: bool) -> tuple[list[str], bool]:

@@ -9,8 +9,9 @@ from msgspec import Struct, field
 
 from waza.model import JSON, Run
 from waza.stats.difference import DifferenceVerdict
+from waza.stats.intervals import HalfWins, clustered_share, half_wins
 from waza.stats.lift import Estimate
-from waza.stats.scores import Interval, wilson
+from waza.stats.scores import Interval
 
 CONTROL = "control"
 """The folder in a run's folder with its control arm, itself a run folder."""
@@ -29,7 +30,7 @@ class Change(Struct, frozen=True, kw_only=True):
     without_skill: float
     difference: float
     lower: float | None = None
-    """The 95 % interval of the difference, by resampling tasks; None where there are too few tasks for one."""
+    """The 95 % interval of the mean difference over tasks; None where there are too few tasks for one."""
     upper: float | None = None
     tasks: int = 0
 
@@ -133,7 +134,9 @@ class WinRate(Struct, frozen=True, kw_only=True):
     win_rate: float | None
     """Wins among wins and losses; None where there is neither."""
     win_rate_ci: Interval | None
-    """The Wilson 95 % interval of that share."""
+    """The 95 % interval of that share, with tasks as the units."""
+    ties_as_half: HalfWins | None = None
+    """The win rate with ties as half a win, as AlpacaEval has it; None where nothing was decided."""
     compared: int = 0
     """Comparisons that were judged in both orders."""
     consistent: int = 0
@@ -151,15 +154,18 @@ def win_rates(run: Run) -> list[WinRate]:
     if not names:
         return []
     counts: dict[str, Counter[str]] = {name: Counter() for name in sorted(names)}
+    tasks: dict[str, dict[str, Counter[str]]] = {name: {} for name in names}
     for result in run.results:
         for grade in result.grades:
             if grade.name in counts:
                 verdict = grade.details.get("pairwise")
                 winner = verdict.get("winner") if isinstance(verdict, dict) and grade.status != "error" else ""
-                counts[grade.name][winner if isinstance(winner, str) else ""] += 1
+                winner = winner if isinstance(winner, str) else ""
+                counts[grade.name][winner] += 1
+                tasks[grade.name].setdefault(result.task_id, Counter())[winner] += 1
                 if isinstance(verdict, dict) and isinstance(verdict.get("position_consistent"), bool):
                     counts[grade.name][CONSISTENT if verdict["position_consistent"] else INCONSISTENT] += 1
-    return [_rate(name, count) for name, count in counts.items()]
+    return [_rate(name, count, list(tasks[name].values())) for name, count in counts.items()]
 
 
 def _compares(entry: dict[str, JSON]) -> str:
@@ -168,7 +174,7 @@ def _compares(entry: dict[str, JSON]) -> str:
     return str(entry.get("name")) if isinstance(config, dict) and config.get("mode") == "pairwise" else ""
 
 
-def _rate(name: str, count: Counter[str]) -> WinRate:
+def _rate(name: str, count: Counter[str], tasks: list[Counter[str]]) -> WinRate:
     wins, losses = count["candidate"], count["baseline"]
     compared = count[CONSISTENT] + count[INCONSISTENT]
     return WinRate(
@@ -178,7 +184,8 @@ def _rate(name: str, count: Counter[str]) -> WinRate:
         losses=losses,
         undecided=count[""],
         win_rate=wins / (wins + losses) if wins + losses else None,
-        win_rate_ci=wilson(wins, wins + losses),
+        win_rate_ci=clustered_share((task["candidate"], task["candidate"] + task["baseline"]) for task in tasks),
+        ties_as_half=half_wins((task["candidate"], task["tie"], task["baseline"]) for task in tasks),
         compared=compared,
         consistent=count[CONSISTENT],
         consistent_share=count[CONSISTENT] / compared if compared else None,

@@ -22,7 +22,8 @@ from waza.files.disk import why, write_atomically
 from waza.model import Run
 from waza.runs.verdicts import question_of
 from waza.stats.agreement import Confusion
-from waza.stats.scores import Interval, Invariance
+from waza.stats.intervals import Invariance
+from waza.stats.scores import Interval
 
 CARDS_FOLDER = ".waza/cards"
 """The folder of cards below a project's root."""

@@ -164,6 +164,11 @@ def _statistics(summary: Summary, found: RunStatistics) -> dict[str, JSON]:
     tree: dict[str, JSON] = {
         **({"success_rate_ci": summary.success_rate_ci} if summary.success_rate_ci else {}),
         **({"success_rate_bounds": [whole.pass_rate_low, whole.pass_rate_high]} if whole.undecided else {}),
+        **(
+            {"decided_rate": summary.decided_rate, "decided_rate_ci": summary.decided_rate_ci}
+            if whole.undecided
+            else {}
+        ),
         **({"bootstrap_ci": whole.score_ci} if whole.score_ci else {}),
         **({"pass_at_k": found.pass_at_k, "pass_hat_k": found.pass_hat_k} if repeated else {}),
         **({"flaky_tasks": found.flaky_tasks, "flakiness_percent": 100 * (found.flakiness or 0)} if repeated else {}),

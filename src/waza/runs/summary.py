@@ -26,7 +26,8 @@ from waza.runs.outcomes import TrialOutcome, outcomes_of, split_costs
 from waza.runs.tasks import TOLERANCE, TaskSummary, UsageTotal, summarize_tasks
 from waza.runs.triggers import METRIC, TriggerSummary, summarize_triggers, trigger_metric
 from waza.spending import NO_COSTS, Costs, Spending, is_amount
-from waza.stats.scores import Interval, Score, mean, mean_score, std_dev, wilson
+from waza.stats.intervals import exact_share
+from waza.stats.scores import Interval, Score, mean, mean_score, std_dev
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
 
@@ -90,6 +91,27 @@ class Summary(Struct, frozen=True, kw_only=True):
         return self.times == "agent" and self.costs is not None and can_be_true
 
     @property
+    def decided(self) -> int:
+        """How many tasks passed or failed."""
+        return self.succeeded + self.failed
+
+    @property
+    def decided_rate(self) -> float | None:
+        """The share of decided tasks that passed; None where none is decided."""
+        return self.succeeded / self.decided if self.decided else None
+
+    @property
+    def decided_rate_ci(self) -> Interval | None:
+        """The exact 95 % interval of that share."""
+        return exact_share(self.succeeded, self.decided)
+
+    @property
+    def rate_bounds(self) -> tuple[float, float]:
+        """The pass rate if all undecided tasks had failed, and if all had passed."""
+        graded = max(1, self.decided + self.errors)
+        return self.succeeded / graded, (self.succeeded + self.errors) / graded
+
+    @property
     def cost_usd(self) -> float | None:
         """The dollars that are known of, agents and judges together; None where no cost was reported at all."""
         reported = self.usage.cost_usd if self.usage is not None else None
@@ -144,7 +166,7 @@ def summarize(
         skipped=statuses.count("skipped"),
         not_run=not_run,
         success_rate=statuses.count("passed") / len(tasks) if tasks else None,
-        success_rate_ci=wilson(statuses.count("passed"), len(tasks)),
+        success_rate_ci=exact_share(statuses.count("passed"), len(tasks)),
         aggregate_score=score.value,
         weighted_score=score.weighted,
         min_score=min(values, default=None),

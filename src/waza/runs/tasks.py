@@ -20,19 +20,8 @@ from msgspec.structs import replace
 from waza.compact import CompactList, where
 from waza.model import JSON, USAGE_NUMBERS, Result, ResultStatus, Run, Usage
 from waza.runs.outcomes import TrialOutcome, outcomes_of
-from waza.stats.scores import (
-    UNDECIDED,
-    Bootstrap,
-    Interval,
-    Score,
-    bootstrap_mean,
-    bounds,
-    mean,
-    mean_score,
-    settled,
-    std_dev,
-    wilson,
-)
+from waza.stats.intervals import bounded_mean, exact_share
+from waza.stats.scores import UNDECIDED, Bootstrap, Interval, Score, bounds, mean, mean_score, settled, std_dev
 
 TOLERANCE = 1e-9
 """How far a number may stay below a threshold and still reach it: what floating point loses."""
@@ -176,10 +165,10 @@ def _numbers(
         skipped=skipped,
         not_run=not_run,
         pass_rate=passed / total if total else None,
-        pass_rate_ci=wilson(passed, total) if most is None else _always_valid(passed, failed, errors),
+        pass_rate_ci=exact_share(passed, total) if most is None else _always_valid(passed, failed, errors),
         settled=None if most is None else _is_settled(rule, passed, failed, most),
         score=mean_score(graded + [UNDECIDED] * not_run),
-        score_ci=bootstrap_mean(weighted) if len(weighted) > 1 else None,
+        score_ci=bounded_mean(weighted) if len(weighted) > 1 else None,
         min_score=min(values, default=None),
         max_score=max(values, default=None),
         std_dev=std_dev(values),
@@ -304,12 +293,19 @@ class Part(Struct, frozen=True, kw_only=True):
     score_high: float | None
 
 
+class TrialMean(Struct, frozen=True, kw_only=True):
+    """The mean over tasks of an unbounded number; no interval covers the mean of skewed ones."""
+
+    mean: float
+    tasks: int
+
+
 class PerTrial(Struct, frozen=True, kw_only=True):
     """What one trial takes, in the mean, over tasks; None where it was not recorded."""
 
-    duration_ms: Bootstrap | None
-    tokens: Bootstrap | None
-    cost_usd: Bootstrap | None
+    duration_ms: TrialMean | None
+    tokens: TrialMean | None
+    cost_usd: TrialMean | None
 
 
 class RunStatistics(Struct, frozen=True, kw_only=True):
@@ -362,19 +358,19 @@ def part_of(name: str, tasks: Sequence[TaskSummary]) -> Part:
         passed=passed,
         undecided=undecided,
         pass_rate=passed / total if total else None,
-        pass_rate_ci=wilson(passed, total),
+        pass_rate_ci=exact_share(passed, total),
         pass_rate_low=passed / total if total else None,
         pass_rate_high=(passed + undecided) / total if total else None,
         score=score.value,
         weighted_score=score.weighted,
-        score_ci=bootstrap_mean(weighted) if len(weighted) > 1 else None,
+        score_ci=bounded_mean(weighted) if len(weighted) > 1 else None,
         score_low=score.low,
         score_high=score.high,
     )
 
 
 def per_trial(outcomes: Sequence[TrialOutcome]) -> PerTrial:
-    """Return what a trial takes: the mean over tasks of their trials' means, whole tasks resampled."""
+    """Return what a trial takes: the mean over tasks of their trials' means."""
     durations: dict[str, list[float]] = {}
     tokens: dict[str, list[float]] = {}
     costs: dict[str, list[float]] = {}
@@ -387,8 +383,9 @@ def per_trial(outcomes: Sequence[TrialOutcome]) -> PerTrial:
     return PerTrial(duration_ms=_over_tasks(durations), tokens=_over_tasks(tokens), cost_usd=_over_tasks(costs))
 
 
-def _over_tasks(numbers: dict[str, list[float]]) -> Bootstrap | None:
-    return bootstrap_mean([mean(some) or 0.0 for some in numbers.values()])
+def _over_tasks(numbers: dict[str, list[float]]) -> TrialMean | None:
+    middle = mean([mean(some) or 0.0 for some in numbers.values()])
+    return None if middle is None else TrialMean(mean=middle, tasks=len(numbers))
 
 
 MOST_K = 100

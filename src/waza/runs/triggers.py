@@ -17,7 +17,8 @@ from msgspec import Struct, field
 
 from waza.model import Result, Run, StoredTriggers, Trace
 from waza.runs.metrics import Metric
-from waza.stats.scores import Interval, wilson
+from waza.stats.intervals import exact_share
+from waza.stats.scores import Interval
 
 WEIGHTS = {"high": 1.0, "": 1.0, "medium": 0.5}
 """What an answer counts, by the confidence of its prompt."""
@@ -370,13 +371,13 @@ def recall_interval(answers: Iterable[TriggerAnswer]) -> Interval | None:
     for answer in answers:
         if answer.prompt.should_trigger and answer.did_trigger is not None:
             by_prompt.setdefault(answer.prompt.id, []).append(answer.did_trigger)
-    return wilson(math.fsum(sum(uses) / len(uses) for uses in by_prompt.values()), len(by_prompt))
+    return exact_share(math.fsum(sum(uses) / len(uses) for uses in by_prompt.values()), len(by_prompt))
 
 
 def _accuracy_interval(accuracy: float, prompts: Sequence[TriggerPrompt]) -> Interval | None:
     weights = [WEIGHTS[prompt.confidence] for prompt in prompts]
     count = int(_share(sum(weights) ** 2, sum(weight**2 for weight in weights)))
-    return wilson(accuracy * count, count)
+    return exact_share(accuracy * count, count)
 
 
 def _is_on(rung: str, answer: TriggerAnswer) -> bool:

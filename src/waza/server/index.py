@@ -178,7 +178,7 @@ class Index:
             "place": listed.place or listed.started,
             "verdict": listed.verdict, "is_live": listed.is_live, "is_complete": listed.is_complete,
             "tasks": summary.total_tests if summary else None, "passed": summary.succeeded if summary else None,
-            "rate": summary.success_rate if summary else None, "score": summary.weighted_score if summary else None,
+            "rate": summary.decided_rate if summary else None, "score": summary.weighted_score if summary else None,
             "cost": summary.cost_usd if summary else None, "tokens": summary.agent_tokens if summary else None,
             "duration_ms": summary.duration_ms if summary else None,
         }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Agreement of two or more raters on the same items (Cohen's kappa, Krippendorff's alpha); None where it is undefined.
+"""Agreement of two or more raters on the same items (kappas, AC1, alpha); None where it is undefined.
 
 Agreement alone means little: where nine of ten outputs pass, a constant "pass" agrees nine times out of ten. So every
 share here comes with the base rate and the best constant answer.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from waza.stats.scores import Z95, Interval, wilson
+from waza.stats.intervals import TAIL, exact_share
+from waza.stats.scores import Interval
 
 _NONE = 1e-12
 """A variance below this is zero except for rounding."""
@@ -82,8 +85,8 @@ class Confusion(Struct, frozen=True, kw_only=True):
 
     @property
     def accuracy_interval(self) -> Interval | None:
-        """Wilson's interval of the accuracy."""
-        return wilson(self.agreed, self.n)
+        """The exact interval of the accuracy."""
+        return exact_share(self.agreed, self.n)
 
     @property
     def kappa(self) -> float | None:
@@ -119,6 +122,12 @@ def table_of(pairs: Iterable[tuple[Hashable, Hashable]]) -> list[list[int]]:
     return [[counts[row, column] for column in labels] for row in labels]
 
 
+Weighting = Literal["none", "linear", "quadratic"]
+"""How far apart two ordered labels are: equal or not, by their distance, or by its square."""
+Statistic = Callable[[Any], Any]
+"""An agreement of tables of shares: an array whose last two axes are the raters' labels."""
+
+
 def cohen_kappa(table: Sequence[Sequence[int]]) -> float | None:
     """Return Cohen's kappa of a square table of counts; None where chance alone would agree always."""
     total = sum(map(sum, table))
@@ -131,60 +140,117 @@ def cohen_kappa(table: Sequence[Sequence[int]]) -> float | None:
     return (observed * total - expected) / (total * total - expected)
 
 
-def kappa_interval(table: Sequence[Sequence[int]], effect: float = 1.0) -> Interval | None:
-    """Return the 95 % interval of kappa, by its large-sample variance (Fleiss, Cohen and Everitt 1969).
+def weighted_kappa(table: Sequence[Sequence[int]], weighting: Weighting = "quadratic") -> float | None:
+    """Return Cohen's weighted kappa (1968) of ordered labels; None where chance alone would agree always."""
+    return _value(table, partial(_kappa, weighting=weighting))
 
-    `effect` is the design effect of the agreement, where items belong to the same tasks; kappa's is about the same. A
-    table without variance would make a few items certain: where two raters agree on every item, the interval is that of
-    `_perfect`; else (one rater never varies, or they never agree) there is none, and `kappa_remark` returns why.
+
+def gwet_ac1(table: Sequence[Sequence[int]]) -> float | None:
+    """Return Gwet's AC1 (2008), which stays near the agreement where nearly all labels are the same."""
+    return _value(table, _ac1)
+
+
+def fleiss_kappa(items: Iterable[Sequence[Hashable | None]]) -> float | None:
+    """Return Fleiss' kappa (1971) of several raters' labels per item; None where it is undefined.
+
+    It needs equally many labels of every item: those with another number than most have are left out.
     """
-    kappa = cohen_kappa(table)
-    if kappa is None:
+    counts = [Counter(label for label in labels if label is not None) for labels in items]
+    sizes = Counter(total for count in counts if (total := count.total()) > 1)
+    if not sizes:
         return None
-    variance = kappa_variance(table)
-    if variance < _NONE:
-        return _perfect(table, effect) if kappa == 1 and len(table) == 2 else None
-    reach = Z95 * math.sqrt(variance * effect)
-    return Interval(lower=max(-1.0, kappa - reach), upper=min(1.0, kappa + reach), mean=kappa)
+    size = max(sizes, key=lambda one: (sizes[one], one))
+    rated = [count for count in counts if count.total() == size]
+    totals: Counter[Hashable] = Counter()
+    for count in rated:
+        totals.update(count)
+    agreed = sum(n * (n - 1) for count in rated for n in count.values()) / (len(rated) * size * (size - 1))
+    expected = sum(n * n for n in totals.values()) / totals.total() ** 2
+    return (agreed - expected) / (1 - expected) if len(totals) > 1 else None
 
 
-def _perfect(table: Sequence[Sequence[int]], effect: float) -> Interval:
-    """Return the interval of kappa where both raters agree on every item, with two labels.
+def kappa_interval(
+    table: Sequence[Sequence[int]], effect: float = 1.0, weighting: Weighting = "none"
+) -> Interval | None:
+    """Return the 95 % interval of kappa; None where kappa is undefined.
 
-    That of Donner and Eliasziw (1992): every kappa by which a goodness-of-fit test would not refuse the table. It takes
-    both raters to pass equally often, as they do here. The test's statistic is n pq (1 - k^2) / (pq + k (p^2 + q^2) +
-    k^2 pq), which is set to its 95 % point and solved for k.
+    `effect` is the design effect of the agreement, where items belong to the same tasks; kappa's is about the same.
     """
-    n, point = sum(map(sum, table)) / effect, Z95 * Z95
-    p = table[0][0] / sum(map(sum, table))
-    half = point * (p * p + (1 - p) * (1 - p)) / (p * (1 - p)) / 2
-    lower = (math.sqrt(half * half + (n + point) * (n - point)) - half) / (n + point)
-    return Interval(lower=lower, upper=1.0, mean=1.0)
+    return agreement_interval(table, partial(_kappa, weighting=weighting), effect)
+
+
+def ac1_interval(table: Sequence[Sequence[int]], effect: float = 1.0) -> Interval | None:
+    """Return the 95 % interval of Gwet's AC1; None without two labels."""
+    return agreement_interval(table, _ac1, effect)
+
+
+RESAMPLES = 4_000
+
+
+def agreement_interval(table: Sequence[Sequence[int]], statistic: Statistic, effect: float = 1.0) -> Interval | None:
+    """Return the 95 % interval of an agreement of two raters, by Rubin's Bayesian bootstrap of the items.
+
+    As in `bounded_mean`, one more item is added where it moves the agreement most, because a rare disagreement may not
+    have occurred yet: the large-sample interval covers 74 % of ten items. Drawn with a fixed seed.
+    """
+    value = _value(table, statistic)
+    if value is None:
+        return None
+    import numpy as np  # only where a judge's agreement is measured
+
+    source = np.random.default_rng(0)
+    counts = np.asarray(table, dtype=float) / effect
+    weights = source.standard_gamma(counts, size=(RESAMPLES, *counts.shape))
+    one_more = source.standard_gamma(1.0, size=RESAMPLES)
+    lower = upper = value
+    for place in np.ndindex(counts.shape):
+        shares = weights.copy()
+        shares[(slice(None), *place)] += one_more
+        found = statistic(shares / shares.sum(axis=(1, 2), keepdims=True))
+        low, high = np.quantile(found[np.isfinite(found)], [TAIL, 1 - TAIL])
+        lower, upper = min(lower, float(low)), max(upper, float(high))
+    return Interval(lower=max(-1.0, lower), upper=min(1.0, upper), mean=value)
+
+
+def _value(table: Sequence[Sequence[int]], statistic: Statistic) -> float | None:
+    """Return the agreement in a table of counts; None where it is undefined."""
+    import numpy as np  # only where a judge's agreement is measured
+
+    counts = np.asarray(table, dtype=float)
+    if counts.size < 4 or not counts.sum():
+        return None
+    value = float(statistic(counts[None] / counts.sum())[0])
+    return value if math.isfinite(value) else None
+
+
+def _kappa(shares: Any, weighting: Weighting = "none") -> Any:
+    """Return the kappa of each table of shares; not a number where chance alone would agree always."""
+    import numpy as np  # only where a judge's agreement is measured
+
+    places = np.arange(shares.shape[-1])
+    apart = np.abs(places[:, None] - places[None]).astype(float)
+    far = {"none": np.sign(apart), "linear": apart, "quadratic": apart**2}[weighting]
+    rows, columns = shares.sum(axis=-1), shares.sum(axis=-2)
+    by_chance = np.einsum("bi,bj,ij->b", rows, columns, far)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 1 - np.where(by_chance > _NONE, np.einsum("bij,ij->b", shares, far) / by_chance, np.nan)
+
+
+def _ac1(shares: Any) -> Any:
+    """Return Gwet's AC1 of each table of shares."""
+    import numpy as np  # only where a judge's agreement is measured
+
+    labels = shares.shape[-1]
+    middle = (shares.sum(axis=-1) + shares.sum(axis=-2)) / 2
+    by_chance = (middle * (1 - middle)).sum(axis=-1) / (labels - 1)
+    return (np.einsum("bii->b", shares) - by_chance) / (1 - by_chance)
 
 
 def kappa_remark(table: Sequence[Sequence[int]]) -> str:
-    """Return why there is no kappa, or no interval of it; empty where there is."""
+    """Return why there is no kappa; empty where there is."""
     if cohen_kappa(table) is None:
         return "undefined: all verdicts are the same" if sum(map(sum, table)) else "undefined: no verdicts"
-    if kappa_interval(table) is None:
-        return "no interval: one of the two never varies, or they never agree, and then kappa's variance is not known"
     return ""
-
-
-def kappa_variance(table: Sequence[Sequence[float]]) -> float:
-    """Return the large-sample variance of kappa; the table must have one."""
-    total = sum(map(sum, table))
-    rows = [sum(row) / total for row in table]
-    columns = [sum(column) / total for column in zip(*table, strict=True)]
-    places = range(len(table))
-    observed = sum(table[place][place] for place in places) / total
-    expected = sum(row * column for row, column in zip(rows, columns, strict=True))
-    kappa = (observed - expected) / (1 - expected)
-    on = math.fsum(table[i][i] / total * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2 for i in places)
-    off = math.fsum(table[i][j] / total * (columns[i] + rows[j]) ** 2 for i in places for j in places if i != j)
-    rest, beyond = kappa - expected * (1 - kappa), 1 - expected
-    variance: float = (on + (1 - kappa) * (1 - kappa) * off - rest * rest) / (beyond * beyond * total)
-    return variance
 
 
 def krippendorff_alpha(items: Iterable[Sequence[Hashable | None]]) -> float | None:

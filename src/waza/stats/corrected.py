@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from waza.stats.agreement import Confusion
-from waza.stats.scores import Z95, Interval, student_t, wilson, wilson_bounds
+from waza.stats.intervals import clustered_share, student_t
+from waza.stats.scores import Z95, Interval, wilson_bounds
 
 Row = Sequence[int]
 """A task's outputs: both pass, only people pass, only the judge passes, both fail; unlabelled: judge passes, fails."""
@@ -33,8 +34,6 @@ class Effects(Struct, frozen=True, kw_only=True):
     """The design effect of each estimate: how many outputs are worth one of a separate task; at least 1."""
 
     agreement: float = 1.0
-    people: float = 1.0
-    raw: float = 1.0
     prediction_powered: float = 1.0
     rogan_gladen: float = 1.0
     tasks: int | None = None
@@ -56,7 +55,7 @@ def effects(rows: Sequence[Row], weight: float) -> Effects:
     totals = [sum(column) for column in zip(*rows, strict=True)]
     n, rest = sum(totals[:4]), sum(totals[4:])
     if not n:
-        return Effects(raw=_effect(rows, totals, _raw(totals, rest)), tasks=len(rows), labelled_tasks=0)
+        return Effects(tasks=len(rows), labelled_tasks=0)
     both, people_only, judge_only, neither = totals[:4]
     agree, people, judge = (both + neither) / n, (both + people_only) / n, (both + judge_only) / n
     passing = totals[4] / rest if rest else 0.0
@@ -65,8 +64,6 @@ def effects(rows: Sequence[Row], weight: float) -> Effects:
     others = [weight * (1 - passing) / rest, -weight * passing / rest] if rest else [0.0, 0.0]
     return Effects(
         agreement=_effect(rows, totals, [1 - agree, -agree, -agree, 1 - agree, 0, 0]),
-        people=_effect(rows, totals, [1 - people, 1 - people, -people, -people, 0, 0]),
-        raw=_effect(rows, totals, _raw(totals, n + rest)),
         prediction_powered=_effect(rows, totals, [*labelled, *others]),
         rogan_gladen=_effect(rows, totals, _divided(totals)),
         tasks=len(rows),
@@ -119,7 +116,7 @@ class Corrected(Struct, frozen=True, kw_only=True):
     """The share of outputs that pass, by each method; None where a method does not apply."""
 
     raw: Interval | None
-    """The judge's pass rate, and Wilson's interval, which ignores the judge's error."""
+    """The judge's pass rate, and its exact interval, which ignores the judge's error."""
     people: Interval | None
     """People's pass rate of the labelled outputs alone."""
     prediction_powered: Interval | None
@@ -133,13 +130,24 @@ def corrected(counts: Confusion, passes: int, outputs: int, rows: Sequence[Row] 
     """
     rest = (passes - counts.true_pass - counts.false_pass, outputs - counts.n)
     less = effects_of(counts, passes, outputs, rows)
-    people = share_of(counts.true_pass + counts.false_fail, counts.n, less.people, less.labelled_tasks)
+    people = clustered_share((row[0] + row[1], sum(row[:4])) for row in rows or [_row(counts, passes, outputs)])
     return Corrected(
-        raw=share_of(passes, outputs, less.raw, less.tasks),
+        raw=clustered_share((row[0] + row[2] + row[4], sum(row)) for row in rows or [_row(counts, passes, outputs)]),
         people=people,
         prediction_powered=prediction_powered(counts, *rest, less) if rest[1] else people,
         rogan_gladen=rogan_gladen(counts, passes, outputs, less.rogan_gladen),
     )
+
+
+def agreement_of(counts: Confusion, rows: Sequence[Row]) -> Interval | None:
+    """Return the share of labelled outputs on which judge and people agree, with tasks as the units."""
+    return clustered_share((row[0] + row[3], sum(row[:4])) for row in rows or [_row(counts, 0, counts.n)])
+
+
+def _row(counts: Confusion, passes: int, outputs: int) -> Row:
+    """Return outputs that each belong to another task as one row, whose outputs are then the units."""
+    rest = passes - counts.true_pass - counts.false_pass
+    return [counts.true_pass, counts.false_fail, counts.false_pass, counts.true_fail, rest, outputs - counts.n - rest]
 
 
 def effects_of(counts: Confusion, passes: int, outputs: int, rows: Sequence[Row]) -> Effects:
@@ -148,19 +156,6 @@ def effects_of(counts: Confusion, passes: int, outputs: int, rows: Sequence[Row]
         return ALONE
     rest = (passes - counts.true_pass - counts.false_pass, outputs - counts.n)
     return effects(rows, tuned(_cells(counts), *rest).weight if counts.n and rest[1] else 0.0)
-
-
-def share_of(part: int, whole: int, effect: float = 1.0, tasks: int | None = None) -> Interval | None:
-    """Return a share with Wilson's interval for the effective number of outputs; None without outputs.
-
-    With several outputs a task, Student's t for the number of tasks replaces the normal distribution.
-    """
-    if tasks is None or not whole:
-        return wilson(part, whole)
-    if tasks < 2:
-        return None
-    lower, upper = wilson_bounds(part / whole, whole / effect, student_t(tasks - 1))
-    return Interval(lower=lower, upper=upper, mean=part / whole)
 
 
 def prediction_powered(counts: Confusion, passes: int, unlabelled: int, less: Effects = ALONE) -> Interval | None:

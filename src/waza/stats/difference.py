@@ -9,9 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from waza.stats.anytime import AlwaysValid, always_valid
+from waza.stats.intervals import bounded_mean
 from waza.stats.paired import Tally, shuffled_scores, shuffled_trials, sign_flip
 from waza.stats.power import ALPHA, ENOUGH, Question, Simulation, score_simulation, simulation
-from waza.stats.scores import Bootstrap, bootstrap_mean, mean
+from waza.stats.scores import Bootstrap, mean
 
 Word = Literal["better", "worse", "no difference shown", "too little evidence"]
 MARGIN = 0.1
@@ -116,7 +117,7 @@ def _verdict(
     return DifferenceVerdict(
         word=_word(difference, p_value, power),
         difference=difference,
-        interval=bootstrap_mean(differences),
+        interval=bounded_mean(differences, -1.0),
         p_value=p_value,
         tasks=len(differences),
         smallest=None if brief or is_shown else simulated.smallest_drop(),

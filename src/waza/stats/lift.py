@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from waza.stats.scores import LEVEL, Z95, mean, student_t
+from waza.stats.intervals import student_t
+from waza.stats.scores import LEVEL, Z95, mean
 
 
 class Estimate(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,8 @@ from waza.reports.html.components import bar_plot, soft
 from waza.reports.html.markup import Element, Node, el, short
 from waza.runs.outcomes import outcomes_of
 from waza.runs.tasks import TaskSummary
-from waza.stats.scores import Interval, wilson
+from waza.stats.intervals import exact_share
+from waza.stats.scores import Interval
 from waza.untrusted.text import plural, seconds
 
 
@@ -347,7 +348,7 @@ def _has_tag(tag: str, task: TaskSummary) -> bool:
 
 def _tag_bar(tag: str, tasks: Sequence[TaskSummary]) -> Bar:
     passed = sum(task.status == "passed" for task in tasks)
-    return _rate_bar(tag, passed, len(tasks), wilson(passed, len(tasks)))
+    return _rate_bar(tag, passed, len(tasks), exact_share(passed, len(tasks)))
 
 
 def _task_bar(task: TaskSummary) -> Bar:

@@ -29,6 +29,7 @@ from waza.reports.html.components import (
 )
 from waza.reports.html.markup import Element, Node, TextBudget, el, href, short
 from waza.reports.html.view import OpenRun, PageRequest, RunRow, View, the_result
+from waza.reports.interpretation import headline_rate
 from waza.runs.outcomes import outcomes_of, shown_names
 from waza.stats.difference import DifferenceVerdict
 from waza.stats.power import ALPHA
@@ -83,10 +84,13 @@ def _runs(runs: Sequence[OpenRun]) -> Element:
     rows = []
     for letter, one in zip(LETTERS, runs, strict=False):
         summary = one.summary
-        passed = f"{summary.succeeded} of {summary.total_tests}"
+        passed = f"{summary.succeeded} of {summary.total_tests}" + (
+            f", {summary.errors} undecided" if summary.errors else ""
+        )
         link = run_link(one.listed.key, one.listed.suite or one.listed.key)
         model = short(one.listed.model or one.listed.engine, 60)
-        rate: list[Node] = [f"{percent(summary.success_rate)} (", interval(summary.success_rate_ci), ")"]
+        share, span = headline_rate(summary)
+        rate: list[Node] = [f"{percent(share)} (", interval(span), ")"]
         cells = [el("td", link), el("td", day(one.listed.started)), el("td", model), number(passed), number(*rate)]
         rows.append(el("tr", el("th", letter, scope="row"), *cells, number(score(summary.weighted_score))))
     heads = [head_cell("run"), head_cell("suite"), head_cell("started"), head_cell("model")]
@@ -97,12 +101,10 @@ def _runs(runs: Sequence[OpenRun]) -> Element:
 def _rates(runs: Sequence[OpenRun]) -> Node:
     bars = []
     for letter, one in zip(LETTERS, runs, strict=False):
-        summary, ci = one.summary, one.summary.success_rate_ci
+        share, ci = headline_rate(one.summary)
         label = f"{letter} {one.listed.model or one.listed.engine}"
-        bars.append(
-            Bar(label, summary.success_rate or 0.0, percent(summary.success_rate), (ci.lower, ci.upper) if ci else None)
-        )
-    return bar_plot("Tasks passed, with the 95 % interval", bars)
+        bars.append(Bar(label, share or 0.0, percent(share), (ci.lower, ci.upper) if ci else None))
+    return bar_plot("Decided tasks that passed, with the 95 % interval", bars)
 
 
 def _pair(runs: Sequence[OpenRun], place: int, comparison: Comparison) -> Iterator[Node]:

@@ -23,7 +23,7 @@ from waza.reports.html.components import (
 from waza.reports.html.grades import effects_table
 from waza.reports.html.markup import PAGE_END, Element, Node, TextBudget, el, long_text, page_head, render, short
 from waza.reports.impact import impact_document
-from waza.reports.interpretation import costs_of_run, repeats_line, times_of
+from waza.reports.interpretation import costs_of_run, headline_rate, repeats_line, times_of
 from waza.reports.judging import judging_lines, split_jury
 from waza.reports.run_before import EarlierRun
 from waza.reports.run_sections import change_document, metrics_document
@@ -86,10 +86,14 @@ def _top(run: Run, summary: Summary) -> Iterator[Node]:
 def _tiles(summary: Summary) -> Iterator[Element]:
     has_tasks = summary.total_tests or summary.triggers is None
     if has_tasks:
-        ci: Node = [" (95 % interval ", interval(summary.success_rate_ci), ")"] if summary.success_rate_ci else None
-        passed = f"{summary.succeeded} of {summary.total_tests}"
-        yield tile("passed", passed, [percent(summary.success_rate), ci])
-    counts = ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded"))
+        rate, span = headline_rate(summary)
+        ci: Node = [" (95 % interval ", interval(span), ")"] if span else None
+        passed = f"{summary.succeeded} of {summary.decided if summary.errors else summary.total_tests}"
+        yield tile("decided tasks passed" if summary.errors else "passed", passed, [percent(rate), ci])
+    if summary.errors:
+        low, high = summary.rate_bounds
+        yield tile("undecided", str(summary.errors), f"so {low * 100:.0f}–{percent(high)} of all pass")
+    counts = ((summary.failed, "failed"), (summary.skipped, "not graded"))
     yield from (tile(noun, str(count), "of " + plural(summary.total_tests, "task")) for count, noun in counts if count)
     span = f"between {score(summary.score_low)} and {score(summary.score_high)}" if summary.undecided else ""
     if has_tasks:

@@ -36,7 +36,7 @@ from waza.reports.html.components import (
 from waza.reports.html.markup import Element, Html, Node, el, href, render, short
 from waza.reports.html.view import GradeMark, OpenRun, PageRequest, TrialMarks, View
 from waza.reports.impact import impact_document
-from waza.reports.interpretation import costs_of_run, times_of
+from waza.reports.interpretation import costs_of_run, headline_rate, times_of
 from waza.reports.judging import judging_lines
 from waza.reports.run_sections import metrics_document
 from waza.reports.triggers import trigger_document
@@ -45,7 +45,8 @@ from waza.runs.judge_card import Calibration, JudgeCard
 from waza.runs.metrics import tool_metrics
 from waza.runs.outcomes import outcomes_of
 from waza.runs.tasks import TaskSummary, statistics_of
-from waza.stats.scores import Interval, wilson
+from waza.stats.intervals import exact_share
+from waza.stats.scores import Interval
 from waza.untrusted.text import fold_case, percent, plural, score, seconds
 
 MOST_FAILED = 8
@@ -109,9 +110,15 @@ def _tiles(opened: OpenRun) -> Element:
     summary, usage = opened.summary, opened.summary.usage
     stats = statistics_of(opened.run, opened.tasks)
     trials = len(opened.run.results) + len(opened.run.triggers)
-    passed: Node = [f"{percent(summary.success_rate)} · 95 % interval ", interval(summary.success_rate_ci)]
-    found = [tile("passed", f"{summary.succeeded} of {summary.total_tests}", passed)] if opened.tasks else []
-    counts = ((summary.failed, "failed"), (summary.errors, "undecided"), (summary.skipped, "not graded"))
+    rate, span = headline_rate(summary)
+    passed: Node = [f"{percent(rate)} · 95 % interval ", interval(span)]
+    of = summary.decided if summary.errors else summary.total_tests
+    word = "decided tasks passed" if summary.errors else "passed"
+    found = [tile(word, f"{summary.succeeded} of {of}", passed)] if opened.tasks else []
+    if summary.errors:
+        low, high = summary.rate_bounds
+        found.append(tile("undecided", str(summary.errors), f"so {low * 100:.0f}–{percent(high)} of all pass"))
+    counts = ((summary.failed, "failed"), (summary.skipped, "not graded"))
     found += [tile(noun, str(many), f"of {plural(summary.total_tests, 'task')}") for many, noun in counts if many]
     ci = stats.whole.score_ci
     score_note: list[Node] = (
@@ -404,9 +411,9 @@ def _calibration(calibration: Calibration) -> Node:
     title = f"Calibration: {short(calibration.grader)} by {short(who)} against people"
     passes, fails = counts.true_pass + counts.false_fail, counts.true_fail + counts.false_pass
     bars = [
-        _bar("agrees with people", counts.agreed, counts.n, wilson(counts.agreed, counts.n)),
-        _bar("passes what people pass", counts.true_pass, passes, wilson(counts.true_pass, passes)),
-        _bar("fails what people fail", counts.true_fail, fails, wilson(counts.true_fail, fails)),
+        _bar("agrees with people", counts.agreed, counts.n, exact_share(counts.agreed, counts.n)),
+        _bar("passes what people pass", counts.true_pass, passes, exact_share(counts.true_pass, passes)),
+        _bar("fails what people fail", counts.true_fail, fails, exact_share(counts.true_fail, fails)),
     ]
     same = soft(f"The same answer every time would agree on {percent(calibration.constant_accuracy)}.")
     return [bar_plot(title, bars), same]

@@ -27,6 +27,7 @@ from waza.reports.html.components import (
 )
 from waza.reports.html.markup import Element, Node, el, href, short
 from waza.reports.html.view import OpenRun, PageRequest, RunFilter, RunRow, SuiteLine, View, rate_of
+from waza.reports.interpretation import headline_rate
 from waza.runs.outcomes import TrialOutcome, outcomes_of
 from waza.runs.signing import word_of
 from waza.untrusted.text import percent, plural, score, seconds
@@ -166,11 +167,14 @@ def _row(run: RunRow) -> Element:
 def _numbers(run: RunRow) -> Iterator[Element]:
     found = run.summary
     assert found is not None
-    share: Node = [f"{percent(found.success_rate)} (", interval(found.success_rate_ci), ")"]
+    rate, span = headline_rate(found)
+    share: Node = [f"{percent(rate)} (", interval(span), ")"]
     share = share if found.total_tests > 1 else ""
     reservation = "" if run.is_complete or run.is_live else "not complete"
     reservation = ", ".join(word for word in (reservation, word_of(run.integrity)) if word)
-    passed = f"{found.succeeded} of {found.total_tests}"
+    passed = (
+        f"{found.succeeded} of {found.decided} decided" if found.errors else f"{found.succeeded} of {found.total_tests}"
+    )
     if not found.total_tests and found.triggers is not None:
         passed, share = f"{plural(found.triggers.prompts, 'prompt')}", f"{percent(rate_of(found))} right"
     yield number(passed, el("br"), el("span", reservation or share, class_="soft"))

@@ -169,10 +169,10 @@ class RunFilter(NamedTuple):
 
 
 def rate_of(summary: Summary) -> float | None:
-    """Return the share of tasks that passed; of trigger tests alone, how many answers were right."""
-    if summary.success_rate is None and summary.triggers is not None and summary.triggers.is_valid:
+    """Return the share of decided tasks that passed; of trigger tests alone, how many answers were right."""
+    if summary.decided_rate is None and summary.triggers is not None and summary.triggers.is_valid:
         return summary.triggers.all.accuracy
-    return summary.success_rate
+    return summary.decided_rate
 
 
 def the_task(request: PageRequest, opened: OpenRun) -> tuple[TaskSummary, list[TrialOutcome]]:
