@@ -86,8 +86,8 @@ def _top(run: Run, summary: Summary) -> Iterator[Node]:
 def _tiles(summary: Summary) -> Iterator[Element]:
     has_tasks = summary.total_tests or summary.triggers is None
     if has_tasks:
-        rate, span = headline_rate(summary)
-        ci: Node = [" (95 % interval ", interval(span), ")"] if span else None
+        rate, found = headline_rate(summary)
+        ci: Node = [" (95 % interval ", interval(found), ")"] if found else None
         passed = f"{summary.succeeded} of {summary.decided if summary.errors else summary.total_tests}"
         yield tile("decided tasks passed" if summary.errors else "passed", passed, [percent(rate), ci])
     if summary.errors:
