@@ -6,8 +6,9 @@ differences, or that it is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, model_validator
@@ -127,6 +128,35 @@ class CallMatcher(Options):
             if difference is not None:
                 yield difference
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether nothing but the tool's name counts."""
+        return not self.states_arguments and self.where is None
+
+    @cached_property
+    def exact_name(self) -> str | None:
+        """The one name that fits; None for globs and patterns."""
+        return None if self._is_glob else self.name
+
+    @cached_property
+    def _wanted(self) -> list[tuple[str, Steps | None, ArgMatcher]]:
+        return [(key, self._paths[key], matcher) for key, matcher in self.args.items()]
+
+    def fits(self, event: ToolEvent) -> bool | None:
+        """Return whether a call of the tool is as expected, without saying why; None when undecided."""
+        if self.where is not None and event.success is not (self.where == "success"):
+            return False
+        if self.extra_args == "forbid" and any(True for _ in self._extra(event.args)):
+            return False
+        given = event.args if isinstance(event.args, dict) else {}
+        unknown = False
+        for key, steps, matcher in self._wanted:
+            fits = matcher.holds(given[key]) if key in given else matcher.accepts(values_at(given, key, steps))
+            if fits is False:
+                return False
+            unknown = unknown or fits is None
+        return None if unknown else True
+
     def matches_name(self, name: str) -> bool | None:
         """Return whether a tool's name is the expected one; None when undecided."""
         if self.tool is None:
@@ -177,44 +207,80 @@ def argument_calls(matchers: Iterable[CallMatcher], found: Iterable[FoundCalls])
     return {"calls": sorted(calls), "right": sorted(right)} if calls else {}
 
 
-def find(matcher: CallMatcher, names: list[str], events: list[ToolEvent], words: Dialect | None = None) -> FoundCalls:
+Places = Mapping[str, list[int]]
+"""The calls of each tool, by its name."""
+_NOWHERE: list[int] = []
+
+
+def places_of(names: Iterable[str]) -> dict[str, list[int]]:
+    """Return the calls of each tool, by its name."""
+    places: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        if name in places:
+            places[name].append(index)
+        else:
+            places[name] = [index]
+    return places
+
+
+def find(
+    matcher: CallMatcher,
+    names: list[str],
+    events: list[ToolEvent],
+    words: Dialect | None = None,
+    places: Places | None = None,
+) -> FoundCalls:
     """Return the calls whose name fits, and those that fit as a whole; `names` are the calls' tool names.
 
-    `words` says which names of the agent's program mean the same tool. After PATIENCE arguments that could not be
-    read, the rest of the calls is not checked.
+    `words` says which names of the agent's program mean the same tool; `places` is `places_of(names)`, for callers
+    that have several matchers. After PATIENCE calls that could not be read, the rest is not checked.
     """
-    name_matches = _match_names(matcher, names)
-    aliased = _aliased(matcher, events, words)
-    named = [index for index, name in enumerate(names) if index in aliased or name_matches[name] is not False]
+    if places is None:
+        places = places_of(names)
+    if words is None and matcher.exact_name is not None:
+        named, unsure = places.get(matcher.exact_name, _NOWHERE), frozenset[int]()
+    else:
+        named, unsure = _named(matcher, places, events, words)
+    if matcher.is_plain and not unsure:
+        return FoundCalls(named, named, [])
     found = FoundCalls(named, [], [])
     patience = PATIENCE
     for index in named:
-        fits = (index in aliased or name_matches[names[index]]) if patience else None
-        for difference in matcher.event_differences(events[index]) if patience else ():
-            if not difference.undecided:
-                break
-            fits = None
-            patience -= patience > 0
-        else:
-            (found.sure if fits else found.maybe).append(index)
+        fits = matcher.fits(events[index]) if patience else None
+        patience -= fits is None and patience > 0
+        if fits is not False:
+            (found.maybe if fits is None or index in unsure else found.sure).append(index)
     return found
 
 
-def _aliased(matcher: CallMatcher, events: list[ToolEvent], words: Dialect | None) -> set[int]:
-    """Return the calls of the tool the author means by its name in another program."""
-    if words is None or not (declared := matcher.declared):
-        return set()
-    return {index for index, event in enumerate(events) if words.same(declared, event)}
-
-
-def _match_names(matcher: CallMatcher, names: list[str]) -> dict[str, bool | None]:
-    """Return for each tool's name whether it is the one expected, as far as patience reaches."""
-    name_matches: dict[str, bool | None] = {}
+def _named(
+    matcher: CallMatcher, places: Places, events: list[ToolEvent], words: Dialect | None
+) -> tuple[list[int], frozenset[int]]:
+    """Return the calls of the tool expected, and those of which it cannot be determined."""
+    declared = matcher.declared if words is not None else ""
+    lists: list[list[int]] = []
+    unsure: list[int] = []
     unknown = 0
-    for name in dict.fromkeys(names):
-        name_matches[name] = matcher.matches_name(name) if unknown < PATIENCE else None
-        unknown += name_matches[name] is None
-    return name_matches
+    for name, calls in places.items():
+        fits = matcher.matches_name(name) if unknown < PATIENCE else None
+        unknown += fits is None
+        if not fits and declared and words is not None:
+            aliased = _aliased(declared, name, calls, events, words)
+            unsure += [call for call in calls if fits is None and call not in aliased]
+            lists.append(calls if fits is None else aliased)
+        elif fits is not False:
+            lists.append(calls)
+            unsure += calls if fits is None else ()
+    if len(lists) == 1:
+        return lists[0], frozenset(unsure)
+    return sorted(chain.from_iterable(lists)), frozenset(unsure)
+
+
+def _aliased(declared: str, name: str, calls: list[int], events: list[ToolEvent], words: Dialect) -> list[int]:
+    """Return the calls of the tool the author means by its name in another program."""
+    if words.is_several(name):
+        return [call for call in calls if words.same(declared, events[call])]
+    return calls if words.same(declared, events[calls[0]]) else []
 
 
 _NO_LIMIT = 1 << 62
@@ -287,7 +353,8 @@ def expectation_checks(
 
     With `turns`, the turn of each call, those of one turn may come in any order.
     """
-    found = [find(entry, names, events, words) for entry in expect]
+    places = places_of(names)
+    found = [find(entry, names, events, words, places) for entry in expect]
     evaluation = _evaluate(order, expect, found, events, turns)
     checks: list[Check] = []
     entries: list[JSON] = []

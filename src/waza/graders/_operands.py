@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from waza.errors import did_you_mean
-from waza.graders._expected_calls import CallMatcher, find
+from waza.graders._expected_calls import CallMatcher, Places, find
 from waza.graders._windows import Message
 from waza.graders.base import SkillName, Text
 from waza.graders.matchers import (
@@ -242,10 +242,21 @@ class Operand(CallMatcher):
         changes = {"args": rest(self.args), "result_fields": rest(self.result_fields), "result": result}
         return _made(Operand, kept | changes)
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
-        """Whether only the tool's name counts."""
+        """Whether nothing but the tool's name counts."""
         return not (self.states_arguments or self.where or self.result or self.result_fields)
+
+    def fits(self, event: ToolEvent) -> bool | None:
+        """Return whether a call of the tool is as expected; None when undecided."""
+        fits = super().fits(event)
+        if fits is False or not (self.result or self.result_fields):
+            return fits
+        verdicts = [fits] + ([] if self.result is None else [self.result.holds(event.result)])
+        if self.result_fields:
+            root = opened(event.result)
+            verdicts += [matcher.accepts(values_in(root, key)) for key, matcher in self.result_fields.items()]
+        return False if False in verdicts else None if None in verdicts else True
 
     def event_differences(self, event: ToolEvent) -> Iterator[Mismatch]:
         """Yield what is not as expected of a call: whether it succeeded, its arguments and its result."""
@@ -348,6 +359,8 @@ class Source(NamedTuple):
     words: Dialect | None
     messages: list[Message]
     skill_tools: Sequence[str]
+    places: Places | None = None
+    """The calls of each tool, by its name."""
 
 
 def find_all(operands: Sequence[Operand], source: Source) -> Found:
@@ -364,7 +377,7 @@ def _find(operand: Operand, source: Source) -> Found:
         return _find_messages(operand, source.messages)
     if operand.skill is not None:
         return Found([place for place, call in enumerate(source.calls) if _invokes(operand.skill, call, source)], [])
-    found = find(operand, source.names, source.calls, source.words)
+    found = find(operand, source.names, source.calls, source.words, source.places)
     return Found(found.sure, found.maybe)
 
 

@@ -315,6 +315,29 @@ class ArgMatcher(Options):
         tests = [test for _, test in self.tests(bound, folds=folds)]
         return tests[0] if len(tests) == 1 else partial(_all_hold, tests)
 
+    @cached_property
+    def _checks(self) -> list[Test]:
+        return [test for _, test in self._tests]
+
+    def holds(self, value: JSON) -> bool | None:
+        """Return whether a value that is given is as expected; None when undecided."""
+        if self.present is not None:
+            return self.present
+        unknown = False
+        for test in self._checks:
+            try:
+                if not test(value):
+                    return False
+            except (PatternTimeout, RecursionError):
+                unknown = True
+        return None if unknown else True
+
+    def accepts(self, values: list[JSON]) -> bool | None:
+        """Return whether one of the values at a path is as expected, or none is needed; None when undecided."""
+        if self.present is not None:
+            return self.present is bool(values)
+        return self.matches_any(values) if values else self.optional
+
     def failing(self, value: JSON) -> list[str] | None:
         """Return the matchers that do not match `value`; None when undecided."""
         failing: list[str] = []

@@ -249,6 +249,22 @@ class ToolRule(CallMatcher):
         """Whether it leaves out calls of its tool."""
         return self.states_arguments or self.where is not None
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether nothing but the tool's name counts."""
+        return not self.is_qualified
+
+    def fits(self, event: ToolEvent) -> bool | None:
+        """Return whether a call of the tool is as expected; None when undecided."""
+        if not self._qualifiers:
+            return super().fits(event)
+        unknown = False
+        for difference in self.event_differences(event):
+            if not difference.undecided:
+                return False
+            unknown = True
+        return None if unknown else True
+
     def further_names(self, args: dict[str, JSON]) -> set[str]:
         """Return the arguments that the patterns are matched against."""
         return {
@@ -282,6 +298,11 @@ class AllowedTool(ToolRule):
     @classmethod
     def _from_name(cls, value: Any) -> Any:
         return {"tool": value} if isinstance(value, str) else value
+
+    @cached_property
+    def exact_name(self) -> str | None:
+        """The one name that fits; None where names are folded."""
+        return None if self.tool is not None else super().exact_name
 
     def matches_name(self, name: str) -> bool:
         """Return whether a tool has this name: `tool` after folding, `name` letter for letter; both may be globs."""

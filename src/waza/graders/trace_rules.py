@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from msgspec.structs import replace
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from waza.graders._expected_calls import places_of
 from waza.graders._operands import (
     BoundOperands,
     Found,
@@ -311,7 +312,8 @@ class View:
         self.count = len(calls)
         self._trace = trace
         self._timelines: dict[JSON, list[Timeline]] = {}
-        self.source = Source([call.tool_name for call in spelled], spelled, words, [], skill_tools(trace.engine))
+        called = [call.tool_name for call in spelled]
+        self.source = Source(called, spelled, words, [], skill_tools(trace.engine), places_of(called))
 
     @cached_property
     def messages(self) -> list[Message] | None:
@@ -469,7 +471,7 @@ class RuleRun:
         """Return the first alternative of the trigger that a call fits."""
         operands = self.rule.trigger or []
         source = self.view.source
-        alone = source._replace(names=[source.names[item]], calls=[source.calls[item]])
+        alone = source._replace(names=[source.names[item]], calls=[source.calls[item]], places=None)
         fitting = (each for each in operands if find_all([each], alone).sure)
         return operands[0] if len(operands) == 1 else next(fitting, operands[0])
 

@@ -92,6 +92,10 @@ class Dialect:
         marked = _is_mcp(recorded) or (_is_mcp(glob) and bare[0] not in "*?")
         return marked and fits_name(bare, _mcp_name(recorded))
 
+    def is_several(self, name: str) -> bool:
+        """Return whether what a tool is depends on the arguments of a call: a patch may create or edit files."""
+        return self._kinds.get(name) == "patch"
+
     def kinds(self, event: ToolEvent) -> frozenset[str]:
         """Return the kinds of a call: `shell`, `read`, …; those of a patch depend on what it does to files."""
         kind = self._kinds.get(event.tool_name)
