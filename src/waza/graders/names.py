@@ -33,7 +33,7 @@ def names_of(*lists: Iterable[str]) -> Names:
 
 def words_of(trace: Trace, how: ToolNames) -> Dialect | None:
     """Return how the agent of a trace names its tools; None where names are matched exactly."""
-    return None if how == "exact" else dialect_of(trace)
+    return None if how == "exact" or trace.engine is None else dialect_of(trace)
 
 
 def names_used(trace: Trace, declared: Names, how: ToolNames) -> dict[str, None] | None:
@@ -85,7 +85,11 @@ def calls_spelled(events: list[ToolEvent], wanted: Iterable[str], words: Dialect
     if words is None:
         return events
     keys = [key.split(".", 1)[0].split("[", 1)[0] for key in wanted]
-    return [replace(event, args=_spelled(event, words.args(event, keys))) for event in events]
+    return [_with_args(event, words.args(event, keys)) for event in events]
+
+
+def _with_args(event: ToolEvent, args: JSON) -> ToolEvent:
+    return event if args is event.args else replace(event, args=_spelled(event, args))
 
 
 class SpelledArgs(dict[str, JSON]):

@@ -100,7 +100,7 @@ class ToolCallsGrader(Grader):
     def checks(self, trace: Trace) -> list[Check]:
         """Return one check per tool, per bound and per expectation, one more for other calls where exact."""
         events = tool_events(trace)
-        checks = list(self._plain_checks(trace, len(events)))
+        checks = self._plain_checks(trace, len(events))
         if not self.expect:
             return checks
         if self.within_turn == "any" and not turns_are_known(trace):
@@ -113,10 +113,18 @@ class ToolCallsGrader(Grader):
         expected = expectation_checks(self.order, self.expect, names, calls, words, turns)
         return AlignedChecks([*checks, *expected], expected.alignment, expected.argument_calls)
 
-    def _plain_checks(self, trace: Trace, calls: int) -> Iterator[Check]:
-        used = names_used(trace, self._names, self.tool_names)
-        yield from uses(self.required_tools, used, 'required tool "{}" was not called')
-        yield from avoids(self.forbidden_tools, used, 'forbidden tool "{}" was called')
+    def _plain_checks(self, trace: Trace, calls: int) -> list[Check]:
+        checks: list[Check] = []
+        if self._names.names:
+            used = names_used(trace, self._names, self.tool_names)
+            checks += uses(self.required_tools, used, 'required tool "{}" was not called')
+            if self.forbidden_tools:
+                checks += avoids(self.forbidden_tools, used, 'forbidden tool "{}" was called')
+        if self.min_calls or self.max_calls:
+            checks += self._bound_checks(calls)
+        return checks
+
+    def _bound_checks(self, calls: int) -> Iterator[Check]:
         for word, bound in (("least", self.min_calls or None), ("most", bound_of(self.max_calls))):
             if bound is not None:
                 ok = calls >= bound if word == "least" else calls <= bound
@@ -129,11 +137,13 @@ class ToolCallsGrader(Grader):
         facts: dict[str, JSON] = {
             "total_calls": len(names),
             "unique_tools": list(dict.fromkeys(names)),
-            "passed_checks": sum(check.ok is True for check in checks),
+            "passed_checks": len([check for check in checks if check.ok]),
             "total_checks": len(checks),
-            **really_seen(trace, self._declared, self.tool_names),
         }
-        facts |= self._selection(trace)
+        if self._declared.globs or trace.engine is not None:
+            facts |= really_seen(trace, self._declared, self.tool_names)
+        if self.required_tools or self.expect:
+            facts |= self._selection(trace)
         if isinstance(checks, AlignedChecks):
             facts["alignment"] = checks.alignment
             facts |= {"argument_calls": checks.argument_calls} if checks.argument_calls else {}
@@ -149,8 +159,7 @@ class ToolCallsGrader(Grader):
             return selection(any(entry.names(event, words) for event in first for entry in wanted), is_ordered=True)
         if not needed and not self.required_tools:
             return {}
-        fits = any(
-            is_one_of(event, self._required, words) or any(entry.names(event, words) for entry in needed)
-            for event in first
-        )
-        return selection(fits)
+        if not first:
+            return selection(False)
+        fits = is_one_of(first[0], self._required, words)
+        return selection(fits or any(entry.names(first[0], words) for entry in needed))

@@ -59,11 +59,16 @@ _WORD = re.compile(r"(>\s*['\"]?)?([^\s'\"<>|;&()]+)")
 _FOLDER = re.compile(r"(?:Base directory for this skill: |Resources loaded from `)([^`\n]+)")
 
 
+_MOST_KNOWN = 4_096
+
+
 class Dialect:
     """How one agent program names its tools and their arguments."""
 
     def __init__(self, program: str) -> None:
         self._kinds = _kinds_of(program)
+        self._known: dict[tuple[str, str], bool] = {}
+        """Declared and recorded names that were compared before: traces of one suite have the same few."""
 
     def same(self, declared: str, event: ToolEvent) -> bool:
         """Return whether a declared name is the tool of a call: the same name, or another program's for it.
@@ -74,6 +79,17 @@ class Dialect:
         recorded = event.tool_name
         if declared == recorded:
             return True
+        if self._kinds.get(recorded) == "patch":
+            return self._is_same(declared, event)
+        key = (declared, recorded)
+        if key not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = self._is_same(declared, event)
+        return self._known[key]
+
+    def _is_same(self, declared: str, event: ToolEvent) -> bool:
+        recorded = event.tool_name
         if name_glob(declared) is not None:
             return self._covers(declared, recorded)
         if recorded in self._kinds:
@@ -134,12 +150,22 @@ class Dialect:
     def used(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> dict[str, None]:
         """Return the recorded names, and the declared aliases for one of those calls."""
         calls = list(events)
-        meant = [word for word in declared if any(self.same(word, event) for event in calls)]
-        return dict.fromkeys([*(event.tool_name for event in calls), *meant])
+        used = dict.fromkeys([event.tool_name for event in calls])
+        kinds = self._examples(calls)
+        for word in declared:
+            if word not in used and any(self.same(word, event) for event in kinds):
+                used[word] = None
+        return used
+
+    def _examples(self, calls: list[ToolEvent]) -> list[ToolEvent]:
+        """Return one call of each tool; all of those whose tool depends on their arguments."""
+        first = {event.tool_name: event for event in reversed(calls)}
+        several = [event for event in calls if self.is_several(event.tool_name)]
+        return [*(event for name, event in reversed(first.items()) if not self.is_several(name)), *several]
 
     def seen_as(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> dict[str, list[str]]:
         """Return for each declared name the other names in the recording; names without any are omitted."""
-        calls = list(events)
+        calls = self._examples(list(events))
         names = {
             word: list(dict.fromkeys(event.tool_name for event in calls if self.same(word, event)))
             for word in dict.fromkeys(declared)
