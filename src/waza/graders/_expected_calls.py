@@ -151,7 +151,10 @@ class CallMatcher(Options):
         given = event.args if isinstance(event.args, dict) else {}
         unknown = False
         for key, steps, matcher in self._wanted:
-            fits = matcher.holds(given[key]) if key in given else matcher.accepts(values_at(given, key, steps))
+            if key in given and matcher.present is None:
+                fits = matcher.holds(given[key])
+            else:
+                fits = matcher.accepts(values_at(given, key, steps))
             if fits is False:
                 return False
             unknown = unknown or fits is None
@@ -320,6 +323,11 @@ class Expectation(CallMatcher):
         return Need(low, _NO_LIMIT if high is None else high)
 
     @cached_property
+    def passed_check(self) -> Check:
+        """The check where it is satisfied."""
+        return Check(True, f"{self.label} is called")
+
+    @cached_property
     def most(self) -> int | None:
         """How many calls may fit it, or None."""
         return None if self.count is None else self.count.max
@@ -361,13 +369,11 @@ def expectation_checks(
     for index, expectation in enumerate(expect):
         ok = _verdict(evaluation, index)
         entry = _entry(evaluation, index, ok)
-        claim = f"{expectation.label} is called"
         if ok:
-            checks.append(Check(True, claim))
+            checks.append(expectation.passed_check)
         else:
-            checks.append(
-                Check(ok, claim, _failure(evaluation, index, entry), expectation.written(), _actual(evaluation, index))
-            )
+            claim, failure = expectation.passed_check.claim, _failure(evaluation, index, entry)
+            checks.append(Check(ok, claim, failure, expectation.written(), _actual(evaluation, index)))
         entries.append(entry)
     if order == "exact":
         checks.append(_nothing_else(evaluation, names))

@@ -252,7 +252,7 @@ class Operand(CallMatcher):
         fits = super().fits(event)
         if fits is False or not (self.result or self.result_fields):
             return fits
-        verdicts = [fits] + ([] if self.result is None else [self.result.holds(event.result)])
+        verdicts = [fits] + ([] if self.result is None else [self.result.accepts([event.result])])
         if self.result_fields:
             root = opened(event.result)
             verdicts += [matcher.accepts(values_in(root, key)) for key, matcher in self.result_fields.items()]

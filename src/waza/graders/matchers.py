@@ -321,8 +321,6 @@ class ArgMatcher(Options):
 
     def holds(self, value: JSON) -> bool | None:
         """Return whether a value that is given is as expected; None when undecided."""
-        if self.present is not None:
-            return self.present
         unknown = False
         for test in self._checks:
             try:
@@ -433,7 +431,12 @@ def _equal_to(expected: JSON, tolerance: float | None, *, folds: bool) -> Test:
         return lambda value: same(folded, fold_texts(value), tolerance=tolerance)
     if type(expected) is str:
         return lambda value: type(value) is str and value == expected
+    if type(expected) in (int, float) and tolerance is None:
+        return lambda value: type(value) in _NUMBERS and bool(value == expected)
     return partial(same, expected, tolerance=tolerance)
+
+
+_NUMBERS = (int, float)
 
 
 def _has_letters(value: JSON) -> bool:

@@ -151,17 +151,19 @@ class Dialect:
         """Return the recorded names, and the declared aliases for one of those calls."""
         calls = list(events)
         used = dict.fromkeys([event.tool_name for event in calls])
-        kinds = self._examples(calls)
-        for word in declared:
-            if word not in used and any(self.same(word, event) for event in kinds):
-                used[word] = None
-        return used
+        missing = [word for word in declared if word not in used]
+        kinds = self._examples(calls) if missing else []
+        return used | dict.fromkeys(word for word in missing if any(self.same(word, event) for event in kinds))
 
     def _examples(self, calls: list[ToolEvent]) -> list[ToolEvent]:
-        """Return one call of each tool; all of those whose tool depends on their arguments."""
-        first = {event.tool_name: event for event in reversed(calls)}
-        several = [event for event in calls if self.is_several(event.tool_name)]
-        return [*(event for name, event in reversed(first.items()) if not self.is_several(name)), *several]
+        """Return one call of each tool; all calls where what a tool is depends on its arguments."""
+        first: dict[str, ToolEvent] = {}
+        for event in calls:
+            if event.tool_name not in first:
+                first[event.tool_name] = event
+        if any(self._kinds.get(name) == "patch" for name in first):
+            return calls
+        return list(first.values())
 
     def seen_as(self, declared: Iterable[str], events: Iterable[ToolEvent]) -> dict[str, list[str]]:
         """Return for each declared name the other names in the recording; names without any are omitted."""
