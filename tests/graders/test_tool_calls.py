@@ -41,6 +41,8 @@ def alignment(kind, trace, **config):
         ({"expect": [{"name": "a", "count": {"min": "none"}}]}, "config.expect[0].count.min", "upper limits"),
         ({"expect": [{"name": " "}]}, "config.expect[0].name", "blank"),
         ({"required_tools": ["a"], "order": "exact"}, "", "no effect"),
+        ({"required_tools": ["a"], "other_calls": "forbid"}, "", "no effect"),
+        ({"expect": [{"name": "a"}], "match": "bfc"}, "config.match", "did you mean 'bfcl'?"),
         ({"expect": [{"name": "a"}], "order": "exactly"}, "config.order", "one of: any, in_order, exact"),
         ({"expect": [{}]}, "config.expect[0]", "give 'tool' or 'name'"),
         ({"expect": [{"tool": "a", "name": "a"}]}, "config.expect[0]", "one of them"),
@@ -346,3 +348,65 @@ def test_every_example_of_the_migration_guide_loads_and_old_and_new_agree():
     )
     assert [grader.grade(done).status for grader in graders] == ["passed"] * 9
     assert [grader.grade(calls()).status for grader in graders] == ["failed"] * 9
+
+
+REFERENCE = [
+    {"name": "book", "args": {"to": "Oslo"}},
+    {"name": "pay", "args": {"amount": 5}},
+]
+BOOK, PAY, ODD = ("book", {"to": "Oslo"}), ("pay", {"amount": 5}), ("log", {})
+
+
+@pytest.mark.parametrize(
+    ("match", "good", "bad"),
+    [
+        (
+            "agentevals-strict",
+            [[BOOK, PAY]],
+            [[PAY, BOOK], [BOOK, PAY, ODD], [BOOK], [BOOK, ("pay", {"amount": 5, "x": 1})]],
+        ),
+        ("agentevals-unordered", [[BOOK, PAY], [PAY, BOOK]], [[BOOK], [BOOK, PAY, ODD], [BOOK, PAY, PAY]]),
+        ("agentevals-subset", [[], [PAY], [PAY, BOOK]], [[BOOK, ODD], [PAY, PAY]]),
+        ("agentevals-superset", [[PAY, BOOK], [ODD, BOOK, PAY, PAY]], [[PAY], [BOOK, ("pay", {})]]),
+    ],
+)
+def test_the_trajectory_matches_of_agentevals_have_short_forms(match, good, bad):
+    def passes(made):
+        return grade("tool_calls", calls(*made), expect=REFERENCE, match=match).passed
+
+    assert [made for made in good if not passes(made)] == []
+    assert [made for made in bad if passes(made)] == []
+
+
+def test_bfcl_lists_of_possible_answers_have_a_short_form():
+    truth = [{"name": "weather", "args": {"city": ["Oslo", "Oslo, Norway"], "unit": ["C", ""], "days": [3]}}]
+
+    def passes(**args):
+        return grade("tool_calls", calls(("weather", args)), expect=truth, match="bfcl").passed
+
+    assert passes(city="OSLO", days=3) and passes(city="Oslo, Norway", unit="c", days=3.0)
+    assert not passes(city="Bergen", days=3) and not passes(city="Oslo", unit="F", days=3)
+    assert not passes(city="Oslo", days=3, extra=1) and not passes(city="Oslo")
+
+
+def test_tau2_gold_actions_have_a_short_form():
+    def passes(call, **action):
+        return grade(
+            "tool_calls", calls("look", ("cancel", call)), expect=[{"name": "cancel", **action}], match="tau2"
+        ).passed
+
+    assert passes({"id": 1, "why": "x"}, arguments={"id": 1, "why": "y"}, compare_args=["id"])
+    assert not passes({"id": 1, "why": "x"}, arguments={"id": 1, "why": "y"})
+    assert not passes({"id": 1, "more": 2}, arguments={"id": 1})
+    assert passes({"id": {"a": 1}}, arguments={"id": {"a": 1}}) and passes(
+        {"id": 9}, arguments={"id": 1}, compare_args=[]
+    )
+
+
+def test_a_short_form_can_be_loaded_from_what_a_run_stores():
+    from waza.suites.suite import grader_as_data
+
+    for match in ("bfcl", "tau2", "agentevals-subset"):
+        spec = {"type": "tool_calls", "config": {"expect": [{"name": "t", "args": {"x": [1, ""]}}] * 2, "match": match}}
+        stored = grader_as_data(waza.load_grader(spec))
+        assert "match" not in stored["config"] and grader_as_data(waza.load_grader(stored)) == stored

@@ -356,8 +356,10 @@ def expectation_checks(
     events: list[ToolEvent],
     words: Dialect | None = None,
     turns: Sequence[int] | None = None,
+    *,
+    is_alone: bool,
 ) -> AlignedChecks:
-    """Return one check per expectation, and one for unexpected calls where the order is exact.
+    """Return one check per expectation, and one for unexpected calls where there may be no others.
 
     With `turns`, the turn of each call, those of one turn may come in any order.
     """
@@ -375,17 +377,17 @@ def expectation_checks(
             claim, failure = expectation.passed_check.claim, _failure(evaluation, index, entry)
             checks.append(Check(ok, claim, failure, expectation.written(), _actual(evaluation, index)))
         entries.append(entry)
-    if order == "exact":
+    if is_alone:
         checks.append(_nothing_else(evaluation, names))
     wanted = [(entry, each) for entry, each in zip(expect, found, strict=True) if entry.need.high]
     stated = argument_calls([entry for entry, _ in wanted], [each for _, each in wanted])
     return AlignedChecks(checks, certificate(order, entries, evaluation.sure.extra, evaluation.misplaced), stated)
 
 
-def turns_unknown(order: Order, expect: Sequence[Expectation]) -> AlignedChecks:
+def turns_unknown(order: Order, expect: Sequence[Expectation], *, is_alone: bool) -> AlignedChecks:
     """Return the checks where entries are to be in the order of turns, and turns were not recorded."""
     claims = [f"{entry.label} is called" for entry in expect]
-    claims += ["there are no other calls"] if order == "exact" else []
+    claims += ["there are no other calls"] if is_alone else []
     entries: list[JSON] = [{"expected": entry.label, "status": "undecided", "calls": []} for entry in expect]
     checks = list(undecided(claims, "turns were not recorded, so calls of one turn cannot be told apart"))
     return AlignedChecks(checks, certificate(order, entries, [], {}))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from waza.graders._alignment import AlignedChecks, Order
 from waza.graders._expected_calls import Expectation, expectation_checks, turns_unknown
+from waza.graders._references import Match, expanded
 from waza.graders.base import Grader, Limit, Minimum, ToolName, bound_of, tool_events, turns_are_known
 from waza.graders.behavior import avoids, uses
 from waza.graders.names import (
@@ -71,6 +72,11 @@ class ToolCallsGrader(Grader):
     within_turn: Literal["listed", "any"] = "listed"
     """`any`: calls of one turn in any order, turns in order; with `order: in_order` or `exact`."""
 
+    other_calls: Literal["allow", "forbid"] = "allow"
+    """`forbid`: calls that no entry of `expect` takes are one more failed check, whatever the order."""
+    match: Match | None = None
+    """A short form for reference calls of other benchmarks: it sets the other keys, see the guide on rules."""
+
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
 
@@ -86,6 +92,11 @@ class ToolCallsGrader(Grader):
     def _required(self) -> Names:
         return names_of(self.required_tools)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _written_out(cls, options: Any) -> Any:
+        return expanded(options) if isinstance(options, dict) and "match" in options else options
+
     @model_validator(mode="after")
     def _bounds_and_order(self) -> Self:
         most = bound_of(self.max_calls)
@@ -93,6 +104,9 @@ class ToolCallsGrader(Grader):
             raise ValueError(f"min_calls ({self.min_calls}) is above max_calls ({self.max_calls})")
         if "order" in self.model_fields_set and not self.expect:
             raise ValueError("'order' has no effect without 'expect'")
+        for key in ("other_calls", "match"):
+            if key in self.model_fields_set and not self.expect:
+                raise ValueError(f"'{key}' has no effect without 'expect'")
         if "within_turn" in self.model_fields_set and self.order == "any":
             raise ValueError("'within_turn' has no effect without 'order: in_order' or 'exact'")
         return self
@@ -104,14 +118,19 @@ class ToolCallsGrader(Grader):
         if not self.expect:
             return checks
         if self.within_turn == "any" and not turns_are_known(trace):
-            unknown = turns_unknown(self.order, self.expect)
+            unknown = turns_unknown(self.order, self.expect, is_alone=self._is_alone)
             return AlignedChecks([*checks, *unknown], unknown.alignment)
         turns = [event.turn for event in events] if self.within_turn == "any" else None
         words = words_of(trace, self.tool_names)
         calls = calls_spelled(events, [key for entry in self.expect for key in entry.args], words)
         names = [call.tool_name for call in calls]
-        expected = expectation_checks(self.order, self.expect, names, calls, words, turns)
+        expected = expectation_checks(self.order, self.expect, names, calls, words, turns, is_alone=self._is_alone)
         return AlignedChecks([*checks, *expected], expected.alignment, expected.argument_calls)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether other calls than the expected ones are forbidden."""
+        return self.order == "exact" or self.other_calls == "forbid"
 
     def _plain_checks(self, trace: Trace, calls: int) -> list[Check]:
         checks: list[Check] = []
