@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -16,6 +17,8 @@ CommandClass = Literal["read_only", "unknown", "mutating"]
 _SEVERITY: tuple[CommandClass, ...] = ("read_only", "unknown", "mutating")
 MAX_LINE_CHARS = 100_000
 """A longer line is unknown."""
+_CACHED_CHARS = 500
+"""Lines up to this length are read once: the trials of a run have many in common."""
 _MAX_WRAPPERS = 20
 _MAX_DEPTH = 8
 """Shells inside shells that are read; deeper ones are unknown."""
@@ -94,6 +97,11 @@ _CURL_WRITES = ("O", "J", "Q", "remote-name", "remote-name-all", "remote-header-
 
 def classify(line: str) -> CommandClass:
     """Return whether a command line only reads, changes something, or may do either."""
+    return _classified(line) if len(line) <= _CACHED_CHARS else _classify(line, 0)
+
+
+@lru_cache(maxsize=4096)
+def _classified(line: str) -> CommandClass:
     return _classify(line, 0)
 
 
@@ -161,13 +169,11 @@ class _Scan:
     def run(self) -> None:
         """Read the whole line."""
         while self.at < len(self.line):
-            letter = self.line[self.at]
-            step = _STEPS.get(letter)
-            if step is None:
-                self._add(letter)
-                self.at += 1
+            if plain := _PLAIN.match(self.line, self.at):
+                self._add(plain[0])
+                self.at = plain.end()
             else:
-                step(self)
+                _STEPS[self.line[self.at]](self)
         self._end_command()
         if self._endings:
             self.found.append("unknown")
@@ -290,8 +296,9 @@ class _Scan:
             elif letter == "$":
                 self._dollar(in_quotes=True)
             else:
-                self._add(letter)
-                self.at += 1
+                plain = _QUOTED.match(self.line, self.at)
+                self._add(plain[0] if plain else letter)
+                self.at = plain.end() if plain else self.at + 1
         self.at += 1
 
     def _backquotes(self) -> None:
@@ -398,6 +405,9 @@ class _Scan:
         self.at += len(operator)
 
 
+_PLAIN = re.compile(r"[^ \t\r\n;&|()<>#\\'\"`$]+")
+"""Characters that are only part of a word: all without a step."""
+_QUOTED = re.compile(r"[^\\\"`$]+")
 _KEYWORDS = ("if", "elif", "while", "until", "then", "else", "do", "for", "!", "{")
 _OPERATORS = ("<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">|", ">&", ">")
 _STEPS: dict[str, Callable[[_Scan], None]] = {
