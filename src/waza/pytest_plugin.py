@@ -100,7 +100,8 @@ class SuiteFile(pytest.File):
 
         if self.spec and (hooks := getattr(self.spec.hooks, when)):
             folder = self.spec.folder
-            for remark in asyncio.run(run_hooks(hooks, folder, {"WAZA_EVAL_DIR": str(folder.base)})):
+            environment = {"WAZA_EVAL_DIR": str(folder.base)}
+            for remark in asyncio.run(run_hooks(hooks, folder, environment, self.spec.inputs)):
                 self.warn(pytest.PytestWarning(_visible(remark)))
 
 

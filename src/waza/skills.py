@@ -179,7 +179,7 @@ def find_skills(
     """
     found: dict[str, Path] = {}
     for name in folders:
-        folder = place.find(name)
+        folder = place.find_skill_folder(name)
         skills: dict[str, Path] = {}
         for skill in skills_in(folder):
             if skills.setdefault(skill.name, skill) != skill:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from waza.files.trust import is_trusted
 
 PROJECT_FILE = ".waza.yaml"
-PROJECT_MARKS = (PROJECT_FILE, ".git")
+_REPOSITORY = ".git"
+PROJECT_MARKS = (PROJECT_FILE, _REPOSITORY)
+SKILL_FOLDERS = ("skills", ".github/skills", ".claude/skills", ".agents/skills", "plugin/skills", "plugins/*/skills")
+"""Where a repository has its skills; `*` is any folder."""
+_SKILL = "SKILL.md"
+_EVALS = "evals"
+_LEVELS_ABOVE = 4
+"""How far above an eval file a folder without `.waza.yaml` and `.git` is recognised as its repository."""
 
 
 class SpecFolder:
@@ -17,12 +26,13 @@ class SpecFolder:
     may be anywhere.
     """
 
-    __slots__ = ("_may_import", "base", "named", "root", "trust")
+    __slots__ = ("_may_import", "_repository", "base", "named", "root", "trust")
 
     def __init__(self, base: str | Path = ".", root: str | Path | None = None, *, trust: bool = False) -> None:
         self.base = Path(base).resolve()
         self.trust = trust
         self._may_import: bool | None = True if trust else None
+        self._repository: Path | None = None
         self.named: Path | None = None
         self.root = Path(root).resolve() if root is not None else project_root(self.base)
 
@@ -32,6 +42,13 @@ class SpecFolder:
         if self._may_import is None:
             self._may_import = is_trusted(self.root)
         return self._may_import
+
+    @property
+    def repository(self) -> Path:
+        """The root of the repository, in which skills are looked up: it may be above the project's root."""
+        if self._repository is None:
+            self._repository = repository_root(self.root)
+        return self._repository
 
     def __repr__(self) -> str:
         return f"SpecFolder({str(self.base)!r})"
@@ -60,10 +77,30 @@ class SpecFolder:
         where = "next to the eval file" + (" or at the project's root" if self.root != self.base else "")
         raise ValueError(f"'{path[:200]}' is not there; looked {where}")
 
-    def place(self, path: str, start: Path | None = None) -> Path:
+    def find_skill_folder(self, path: str) -> Path:
+        """Return the existing folder of skills at `path`: as `find` does, then at the repository's root.
+
+        Raises ValueError when it leaves the repository or does not exist.
+        """
+        starts = dict.fromkeys((self.base, self.root, self.repository))
+        outside = 0
+        for start in starts:
+            try:
+                candidate = self.place(path, start, self.repository)
+            except ValueError:
+                outside += 1
+                continue
+            if is_there(candidate):
+                return candidate
+        if outside == len(starts):
+            return self.place(path, within=self.repository)
+        where = "next to the eval file" + (" or at the repository's root" if len(starts) > 1 else "")
+        raise ValueError(f"'{path[:200]}' is not there; looked {where}")
+
+    def place(self, path: str, start: Path | None = None, within: Path | None = None) -> Path:
         """Return the absolute path of `path` below `start` (the eval file's folder), links resolved.
 
-        Raises ValueError when that is outside the project's root.
+        Raises ValueError when that is outside the project's root, or of the folder `within`.
         """
         if not path or "\0" in path:
             raise ValueError("a path must not be empty or contain NUL")
@@ -71,7 +108,7 @@ class SpecFolder:
             candidate = ((start or self.base) / path).resolve()
         except (OSError, RuntimeError) as error:
             raise ValueError(f"'{path[:60]}' cannot be looked up: {error}") from None
-        if not candidate.is_relative_to(self.root) and candidate != self.named:
+        if not candidate.is_relative_to(within or self.root) and candidate != self.named:
             raise ValueError(f"'{path}' leaves the project's folder")
         return candidate
 
@@ -90,6 +127,38 @@ def project_root(base: Path) -> Path:
         if any((folder / mark).exists() for mark in PROJECT_MARKS):
             return folder
     return base
+
+
+def repository_root(root: Path) -> Path:
+    """Return the nearest folder at or above a project's root that has `.git`.
+
+    Without one it is a root with `.waza.yaml`, else the nearest folder that looks like a repository: it holds skills
+    or this `evals` folder, or it is a skill itself; for a skill among others the folder that holds them all.
+    """
+    for folder in (root, *root.parents):
+        if (folder / _REPOSITORY).exists():
+            return folder
+    if (root / PROJECT_FILE).exists():
+        return root
+    near = [root, *(one for one in root.parents[:_LEVELS_ABOVE] if not _is_shared(one))]
+    found = next((one for one in near if _looks_like_repository(one, root)), root)
+    return next((one for one in near if any(found.is_relative_to(place) for place in skill_folders(one))), found)
+
+
+def _looks_like_repository(folder: Path, root: Path) -> bool:
+    is_above_evals = folder != root and (folder / _EVALS) in (root, *root.parents)
+    return is_above_evals or is_there(folder / _SKILL) or any(skill_folders(folder))
+
+
+def _is_shared(folder: Path) -> bool:
+    """Say whether a folder is the user's home, above it, or a temporary one: skills there are of other projects."""
+    return Path.home().is_relative_to(folder) or bool(folder.stat().st_mode & stat.S_ISVTX)
+
+
+def skill_folders(folder: Path) -> Iterator[Path]:
+    """Yield the folders of skills in a repository."""
+    for name in SKILL_FOLDERS:
+        yield from (path for path in sorted(folder.glob(name)) if path.is_dir())
 
 
 def inner_path(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Annotated, ClassVar, Literal
@@ -16,6 +17,8 @@ from waza.untrusted import python_assertions
 from waza.untrusted.python_expressions import BUILT_IN_NAMES, CONTEXT_NAMES, read_expression, unknown_names
 
 Language = Literal["python", "javascript"]
+_COMMAND = re.compile(r"""\[\s*(['"`])command\1\s*\]|\.command\b""")
+"""How an assertion reads the command of a call, as the original's do of any call."""
 
 
 def _sandbox(language: Language) -> ModuleType:
@@ -39,7 +42,8 @@ class CodeGrader(Grader):
     Each assertion is one expression with fresh data; it runs outside the process, without files, network or
     processes, for at most 2 seconds and 512 MB. One that raises is a failed check, one that runs out of time or memory
     is undecided. Names: `output`, `outcome`, `transcript`, `tool_calls` (each with `name`, `arguments`, `result`,
-    `success`, `id`), `errors`, `duration_ms`. In Python also `len any all str int float bool list dict re sum min max
+    `success`, `id`), `errors`, `duration_ms`. Read as `call['arguments']['command']`, the command of a call that has
+    none is `""`. In Python also `len any all str int float bool list dict re sum min max
     sorted set tuple abs round enumerate zip range isinstance`.
 
     A Python assertion means what it means in CPython, `re` included. Not available, and refused when the suite is
@@ -91,7 +95,9 @@ class CodeGrader(Grader):
 
     def checks(self, trace: Trace) -> Iterator[Check]:
         """Yield one check per assertion."""
-        outcomes = _sandbox(self.language).evaluate(self.assertions, _context(trace), _missing(trace))
+        # Only where a command is read, so that `arguments == {}` and `len(arguments)` keep their meaning elsewhere.
+        context = _context(trace, with_command=any(map(_COMMAND.search, self.assertions)))
+        outcomes = _sandbox(self.language).evaluate(self.assertions, context, _missing(trace))
         for source, (ok, message) in zip(self.assertions, outcomes, strict=True):
             verdict = "Cannot tell" if ok is None else "Failed"
             failure = f"{verdict}: {source}" + (f": {message}" if message else "")
@@ -104,13 +110,14 @@ class CodeGrader(Grader):
         return {"total_assertions": len(checks), "passed_assertions": passed, "engine": engine}
 
 
-def _context(trace: Trace) -> dict[str, JSON]:
+def _context(trace: Trace, *, with_command: bool) -> dict[str, JSON]:
+    """Return the values of the names; `with_command` each call has a command, which is empty where it runs none."""
     events = trace.events or []
     return {
         "output": trace.output,
         "outcome": trace.outcome,
         "transcript": events,
-        "tool_calls": [_call(event) for event in trace.tool_events or []],
+        "tool_calls": [_call(event, with_command=with_command) for event in trace.tool_events or []],
         "errors": [event for event in events if _is_error(event)],
         "duration_ms": int(_duration(trace) or 0),
     }
@@ -128,10 +135,11 @@ def _missing(trace: Trace) -> dict[str, str]:
     return missing
 
 
-def _call(event: ToolEvent) -> dict[str, JSON]:
+def _call(event: ToolEvent, *, with_command: bool) -> dict[str, JSON]:
+    args = event.args
     return {
         "name": event.tool_name,
-        "arguments": event.args,
+        "arguments": {"command": ""} | args if with_command and isinstance(args, dict) else args,
         "result": event.result,
         "success": event.success,
         "id": event.tool_call_id,

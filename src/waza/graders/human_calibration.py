@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from waza.errors import StoreError, Undecidable
 from waza.graders.base import Grader, Least, Text
@@ -13,6 +13,9 @@ from waza.graders.composed import AfterTurnGrader
 from waza.model import JSON, Check, Trace
 from waza.runs.verdicts import VERDICTS, HumanVerdict, label_of, question_of, standing_in
 from waza.stats.agreement import Confusion, confusion
+
+USUAL_KAPPA = 0.6
+"""The bound where the original's `calibrate_grader` gives none: what is usually called substantial agreement."""
 
 
 class HumanCalibrationGrader(Grader):
@@ -22,7 +25,8 @@ class HumanCalibrationGrader(Grader):
     people say about an output counts; an even division counts for nothing. Only what the suite asks now is compared,
     all prompts and rubrics that it has under that name, and of a judge without a `model:` the one reviewed last:
     another prompt, rubric or model is another judge. With fewer than `min_items` outputs it is undecided. The grade is
-    about the grader, so it is the same for every trial.
+    about the grader, so it is the same for every trial. `calibrate_grader` is the original's word for `grader`; with it
+    `min_kappa` is 0.6 where no bound is given.
 
     ```yaml
     - type: human_calibration
@@ -39,6 +43,8 @@ class HumanCalibrationGrader(Grader):
     all_passed: ClassVar[str] = "The grader agrees with people"
     needs_one_of: ClassVar[tuple[str, ...]] = ("min_kappa", "min_agreement")
 
+    SHORT_FORMS: ClassVar[tuple[str, ...]] = ("calibrate_grader",)
+
     grader: Text
     """The name of the grader whose verdicts are compared with people's."""
     min_kappa: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
@@ -49,6 +55,17 @@ class HumanCalibrationGrader(Grader):
     """How many outputs both must have judged before the grade is decided."""
 
     _present: frozenset[tuple[str, str]] = PrivateAttr(default=frozenset())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_word(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "calibrate_grader" not in given:
+            return given
+        if "grader" in given:
+            raise ValueError("'grader' and 'calibrate_grader' mean the same; keep one of them")
+        found = {("grader" if key == "calibrate_grader" else key): value for key, value in given.items()}
+        bounds = {} if any(found.get(key) is not None for key in cls.needs_one_of) else {"min_kappa": USUAL_KAPPA}
+        return found | bounds
 
     def among(self, graders: Iterable[Grader]) -> Self:
         """Return this grader for a suite with these graders: it compares what they ask now."""

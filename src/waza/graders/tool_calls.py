@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import ConfigDict, model_validator
 
 from waza.graders._alignment import AlignedChecks, Order
 from waza.graders._expected_calls import Expectation, expectation_checks, turns_unknown
 from waza.graders._references import Match, expanded
-from waza.graders.base import Grader, Limit, Minimum, ToolName, bound_of, tool_events, turns_are_known
+from waza.graders.base import FoldingPattern, Grader, Limit, Minimum, ToolName, bound_of, tool_events, turns_are_known
 from waza.graders.behavior import avoids, uses
 from waza.graders.names import (
     Names,
@@ -24,7 +25,48 @@ from waza.graders.names import (
     selection,
     words_of,
 )
-from waza.model import JSON, Check, Trace
+from waza.model import JSON, Check, ToolEvent, Trace
+from waza.options import Options
+from waza.untrusted.patterns import PatternTimeout
+
+_FORMS = {"required": "required_tools", "forbidden": "forbidden_tools"}
+
+
+def _is_call(entry: Any) -> bool:
+    return isinstance(entry, dict) and not {"tool", "name"}.isdisjoint(entry)
+
+
+class CallPattern(Options):
+    """A pattern for calls of any tool."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    pattern: FoldingPattern
+    """Looked for in the tool's name and in each argument, in any case."""
+
+    def check(self, events: Sequence[ToolEvent], *, is_wanted: bool) -> Check:
+        """Return whether a call has the pattern, where it must, or none has it, where it must not."""
+        source = self.pattern.source
+        claim = f"a call matches /{source}/" if is_wanted else f"no call matches /{source}/"
+        try:
+            found = next((event for event in events if any(map(self.pattern.search, _texts(event)))), None)
+        except PatternTimeout as error:
+            return Check(None, claim, f"cannot tell whether {claim}: {error}")
+        if is_wanted:
+            failure = "" if found else f"no call has /{source}/ in its name or an argument"
+            return Check(found is not None, claim, failure)
+        failure = (
+            f'call {found.sequence} ("{found.tool_name}") has /{source}/ in its name or an argument' if found else ""
+        )
+        return Check(found is None, claim, failure)
+
+
+def _texts(event: ToolEvent) -> Iterator[str]:
+    """Yield a call's name and its arguments; those that are no texts as compact JSON, as other matchers read them."""
+    yield event.tool_name
+    values = event.args.values() if isinstance(event.args, dict) else [event.args]
+    for value in values:
+        yield value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class ToolCallsGrader(Grader):
@@ -33,6 +75,10 @@ class ToolCallsGrader(Grader):
     Each `expect` entry needs calls of its own: calls are assigned to entries so that as many as possible are
     satisfied, whatever the order of either. `details.alignment` lists for each entry which calls it took, or the
     nearest call and the arguments that differed, or that it is missing; and which calls were not expected.
+
+    `required` and `forbidden` take `{pattern: "az containerapp"}` as the original's tasks have it: RE2 in any case,
+    looked for in a call's name and in each of its arguments; one call may satisfy several. Names and `expect` entries
+    may be listed there too.
 
     ```yaml
     - type: tool_calls
@@ -55,7 +101,10 @@ class ToolCallsGrader(Grader):
 
     checks_behavior: ClassVar[bool] = True
     all_passed: ClassVar[str] = "all tool_calls checks passed"
-    needs_one_of: ClassVar[tuple[str, ...]] = ("required_tools", "forbidden_tools", "min_calls", "max_calls", "expect")
+    needs_one_of: ClassVar[tuple[str, ...]] = (
+        *("required_tools", "forbidden_tools", "min_calls", "max_calls", "expect"),
+        *("required", "forbidden"),
+    )
 
     required_tools: list[ToolName] = []
     """Tools that must be called, each by exact name or a glob (`mcp__github__*`)."""
@@ -67,6 +116,10 @@ class ToolCallsGrader(Grader):
     """How many calls there may be; `none` allows none, 0 means no limit."""
     expect: list[Expectation] = []
     """Calls that must be made, each entry with calls of its own."""
+    required: list[ToolName | CallPattern] = []
+    """Calls that must be made: `{pattern: P}` for any call with P in its name or an argument; or a tool's name."""
+    forbidden: list[ToolName | CallPattern] = []
+    """Calls that must not be made, in the same forms."""
     order: Order = "any"
     """`any`; `in_order`: the entries' calls follow each other; `exact`: in order, and no other calls."""
     within_turn: Literal["listed", "any"] = "listed"
@@ -79,6 +132,26 @@ class ToolCallsGrader(Grader):
 
     tool_names: ToolNames = "known"
     """`known`: a plain name is the agent's tool for it, whatever its program calls it; `exact`: letter for letter."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sorted_out(cls, given: Any) -> Any:
+        """Put names under `required` and `forbidden` where names are, and calls with arguments among the expected."""
+        if not isinstance(given, dict) or not any(isinstance(given.get(key), list) for key in _FORMS):
+            return given
+        found = dict(given)
+        for key, names in _FORMS.items():
+            entries = given.get(key)
+            if not isinstance(entries, list):
+                continue
+            calls = [entry for entry in entries if _is_call(entry)]
+            if key == "forbidden":
+                calls = [{"count": {"max": 0}} | entry for entry in calls]
+            for other, moved in ((names, [entry for entry in entries if isinstance(entry, str)]), ("expect", calls)):
+                if moved and isinstance(found.setdefault(other, []), list):
+                    found[other] = [*found[other], *moved]
+            found[key] = [entry for entry in entries if not isinstance(entry, str) and not _is_call(entry)]
+        return found
 
     @cached_property
     def _declared(self) -> Names:
@@ -139,9 +212,17 @@ class ToolCallsGrader(Grader):
             checks += uses(self.required_tools, used, 'required tool "{}" was not called')
             if self.forbidden_tools:
                 checks += avoids(self.forbidden_tools, used, 'forbidden tool "{}" was called')
+        if self.required or self.forbidden:
+            checks += self._pattern_checks(tool_events(trace))
         if self.min_calls or self.max_calls:
             checks += self._bound_checks(calls)
         return checks
+
+    def _pattern_checks(self, events: Sequence[ToolEvent]) -> Iterator[Check]:
+        for entries, is_wanted in ((self.required, True), (self.forbidden, False)):
+            for entry in entries:
+                if isinstance(entry, CallPattern):
+                    yield entry.check(events, is_wanted=is_wanted)
 
     def _bound_checks(self, calls: int) -> Iterator[Check]:
         for word, bound in (("least", self.min_calls or None), ("most", bound_of(self.max_calls))):

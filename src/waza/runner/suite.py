@@ -31,6 +31,7 @@ from waza.suites.load import where_and_what
 from waza.suites.shapes import HookShape
 from waza.suites.sources import source_files
 from waza.suites.suite import EvalSpec
+from waza.suites.tasks import values_of
 
 YIELD_EVERY_S = 0.05
 """How long trials may follow one another before signals are delivered."""
@@ -144,7 +145,7 @@ async def run_suite(
     writers = [one.writer for one in active.values()]
     environment = {"WAZA_EVAL_DIR": str(spec.folder.base)}
     try:
-        for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment):
+        for remark in await run_hooks(spec.hooks.before_run, spec.folder, environment, spec.inputs):
             listeners.on_remark(remark)
         pin_files(spec, arms[0].context.pinned)
         for arm in arms:
@@ -175,7 +176,7 @@ async def end_suite(
         except Exception as error:  # noqa: BLE001  the results are there; only the engine's own clean-up failed
             listeners.trouble.append(f"the engine did not stop: {type(error).__name__}: {error}")
     try:
-        for remark in await run_hooks(spec.hooks.after_run, spec.folder, environment):
+        for remark in await run_hooks(spec.hooks.after_run, spec.folder, environment, spec.inputs):
             listeners.on_remark(remark)
     except EngineError as error:
         listeners.trouble.append(str(error))
@@ -227,9 +228,10 @@ async def with_hooks(spec: EvalSpec, trial: Trial, context: RunContext, listener
     if not spec.hooks.before_task and not spec.hooks.after_task:
         return await run_trial(trial, spec.graders[trial.task.id], context)
     environment = {"WAZA_TASK_ID": trial.task.id, "WAZA_TRIAL": str(trial.number)}
+    values = values_of(trial.task, spec.inputs)
     try:
         with context.pinned.own_changes() if context.pinned else nullcontext():
-            remarks = await run_hooks(spec.hooks.before_task, spec.folder, environment)
+            remarks = await run_hooks(spec.hooks.before_task, spec.folder, environment, values)
         for remark in remarks:
             listeners.on_remark(remark)
         result = await run_trial(trial, spec.graders[trial.task.id], context)
@@ -237,7 +239,7 @@ async def with_hooks(spec: EvalSpec, trial: Trial, context: RunContext, listener
         result = failed_trial(trial, context, str(error))
     try:
         with context.pinned.own_changes() if context.pinned else nullcontext():
-            remarks = await run_hooks(spec.hooks.after_task, spec.folder, environment)
+            remarks = await run_hooks(spec.hooks.after_task, spec.folder, environment, values)
         for remark in remarks:
             listeners.on_remark(remark)
     except EngineError as error:
@@ -248,24 +250,33 @@ async def with_hooks(spec: EvalSpec, trial: Trial, context: RunContext, listener
 TIMEOUT_S = 600
 
 
-async def run_hooks(hooks: list[HookShape], folder: SpecFolder, environment: Mapping[str, str]) -> list[str]:
+async def run_hooks(
+    hooks: list[HookShape],
+    folder: SpecFolder,
+    environment: Mapping[str, str],
+    values: Mapping[str, str] | None = None,
+) -> list[str]:
     """Run the commands one after the other and return the failures of those that may fail.
+
+    `values` are those of `{{.Vars.name}}` in the commands.
 
     Raises EngineError for a command that failed and has `error_on_fail`.
     """
     remarks = []
     for hook in hooks:
-        if trouble := await _run_hook(hook, folder, environment):
+        if trouble := await _run_hook(hook, folder, environment, values or {}):
             if hook.error_on_fail:
                 raise EngineError(trouble)
             remarks.append(trouble)
     return remarks
 
 
-async def _run_hook(hook: HookShape, folder: SpecFolder, environment: Mapping[str, str]) -> str:
+async def _run_hook(
+    hook: HookShape, folder: SpecFolder, environment: Mapping[str, str], values: Mapping[str, str]
+) -> str:
     """Run one command and return a sentence about its failure, or nothing."""
     try:
-        cwd, argv = where_and_what(hook, folder)
+        cwd, argv = where_and_what(hook, folder, values)
         finished = await run_process(argv, cwd=cwd, env=base_environment(environment, home=None), timeout_s=TIMEOUT_S)
     except ValueError as error:
         return f"hook '{hook.command}': {error}"

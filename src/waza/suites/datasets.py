@@ -78,7 +78,7 @@ def _csv(text: str, shown: str) -> Iterator[tuple[int, dict[str, Any]]]:
 def _cell(key: str, cell: str) -> Any:
     """Return a cell as what its column holds: JSON lists and mappings, one-item lists, booleans and numbers."""
     last = key.rsplit(".", 1)[-1]
-    if cell[:1] in "[{" or last in _TYPED:
+    if (cell[:1] in "[{" and not cell.startswith("{{")) or last in _TYPED:  # "{{" begins a variable
         try:
             return json.loads(cell)
         except (ValueError, RecursionError):

@@ -19,7 +19,16 @@ from waza.graders.base import GRADERS, WRAPPER, Grader
 from waza.graders.composed import AfterTurnGrader, CompositeGrader
 from waza.graders.names import ToolNames
 from waza.suites.local_code import is_local, left_out, load_local, not_imported_grader
-from waza.suites.positions import Position, dotted, doubled_backslashes, keys_of, problems_of, unknown_key, unmarked
+from waza.suites.positions import (
+    Position,
+    dotted,
+    doubled_backslashes,
+    keys_of,
+    problems_of,
+    unknown_key,
+    unmarked,
+    without_empty_choices,
+)
 from waza.suites.shapes import CheckpointShape
 
 WRAPPER_KEYS = ("type", "name", "weight", "config")
@@ -165,6 +174,7 @@ def _options(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the grader's keys from `config:` and next to `type`, and the problems with keys out of place."""
     problems = []
+    data, config = without_empty_choices(cls, data), without_empty_choices(cls, config)
     options = {key: unmarked(value) for key, value in config.items() if key not in WRAPPER}
     known = [key for key in keys_of(cls) if key not in WRAPPER]
     for key in config:
@@ -350,11 +360,13 @@ def build_expected(block: Any, place: Position, folder: SpecFolder, *, skill: st
 
 
 def _build_key(key: str, value: Any, place: Position, folder: SpecFolder, skill: str) -> Built:
+    if key == "tool_calls" and isinstance(value, dict):
+        return _tool_calls(value, place, folder)
     if key in _KEYS:
         return _one(key, *_KEYS[key], value, place, folder)
     special: dict[str, Callable[[], Built]] = {
         "before": lambda: _before(value, place, folder),
-        "outcomes": lambda: _outcomes(value, place, folder),
+        "outcomes": lambda: _outcomes(value, place, folder, skill),
         "behavior": lambda: _behavior(value, place, folder),
         "should_trigger": lambda: _should_trigger(value, place, folder, skill),
     }
@@ -377,6 +389,24 @@ def _one(name: str, kind: str, option: str, value: Any, place: Position, folder:
     except ValidationError as error:
         return [], problems_of(error, cls, {option: value}, locate)
     return [grader], doubled_backslashes(grader, {option: value}, locate)
+
+
+def _tool_calls(options: dict[str, Any], place: Position, folder: SpecFolder) -> Built:
+    """Return the `tool_calls` grader with these options: `{required: [{pattern: P}], forbidden: []}` and its others."""
+    cls: type[Grader] = GRADERS.load("tool_calls")
+    given = {key: unmarked(value) for key, value in options.items()}
+    known = [key for key in keys_of(cls) if key not in WRAPPER]
+    if wrong := [place.at(key).problem(unknown_key(key, known)) for key in given if key not in known]:
+        return [], wrong
+
+    def locate(path: tuple[str | int, ...]) -> Position:
+        return place.at(*path)
+
+    try:
+        grader = cls.model_validate({"name": "tool_calls", "folder": folder} | given)
+    except ValidationError as error:
+        return [], problems_of(error, cls, given, locate)
+    return [grader], doubled_backslashes(grader, given, locate)
 
 
 def _whole(value: Any) -> Any:
@@ -427,20 +457,27 @@ def _before(value: Any, place: Position, folder: SpecFolder) -> Built:
         return [], problems_of(error, cls, {"rules": [rule]}, locate)
 
 
-def _outcomes(value: Any, place: Position, folder: SpecFolder) -> Built:
+def _outcomes(value: Any, place: Position, folder: SpecFolder, skill: str) -> Built:
+    if isinstance(value, str | dict):
+        value = [value]
     if not isinstance(value, list) or not value:
         return [], [place.problem(f"a list of outcomes is needed, found {what(value)}")]
     parts: list[Grader] = []
     problems: list[Problem] = []
     for index, outcome in enumerate(value):
-        built, wrong = _outcome(outcome, place.at(index), folder)
+        built, wrong = _outcome(outcome, place.at(index), folder, skill)
         parts += built
         problems += wrong
     return _together("outcomes", parts, problems, folder)
 
 
-def _outcome(outcome: Any, place: Position, folder: SpecFolder) -> Built:
-    """Return the grader of one outcome: `{type: tool_called, tool_name: bash}`."""
+def _outcome(outcome: Any, place: Position, folder: SpecFolder, skill: str) -> Built:
+    """Return the grader of one outcome: `{type: tool_called, tool_name: bash}`; `value: bash` is the original's form.
+
+    `skill` is the suite's, which `skill_invoked` without a name is about.
+    """
+    if isinstance(outcome, str) and outcome in _OUTCOMES:
+        outcome = {"type": outcome}
     if not isinstance(outcome, dict) or "type" not in outcome:
         fact = f"an outcome is a mapping with a type ({', '.join(_OUTCOMES)}), found {what(outcome)}"
         return [], [place.problem(fact)]
@@ -450,10 +487,15 @@ def _outcome(outcome: Any, place: Position, folder: SpecFolder) -> Built:
         return [], [place.at("type").problem(f"unknown type of outcome, {what(kind)}; {hint}")]
     key = _OUTCOMES[kind]
     known = ["type", key] if key else ["type"]
-    if unknown := [place.at(str(name)).problem(unknown_key(str(name), known)) for name in outcome if name not in known]:
+    if unknown := [_not_of_outcome(str(name), known, place) for name in outcome if name not in (*known, "value")]:
         return [], unknown
     if kind == "task_completed":
-        return _one(kind, kind, "require_success", True, place, folder)
+        return _one(kind, kind, "require_success", outcome.get("value", True), place, folder)
+    if key in outcome and "value" in outcome:
+        return [], [place.at("value").problem(f"'{key}' and 'value' both name it; keep one of them")]
+    if kind == "skill_invoked" and skill and len(outcome) == 1:
+        return _triggered(kind, skill, place, folder, should_trigger=True)
+    key = "value" if "value" in outcome else key
     name = outcome.get(key)
     if kind == "skill_not_invoked" and key not in outcome:
         none = {"mode": "exact_match", "required_skills": [], "allow_extra": False}
@@ -461,11 +503,18 @@ def _outcome(outcome: Any, place: Position, folder: SpecFolder) -> Built:
     if not isinstance(name, str):
         fact = f"a name is needed, found {what(name)}" if key in outcome else f"'{key}' is missing: {kind} of what?"
         return [], [(place.at(key) if key in outcome else place).problem(fact)]
-    if key == "skill":
+    if kind.startswith("skill_"):
         return _triggered(kind, name, place.at(key), folder, should_trigger=kind == "skill_invoked")
     option = "required" if kind == "tool_called" else "forbidden"
     built, wrong = _one(kind, kind, option, [name], place, folder)
     return built, [problem._replace(path=dotted(place.at(key).path)) for problem in wrong]
+
+
+def _not_of_outcome(key: str, known: list[str], place: Position) -> Problem:
+    if key == "condition":
+        fact = "a condition cannot be checked here; write it as an assertion of a `code` grader"
+        return place.at(key).problem(fact)
+    return place.at(key).problem(unknown_key(key, known))
 
 
 def _triggered(name: str, skill: str, place: Position, folder: SpecFolder, *, should_trigger: bool) -> Built:

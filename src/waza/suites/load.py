@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -21,11 +22,28 @@ from waza.suites.advice import advise, resolved_metrics
 from waza.suites.graders import build_grader, with_tool_names
 from waza.suites.local_code import left_out, without_effect
 from waza.suites.mocks import as_data, plain, read_commands, read_servers
-from waza.suites.positions import Model, Position, keys_of, parse, read_file, read_project, unknown_key
+from waza.suites.positions import (
+    Model,
+    Position,
+    keys_of,
+    parse,
+    read_file,
+    read_project,
+    unknown_key,
+    without_empty_choices,
+)
 from waza.suites.shapes import AgentShape, ConfigShape, EvalShape, HookShape, HooksShape, ProjectShape
 from waza.suites.sources import source_of
 from waza.suites.suite import EvalSpec, engine_keys
-from waza.suites.tasks import Suite, read_mocks, read_tasks, unused_scripts
+from waza.suites.tasks import (
+    Suite,
+    fill_variables,
+    read_mocks,
+    read_tasks,
+    unused_scripts,
+    values_of,
+    variables_in,
+)
 from waza.suites.triggers import FILE as TRIGGERS
 from waza.suites.triggers import (
     TriggerContext,
@@ -37,10 +55,13 @@ from waza.suites.triggers import (
 )
 
 FILE = "eval.yaml"
+_SPACED = re.compile(r"\{\{-?\s*\.Vars\.[^{}]*\}\}")
+"""A variable, which may have spaces in its braces."""
 EVALDECK_FILES = ("evaldeck.yaml", "evaldeck.yml")
-NOT_YET = {
-    "adversarial": "adversarial packs are not supported; write their prompts as tasks",
+NOT_READ = {
+    "adversarial": "adversarial packs are no part of a run, and are not read; write their prompts as tasks",
 }
+"""Keys of the original that its own `run` does not read either."""
 
 
 def load_spec(
@@ -117,15 +138,16 @@ def read_spec(
     project, problems = read_project(file.parent)
     folder = SpecFolder(file.parent, trust=trust)
     problems += without_effect(project, folder)
-    shape, wrong = parse(EvalShape, plain(_without(data, NOT_YET)), place)
+    shape, wrong = parse(EvalShape, plain(_without(data, NOT_READ)), place)
     problems += wrong
-    problems += [place.at(key).problem(NOT_YET[key]) for key in NOT_YET if isinstance(data, dict) and key in data]
+    problems += [
+        place.at(key).problem(NOT_READ[key], "note") for key in NOT_READ if isinstance(data, dict) and key in data
+    ]
     config, engine_options, wrong = _config(data, place, project)
     problems += wrong
     if not isinstance(data, dict):
         return None, _by_place(problems)
     shape = shape or readable(EvalShape, data)  # so that mistakes further down are reported too
-    problems += check_hooks(shape.hooks, place, folder)
     graders, wrong = _suite_graders(shape.graders, place, folder, forced)
     problems += wrong
     servers, wrong = read_servers(shape.mcp_mocks, place.at("mcp_mocks"), folder)
@@ -134,7 +156,7 @@ def read_spec(
     needs_tasks = needs_tasks and not (folder.base / TRIGGERS).is_file()
     suite = Suite(shape, config, place, folder, graders, forced or {}, servers, commands, needs_tasks)
     tasks, chosen, places, wrong = read_tasks(suite)
-    problems += wrong
+    problems += [*wrong, *check_hooks(shape, tasks, place, folder)]
     triggers, wrong = _triggers(suite, project, chosen)
     problems += wrong
     if not any(problem.severity == "error" for problem in problems):
@@ -154,6 +176,7 @@ def read_spec(
         version=shape.version,
         baseline=shape.baseline,
         hooks=shape.hooks,
+        inputs=shape.inputs,
         metrics=resolved_metrics(shape.metrics, chosen, tasks),
         project=project,
         place=place,
@@ -215,12 +238,14 @@ def _config(data: Any, place: Position, project: ProjectShape) -> tuple[ConfigSh
         written = {}  # a wrong type is reported by the shape
     here = place.at("config")
     keys = _engine_keys(written)
-    own = {key: value for key, value in written.items() if key in keys_of(ConfigShape)}
-    agent = {key: value for key, value in written.items() if key in keys_of(AgentShape)}
+    own = without_empty_choices(ConfigShape, written)
+    own = {key: value for key, value in own.items() if key in keys_of(ConfigShape)}
+    agent = without_empty_choices(AgentShape, written)
+    agent = {key: value for key, value in agent.items() if key in keys_of(AgentShape)}
     options = {key: value for key, value in written.items() if any(key in names for names in keys.values())}
     known = [*keys_of(ConfigShape), *keys_of(AgentShape), *(key for names in keys.values() for key in names)]
     problems = [here.at(key).problem(unknown_key(key, known)) for key in written if key not in known]
-    given = project_defaults(project) | own
+    given = _defaults_below(own, project)
     config, wrong = parse(ConfigShape, given, here)
     config = config or readable(ConfigShape, given)
     problems += wrong
@@ -245,6 +270,14 @@ def project_defaults(project: ProjectShape) -> dict[str, Any]:
     found = {"model": defaults.model, "judge_model": defaults.judge_model, "timeout_seconds": defaults.timeout}
     found |= {"parallel": defaults.parallel, "workers": defaults.workers}
     return {key: value for key, value in found.items() if value not in (None, "")}
+
+
+def _defaults_below(own: dict[str, Any], project: ProjectShape) -> dict[str, Any]:
+    """Return a suite's `config:` with the project's defaults for what it leaves out."""
+    defaults = project_defaults(project)
+    if "max_workers" in own:
+        defaults.pop("workers", None)
+    return defaults | own
 
 
 def _executor(name: Any, agent: dict[str, Any], options: dict[str, Any], here: Position) -> list[Problem]:
@@ -296,12 +329,18 @@ def with_judges(graders: dict[str, list[Grader]]) -> dict[str, list[Grader]]:
     return {task: [known.get(id(one), one) for one in listed] for task, listed in graders.items()}
 
 
-def where_and_what(hook: HookShape, folder: SpecFolder) -> tuple[Path, list[str]]:
-    """Return the folder a hook runs in and its words; raise ValueError when either makes no sense."""
+def where_and_what(
+    hook: HookShape, folder: SpecFolder, values: Mapping[str, str] | None = None
+) -> tuple[Path, list[str]]:
+    """Return the folder a hook runs in and its words; raise ValueError when either makes no sense.
+
+    `{{.Vars.name}}` in a word becomes its value, which stays one word.
+    """
     try:
-        words = shlex.split(hook.command)
+        words = shlex.split(_SPACED.sub(lambda found: "".join(found[0].split()), hook.command))
     except ValueError as error:
         raise ValueError(f"the command cannot be split into words: {str(error).lower()}") from None
+    words = [fill_variables(word, values or {}) for word in words]
     if not words:
         raise ValueError("the command is empty")
     where = folder.find(hook.working_directory) if hook.working_directory else folder.base
@@ -312,14 +351,28 @@ def where_and_what(hook: HookShape, folder: SpecFolder) -> tuple[Path, list[str]
     return where, words
 
 
-def check_hooks(hooks: HooksShape, place: Position, folder: SpecFolder) -> Iterator[Problem]:
-    """Yield what is wrong with the commands."""
-    for when in type(hooks).model_fields:
-        for index, hook in enumerate(getattr(hooks, when)):
-            try:
-                where_and_what(hook, folder)
-            except ValueError as error:
-                yield place.at("hooks", when, index, "command").problem(str(error))
+def check_hooks(shape: EvalShape, tasks: Sequence[Task], place: Position, folder: SpecFolder) -> Iterator[Problem]:
+    """Yield what is wrong with the commands, and the variables in them that have no value."""
+    for when in HooksShape.model_fields:
+        for index, hook in enumerate(getattr(shape.hooks, when)):
+            here = place.at("hooks", when, index, "command")
+            tried = ((task.id, values_of(task, shape.inputs)) for task in tasks)
+            is_of_task = when.endswith("_task") and variables_in(hook.command)
+            for task, values in tried if is_of_task else [("", shape.inputs)]:
+                if wrong := _hook_problem(hook, folder, values):
+                    yield here.problem(wrong + (f" (task '{task}')" if task else ""))
+                    break
+
+
+def _hook_problem(hook: HookShape, folder: SpecFolder, values: Mapping[str, str]) -> str:
+    """Return what is wrong with a command under these values; empty where nothing is."""
+    if missing := variables_in(hook.command) - set(values):
+        return f"no value for {', '.join(sorted(missing))} in the command; {did_you_mean(min(missing), list(values))}"
+    try:
+        where_and_what(hook, folder, values)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def suite_without_tasks(path: Path, *, trust: bool = False) -> EvalSpec | None:

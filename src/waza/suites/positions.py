@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -115,6 +115,27 @@ def keys_of(model: type[BaseModel]) -> list[str]:
     """Return the keys an author may write for a model."""
     own = [info.alias or name for name, info in model.model_fields.items()]
     return own + list(getattr(model, "SHORT_FORMS", ()))
+
+
+def without_empty_choices(model: type[BaseModel], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys without those that choose by an empty text: `mode: ""` is the same as leaving the key out."""
+    if "" not in given.values():
+        return given
+    return {key: value for key, value in given.items() if value != "" or key not in _choices(model)}
+
+
+@cache
+def _choices(model: type[BaseModel]) -> set[str]:
+    """Return the keys of a model whose value is one of a few words."""
+    fields = model.model_fields.items()
+    return {info.alias or name for name, info in fields if "" not in (words := _words(info.annotation)) and words}
+
+
+def _words(annotation: Any) -> list[Any]:
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    unions = (Union, types.UnionType, Annotated)
+    return [word for part in get_args(annotation) for word in _words(part)] if get_origin(annotation) in unions else []
 
 
 def doubled_backslashes(

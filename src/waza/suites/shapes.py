@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
@@ -105,6 +105,8 @@ Scalar = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) 
 class ConfigShape(Options):
     """How a suite is run. The keys of the engine in use belong here too."""
 
+    SHORT_FORMS: ClassVar[tuple[str, ...]] = ("max_workers",)
+
     trials_per_task: Whole | Literal["auto"] = 1
     """How often each task is tried; `auto` tries a task until its pass rate is settled against `pass_rule`."""
     max_trials: Whole = 20
@@ -150,6 +152,17 @@ class ConfigShape(Options):
     """The run passes with up to this many failed tasks; none if left out."""
     tool_names: ToolNames = "known"
     """How graders that do not say it themselves take tool names: `known` or `exact` (see `tool_calls`)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_words(cls, given: Any) -> Any:
+        """Take `max_workers` for `workers`, and `group_by: task_id` for `task`."""
+        if not isinstance(given, dict):
+            return given
+        found = {key: value for key, value in given.items() if key != "max_workers"}
+        if "max_workers" in given and found.setdefault("workers", given["max_workers"]) != given["max_workers"]:
+            raise ValueError("'max_workers' and 'workers' differ; they mean the same: keep one of them")
+        return found | ({"group_by": "task"} if found.get("group_by") == "task_id" else {})
 
 
 class AgentShape(Options):
@@ -238,10 +251,10 @@ class EvalShape(Options):
     hooks: HooksShape = HooksShape.model_construct()
     """Commands around the run."""
     inputs: dict[str, Scalar] = {}
-    """Values for `{{name}}` in prompts."""
+    """Values for `{{name}}` in prompts; `{{.Vars.name}}` is the same, in hooks and rows of `tasks_from` too."""
     tasks: list[Any] = []
     """Globs of task files, `task_files:` lists, or whole tasks."""
-    tasks_from: Words | None = None
+    tasks_from: Annotated[Words | None, BeforeValidator(lambda path: None if path == "" else path)] = None
     """A CSV or JSONL file with one task a row."""
     range: Annotated[
         Annotated[list[Whole], Field(min_length=2, max_length=2)] | None,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from waza.errors import Problem, SpecError, did_you_mean, nearest, what
-from waza.files.paths import SpecFolder, display_path, is_there
+from waza.files.paths import SpecFolder, display_path, is_there, skill_folders
 from waza.skills import MARK, MAX_SKILL_BYTES, find_skills, read_skill, skills_in, use_for_phrases
 from waza.suites.positions import Position
 from waza.suites.shapes import TaskShape
 from waza.untrusted.text import fold_case
 from waza.untrusted.yaml import read_yaml
 
-SKILL_FOLDERS = ("skills", ".github/skills", ".claude/skills", ".agents/skills")
 _HIDDEN_BUT_LOOKED_INTO = {".github", ".claude", ".agents"}
 _NOT_LOOKED_INTO = {"node_modules", "runs", "site-packages", "__pycache__"}
 _NOT_FOR = "do not use for:"
@@ -75,9 +75,9 @@ def skill_names(folder: SpecFolder, directories: Iterable[str], project_folder: 
 
 
 def _above(folder: SpecFolder) -> Iterator[Path]:
-    """Yield the folders from the eval file's up to the project's root that hold a SKILL.md."""
+    """Yield the folders from the eval file's up to the repository's root that hold a SKILL.md."""
     for path in (folder.base, *folder.base.parents):
-        if path.is_relative_to(folder.root) and is_there(path / MARK):
+        if path.is_relative_to(folder.repository) and is_there(path / MARK):
             yield path
 
 
@@ -90,9 +90,14 @@ def _name_in(folder: Path) -> str:
 
 
 def _folders(folder: SpecFolder, directories: Iterable[str], project_folder: str) -> list[Path]:
-    """Return the folders searched for skills: in the suite's folders of skills, then in the project's."""
-    own = [folder.base / given for given in directories]
-    return own + [folder.root / given for given in (*SKILL_FOLDERS, project_folder)]
+    """Return the folders searched for skills: the suite's folders of skills, the project's, the repository's."""
+    own = []
+    for given in directories:
+        with suppress(ValueError):  # reported where its agent's skills are found
+            own.append(folder.find_skill_folder(given))
+    roots = list(dict.fromkeys((folder.root, folder.repository)))
+    project = [place for root in roots for place in (*skill_folders(root), root / project_folder)]
+    return list(dict.fromkeys(own + project))
 
 
 def skills_below(folder: Path) -> Iterator[Path]:

@@ -61,6 +61,8 @@ class EvalSpec:
     baseline: bool = False
     """Whether the suite asks for a control arm without its skill."""
     hooks: HooksShape = field(default_factory=HooksShape)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """The suite's values for variables, which hooks may use."""
     metrics: list[MetricShape] = field(default_factory=list)
     project: ProjectShape = field(default_factory=ProjectShape)
     place: Position = field(default_factory=Position)

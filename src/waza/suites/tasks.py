@@ -169,6 +169,10 @@ def _dataset(suite: Suite, problems: list[Problem]) -> Iterator[WrittenTask]:
         number = 0
         for number, row in enumerate(read_rows(path, display_path(path)), 1):
             if first <= number and (last is None or number <= last):
+                for key in row.fields.keys() - {"prompt", "inputs"}:  # prompts are filled with the task's context
+                    row.fields[key] = _row_filled(
+                        row.fields[key], suite.shape.inputs | row.values, row.place.at(key), problems
+                    )
                 yield WrittenTask(row.fields, row.place, suite.folder.base, row.values, "")
         if last is not None and (first > last or last > number):
             problems.append(suite.place.at("range").problem(f"rows {first} to {last} of {number} are not there"))
@@ -242,10 +246,7 @@ def _make(found: WrittenTask, suite: Suite, mocks: MockFile | None) -> Made:
     problems += wrong
     written = _prompt(shape, found, problems)
     files = _files(shape, found, suite, problems)
-    values = suite.shape.inputs | {
-        k: str(v) for k, v in shape.inputs.context.items() if isinstance(v, str | int | float)
-    }
-    values |= found.values
+    values = suite.shape.inputs | _texts_of(shape.inputs.context) | found.values
     script = shape.mock or (script_for(mocks, identity) if mocks else None)
     prompt = _filled(written or "", values, found.place, problems)
     may_be_empty = shape.allow_empty_prompt or bool(files or shape.inputs.follow_up_prompts)
@@ -421,14 +422,49 @@ def _workdir(path: str, place: Position, problems: list[Problem]) -> str:
         return ""
 
 
-_NAME = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}")
+_VARIABLE = re.compile(r"\{\{-?\s*\.Vars\.([A-Za-z_]\w*)\s*-?\}\}")
+_NAME = re.compile(rf"\{{\{{([A-Za-z_][A-Za-z0-9_]*)\}}\}}|{_VARIABLE.pattern}")
 
 
 def names_in(text: str) -> set[str]:
-    """Return the names a text wants filled in."""
-    return set(_NAME.findall(text))
+    """Return the names a text wants filled in: `{{name}}`, or `{{.Vars.name}}` as the original writes it."""
+    return {name for pair in _NAME.findall(text) for name in pair if name}
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Return the text with every `{{name}}` that has a value replaced, once: values are not expanded again."""
-    return _NAME.sub(lambda found: values.get(found[1], found[0]), text)
+    return _NAME.sub(lambda found: values.get(found[1] or found[2], found[0]), text)
+
+
+def variables_in(text: str) -> set[str]:
+    """Return the names in the `{{.Vars.name}}` of a text that may hold other braces: a hook, a cell of a dataset."""
+    return set(_VARIABLE.findall(text))
+
+
+def fill_variables(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with every `{{.Vars.name}}` that has a value replaced, once."""
+    return _VARIABLE.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def values_of(task: Task, inputs: Mapping[str, str]) -> dict[str, str]:
+    """Return the values for a task's variables: the suite's inputs, the task's context, its row of the dataset."""
+    return {**inputs, **_texts_of(task.context), **_texts_of(task.metadata)}
+
+
+def _texts_of(values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: str(value) for key, value in values.items() if isinstance(value, str | int | float)}
+
+
+def _row_filled(value: Any, values: Mapping[str, str], place: Position, problems: list[Problem]) -> Any:
+    """Return what a row of a dataset holds with its variables filled in; the prompts are filled with the others."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            value[key] = _row_filled(item, values, place.at(key), problems)
+    elif isinstance(value, list):
+        return [_row_filled(item, values, place, problems) for item in value]
+    elif isinstance(value, str) and (names := variables_in(value)):
+        if missing := names - set(values):
+            hint = did_you_mean(min(missing), list(values))
+            problems.append(place.problem(f"no value for {', '.join(sorted(missing))}; {hint}"))
+        return fill_variables(value, values)
+    return value
