@@ -59,7 +59,7 @@ system:
 
 
 def test_the_real_format_becomes_a_rubric():
-    made = from_prompty(REAL, "judge.prompty")
+    made = from_prompty(REAL, "judge.prompty", scale="pass-fail")
     rubric = made.rubric
     assert (rubric.name, rubric.version, rubric.scale) == ("tool-call-judge", "0.1.0", "pass-fail")
     assert rubric.description == "Says whether tool calls fit the request"
@@ -87,7 +87,7 @@ def test_what_cannot_be_carried_over_is_told():
 
 
 def test_the_sketch_becomes_the_rubric_the_documentation_shows():
-    made = from_prompty(SKETCH, "quality.prompty")
+    made = from_prompty(SKETCH, "quality.prompty", scale="pass-fail")
     assert made.rubric.name == "code-quality-evaluator"
     assert made.rubric.description == "Evaluates code quality"
     assert made.rubric.body.startswith(
@@ -102,6 +102,27 @@ def test_a_graded_rubric_on_request():
     assert (rubric.name, rubric.scale, rubric.pass_at) == ("calls", "1-5", 3)
     assert "A score of 3 or above passes.\nCall `set_waza_grade_score` once" in rubric.body
     assert "set_waza_grade_pass" not in rubric.body
+
+
+LEVELS = "\n".join(f"## [Coherence: {n}] (some words)\nWhat it is like." for n in (1, 2, 3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "scale"),
+    [
+        ("Output a JSON object with an integer score between 1 and 5.", "1-5"),
+        ("Rate it on a Likert scale from 1 (worst) to 5 (best).", "1-5"),
+        (f"# Ratings\n{LEVELS}\nGive a score based on the definitions.", "1-5"),
+        ("Score:\n1 - bad\n2 - poor\n3 - fair\n4 - good\n5 - great", "1-5"),
+        (f"# Ratings\n## [Coherence: 0] (none)\n{LEVELS}\nGive a score.", "pass-fail"),
+        ("Give a score of 0 or 1.\n1. Read it\n2. Think\n3. Think\n4. Think\n5. Decide", "pass-fail"),
+        ("Is the answer 1 to 5 sentences long?", "pass-fail"),
+    ],
+)
+def test_a_scale_from_1_to_5_is_recognised(prompt, scale):
+    rubric = from_prompty(f"---\nname: x\n---\n{prompt}", "x.prompty").rubric
+    assert rubric.scale == scale
+    assert ("set_waza_grade_score" in rubric.body) == (scale == "1-5")
 
 
 def test_roles_are_recognised_as_prompty_does():

@@ -204,23 +204,22 @@ def new_command(name: str, origin: str | None, folder: Path) -> int:
 
 
 @command.command(
-    "import", epilog="Example:  waza rubric import relevance.prompty  ·  waza rubric import it.prompty --scale 1-5"
+    "import",
+    epilog="Example:  waza rubric import relevance.prompty  ·  waza rubric import it.prompty --scale pass-fail",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--name", default="", help="What to call it, instead of the name in the file.")
 @click.option(
     "--scale",
     type=click.Choice(["pass-fail", "1-5"]),
-    default="pass-fail",
-    show_default=True,
-    help="How the judge gives its verdict.",
+    help="How the judge gives its verdict; 1-5 if the file asks for a score from 1 to 5, else pass-fail.",
 )
 @click.option(
     "--pass-at", type=click.IntRange(2, 5), default=4, show_default=True, help="The lowest score that passes."
 )
 @_FOLDER
 @_refusing
-def import_command(file: Path, name: str, scale: str, pass_at: int, folder: Path) -> int:
+def import_command(file: Path, name: str, scale: str | None, pass_at: int, folder: Path) -> int:
     """Turn a .prompty FILE into a rubric; nothing is ever overwritten.
 
     The roles' texts become the body, placeholders say where the judge finds their values, and the verdict is
@@ -228,7 +227,10 @@ def import_command(file: Path, name: str, scale: str, pass_at: int, folder: Path
     """
     from waza.judges.rubrics.prompty import from_prompty  # only where one is read
 
-    made = from_prompty(read_text(file, str(file)), str(file), name=name, scale=scale, pass_at=pass_at)
+    made = from_prompty(read_text(file, str(file)), str(file), name=name, scale=scale or "", pass_at=pass_at)
+    if (folder / f"{made.rubric.name}.md").exists() and not name:
+        taken = f"{folder / made.rubric.name}.md is there already"
+        raise UsageError(f"{taken}; remove it first, or give this one another name, such as --name {file.stem}-2")
     _wrote(write_rubric(folder, made.rubric.name, made.text))
     for note in made.notes:
         remark(f"note: {note}", "cyan")

@@ -24,6 +24,11 @@ _COMMENT = re.compile(r"\{#.*?#\}", re.S)
 _PLACEHOLDER = re.compile(r"\{\{\{?\s*([A-Za-z_][\w.]*)[^{}]*\}\}\}?")
 _ONE_TO_FIVE = re.compile(r"\b1\W{0,3}(?:-|–|to|and|through)\W{0,3}5\b|\b1\b.{0,60}\bto\b.{0,10}\b5\b", re.I)
 _SCORED = re.compile(r"\b(?:score|rate|rating)\b", re.I)
+_SCALED = re.compile(r"\b(?:scor(?:e|es|ing)|rat(?:e|es|ing|ings)|scale|grade|likert|stars?|levels?)\b", re.I)
+_AROUND = 100
+"""How many characters around "1 to 5" are searched for a word that makes it a scale, not a number of sentences."""
+_LEVEL = re.compile(r"^[\s#*>\-\[(\"']*(?:[A-Za-z][A-Za-z _-]{0,40}:?\s*(\d+)\b|(\d+)\s*(?:[:=–—(]|-\s))", re.M)
+"""A line that says what a score means: `## [Coherence: 3] (Partial)`, `Score 3: ...`, `3 - partly`."""
 _SHOWN = {
     "Task input": (
         "query",
@@ -62,8 +67,11 @@ class Imported(NamedTuple):
     notes: list[str]
 
 
-def from_prompty(text: str, source: str, *, name: str = "", scale: str = "pass-fail", pass_at: int = 4) -> Imported:
-    """Return the rubric for a `.prompty` file; raise ValueError if it cannot be converted."""
+def from_prompty(text: str, source: str, *, name: str = "", scale: str = "", pass_at: int = 4) -> Imported:
+    """Return the rubric for a `.prompty` file; raise ValueError if it cannot be converted.
+
+    Without a `scale` it is 1-5 where the text asks for a score from 1 to 5, else pass-fail.
+    """
     head, body = _parts(text, source)
     try:
         tree = read_yaml(f"{MARK}\n{head}", source, may_be_empty=True) or {}
@@ -78,11 +86,21 @@ def from_prompty(text: str, source: str, *, name: str = "", scale: str = "pass-f
     )
     if not named:
         raise ValueError(f"{source}: no name can be derived from it; give one with --name")
-    if _SCORED.search(prompt) and not _ONE_TO_FIVE.search(prompt):
+    scale = scale or ("1-5" if is_one_to_five(prompt) else "pass-fail")
+    if _SCORED.search(prompt) and scale != "1-5" and not is_one_to_five(prompt):
         notes.append("it asks for a score, but not from 1 to 5; say in the last section which score passes")
     description = _text(tree.get("description")) or f"What {named} asks for."
     made = _front(named, scale, pass_at, description, needs) + f"{prompt}\n\n{_verdict(prompt, scale, pass_at)}"
     return Imported(parse_rubric(made, f"{named}.md"), made, notes)
+
+
+def is_one_to_five(prompt: str) -> bool:
+    """Return whether a judge's instructions ask for a score from 1 to 5, in words or by what each score means."""
+    for found in _ONE_TO_FIVE.finditer(prompt):
+        if _SCALED.search(prompt, max(0, found.start() - _AROUND), found.end() + _AROUND):
+            return True
+    levels = {int(one or other) for one, other in _LEVEL.findall(prompt)}
+    return {1, 2, 3, 4, 5} <= levels and not levels & {0, 6} and _SCALED.search(prompt) is not None
 
 
 def _parts(text: str, source: str) -> tuple[str, str]:
@@ -164,7 +182,7 @@ def _verdict(prompt: str, scale: str, pass_at: int) -> str:
             f"A score of {pass_at} or above passes.",
             "Call `set_waza_grade_score` once, with the score and the reason.",
         ]
-    elif _ONE_TO_FIVE.search(prompt):
+    elif is_one_to_five(prompt):
         lines += [
             f"If the score is {pass_at} or above, call `set_waza_grade_pass`.",
             "Otherwise call `set_waza_grade_fail` with the reason.",
