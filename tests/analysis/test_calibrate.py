@@ -1,6 +1,7 @@
 """`waza calibrate`: a judge's verdicts against people's, from recorded verdicts and from files of labels."""
 
 import json
+import random
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from results_made import a_grade, a_result, a_run
 from waza.analysis.calibration import calibrate, collect_verdicts
+from waza.analysis.corrected_rate import corrected_rates
 from waza.errors import StoreError
 from waza.model import Grade, Result, Run, Trace
 from waza.runner.journal_writer import finish
@@ -23,8 +25,9 @@ from waza.runs.judge_card import (
     read_calibrations,
     write_calibration,
 )
-from waza.runs.store import RunFolder
-from waza.stats.agreement import Confusion
+from waza.runs.store import RunFolder, open_run
+from waza.stats.agreement import Confusion, confusion
+from waza.stats.corrected import transferred
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "judges.md"
 
@@ -183,7 +186,7 @@ def test_a_model_at_two_addresses_is_measured_as_two_judges(waza, tmp_path):
     out = waza("calibrate", "--labels", "labels.csv").out
     assert "polite · judge m at http://one/v1\n" in out and "polite · judge m at http://two/v1\n" in out
     assert "(polite · m · http://one/v1 · q, polite · m · http://two/v1 · q)" in out
-    kept = {one.address: one.accuracy for one in read_calibrations(tmp_path)}
+    kept = {one.address: one.accuracy for one in read_calibrations(tmp_path) if one.model == "m"}
     assert kept == {"http://one/v1": 0.5, "http://two/v1": 1.0}
 
 
@@ -264,7 +267,10 @@ def test_a_juror_that_was_asked_here_and_there_is_shown_and_not_kept(ran, waza):
     done = waza("calibrate", "--labels", "labels.jsonl")
     assert "the jury settled 2 more without asking it: this is no fair sample" in done.out
     assert "polite · third: not kept, since the jury asked it only about what others had not settled" in done.err
-    assert [one.model for one in read_calibrations(folder)] == ["first", "second"]
+    assert [one.model for one in read_calibrations(folder)] == ["first", "jury of first, second, third", "second"]
+    jury = read_calibrations(folder)[1]
+    assert (jury.counts.true_pass, jury.counts.false_pass) == (2, 2), "the jury passes all four outputs"
+    assert "no corrected rate: the judge agrees with people no better than chance" in waza("show").out
     assert "Krippendorff's alpha between judges" in done.out
 
 
@@ -376,3 +382,39 @@ def test_a_run_folder_from_anywhere_breaks_nothing(details):
     found = calibrate(collect_verdicts([run], ["g"]), [])
     assert all(judge.counts.n == 0 for judge in found.judges)
     assert judged_by(grade).said == "pass"
+
+
+def test_reports_show_the_corrected_rate_next_to_the_raw_one(example, waza):
+    waza("calibrate", "--labels", "labels.csv")
+    shown = waza("show").out
+    assert "polite: 65 % pass by the judge (95 % interval 52–77 %), corrected by 29 labels of people: 74 %" in shown
+    (rate,) = corrected_rates(open_run(next((example / "runs").glob("2*"))))
+    assert rate.corrected.mean == pytest.approx((39 / 60 + 7 / 9 - 1) / (0.8 + 7 / 9 - 1))
+    assert rate.corrected.upper - rate.corrected.lower > rate.raw.upper - rate.raw.lower
+
+
+def test_a_gate_decides_by_the_corrected_rate(example, waza):
+    assert waza("gate", "--min-pass-rate", "0.7").code == 3, "65 % pass by the judge"
+    without = waza("gate", "--min-pass-rate", "0.7", "--corrected")
+    assert (without.code, "no calibration of this judge: waza calibrate --grader polite" in without.out) == (3, True)
+    waza("calibrate", "--labels", "labels.csv")
+    done = waza("gate", "--min-pass-rate", "0.7", "--corrected")
+    assert done.code == 0, done.out
+    assert "corrected pass rate of polite" in done.out
+    assert waza("gate", "--min-pass-rate", "0.7", "--corrected", "--sure").code == 3
+
+
+def test_the_corrected_interval_contains_the_truth_of_another_run_in_93_percent():
+    """A judge that passes 90 % of good outputs and 25 % of bad ones, of which 60 % are good."""
+    source = random.Random(8)
+
+    def says(good):
+        return source.random() < (0.9 if good else 0.25)
+
+    covered = 0
+    for _ in range(300):
+        labelled = [(good, says(good)) for good in (source.random() < 0.6 for _ in range(60))]
+        passed = [says(source.random() < 0.6) for _ in range(100)]
+        found = transferred(confusion(labelled), sum(passed) / 100, 100)
+        covered += found is not None and found.lower <= 0.6 <= found.upper
+    assert covered / 300 >= 0.93

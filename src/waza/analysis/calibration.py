@@ -28,7 +28,7 @@ from waza.errors import UsageError, did_you_mean
 from waza.files.paths import SpecFolder
 from waza.model import JSON, Grade, Run, Task
 from waza.runner.reviewing import with_files
-from waza.runs.judge_card import Calibration, questions_in
+from waza.runs.judge_card import JURY, Calibration, jury_name, questions_in
 from waza.runs.verdicts import Answer, HumanVerdict, evidence_of, standing
 from waza.suites.sources import source_of
 
@@ -107,7 +107,7 @@ def _sources(run: Run, folder: SpecFolder) -> dict[str, str]:
 
 
 def _votes(grade: Grade, question: str) -> Iterator[tuple[Rater, str, StatedVerdict]]:
-    """Yield the verdicts in a grade: the judge's, or each juror's with its name in the jury."""
+    """Yield the verdicts in a grade: the judge's, or the jury's and each juror's with its name in the jury."""
     rubric = _mapping(grade.details.get("rubric"))
     by = (_text(rubric.get("hash")), _text(rubric.get("name")), question)
     if "jury" not in grade.details:
@@ -115,6 +115,8 @@ def _votes(grade: Grade, question: str) -> Iterator[tuple[Rater, str, StatedVerd
             reason = "; ".join(check.claim for check in grade.checks) if grade.passed else grade.feedback
             yield Rater(grade.name, _model(grade.details), *by), "", StatedVerdict(grade.passed, reason)
         return
+    if grade.status != "error":
+        yield Rater(grade.name, jury_name(grade.details), *by), "", StatedVerdict(grade.passed, grade.feedback)
     for vote in map(_mapping, _listed(grade, "votes")):
         if vote.get("status") in ("passed", "failed"):
             verdict = StatedVerdict(vote["status"] == "passed", _text(vote.get("feedback")))
@@ -163,6 +165,8 @@ def calibrate(
     ]
     alike: dict[str, dict[str, Any]] = {}
     for rater, given in collected.verdicts.items():
+        if rater.model.startswith(JURY):  # its verdicts are made of its jurors'
+            continue
         alike.setdefault(asked[rater], {})[_called(rater)] = given
     return Calibrated(
         judges=judges,

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from waza.analysis.changes import Pairing, TaskPair, paired
+from waza.analysis.corrected_rate import corrected_rates
 from waza.analysis.evidence import FAILED, PASSED, UNDECIDED, Case, Evidence, PairedTrials, Sample, Trials, evidence_of
 from waza.compact import where
 from waza.errors import EXIT_FAILED, EXIT_PASSED, EXIT_UNDECIDED
@@ -72,6 +73,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     golden: bool = True
     """Whether every golden task must pass."""
     sure: bool = False
+    corrected: bool = False
+    """Whether the pass rate is corrected for the judges' error, by their calibrations."""
     drop: float = 0.0
     """How much pass rate or score may fall against the baseline."""
     margin: float = MARGIN
@@ -113,7 +116,9 @@ def gates(run: Run, needs: Needs, against: tuple[Run, Run] | None = None, *, all
 
 def _thresholds(run: Run, tasks: Sequence[TaskSummary], summary: Summary, needs: Needs) -> Iterator[Gate]:
     whole = part_of("all", tasks)
-    if needs.pass_rate is not None:
+    if needs.pass_rate is not None and needs.corrected:
+        yield from _corrected(run, whole, needs.pass_rate, needs.sure)
+    elif needs.pass_rate is not None:
         yield _rate("pass rate", whole, needs.pass_rate, needs.sure)
     if needs.score is not None:
         yield _score("score", whole, needs.score, needs.sure)
@@ -127,6 +132,23 @@ def _thresholds(run: Run, tasks: Sequence[TaskSummary], summary: Summary, needs:
         yield _cost(run, summary, needs.cost_usd)
     if needs.duration_s is not None:
         yield _at_most("duration", summary.duration_ms / 1000, needs.duration_s)
+
+
+def _corrected(run: Run, whole: Part, needed: float, sure: bool) -> Iterator[Gate]:
+    """Yield the corrected pass rate of each judge; the raw one too where other graders take part in it."""
+    rates = {rate.grader: rate for rate in corrected_rates(run)}
+    graders = {grade.name: "judge" in grade.details or "jury" in grade.details
+               for result in run.results for grade in result.grades}  # fmt: skip
+    if len(graders) != 1 or not any(graders.values()):
+        yield _rate("pass rate", whole, needed, sure)
+    for name in (name for name, asks_judge in graders.items() if asks_judge):
+        rate, title = rates.get(name), f"corrected pass rate of {name}"
+        if rate is None or rate.corrected is None:
+            why = rate.reason if rate else f"no calibration of this judge: waza calibrate --grader {name}"
+            yield Gate(name=title, status="error", needed=needed, reason=why)
+            continue
+        middle, ends = rate.corrected.mean, (rate.corrected.lower, rate.corrected.upper)
+        yield _reached(title, (middle, middle), ends, needed, sure)
 
 
 def _tagged(tag: str, tasks: Sequence[TaskSummary]) -> Part:

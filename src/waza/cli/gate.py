@@ -44,6 +44,7 @@ class GateOptions:
     max_duration_growth: float | None
     golden: bool
     sure: bool
+    corrected: bool
     on_new_tasks: Policy
     on_removed_tasks: Policy
     allow_partial: bool
@@ -67,6 +68,7 @@ class GateOptions:
             duration_s=self.max_duration,
             golden=self.golden,
             sure=self.sure,
+            corrected=self.corrected,
             drop=self.max_drop,
             margin=self.margin,
             these_tasks=not self.tasks_like_these,
@@ -102,6 +104,7 @@ class GateOptions:
 @click.option("--max-duration-growth", type=click.FloatRange(0), help="By what share a trial may take longer.")
 @click.option("--golden/--no-golden", default=True, help="Whether every golden task must pass (default: yes).")
 @click.option("--sure", is_flag=True, help="The whole 95 % interval must be above a threshold, not the value alone.")
+@click.option("--corrected", is_flag=True, help="Decide --min-pass-rate by the rate corrected for the judges' error.")
 @click.option("--on-new-tasks", type=click.Choice(["allow", "warn", "fail"]), default="allow", show_default=True)
 @click.option("--on-removed-tasks", type=click.Choice(["allow", "warn", "fail"]), default="warn", show_default=True)
 @click.option(

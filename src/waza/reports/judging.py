@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
+from waza.analysis.corrected_rate import CorrectedRate, corrected_rates, known_calibrations, usable_calibrations
 from waza.analysis.judge_agreement import Alpha, JudgeAgreement, MeasuredOutput
-from waza.errors import StoreError
-from waza.files.paths import project_root
 from waza.model import JSON, Grade, Run
 from waza.runs.canaries import canaries_of, canary_line, probes_of
-from waza.runs.judge_card import Calibration, asked_in, read_calibrations
+from waza.runs.judge_card import Calibration
 from waza.runs.outcomes import cache_use
 from waza.stats.scores import Interval
 from waza.untrusted.text import clipped, percent, plural, visible
@@ -150,38 +148,30 @@ def sentence(calibration: Calibration) -> str:
 
 
 def believed(run: Run) -> list[str]:
-    """Return a sentence for each judge of a run that was measured against people; and for what cannot be used."""
-    if not run.suite.judged:
-        return []
-    graders = {str(grader.get("name")): grader for grader in run.suite.every_grader}
-    usual = (run.suite.judge or {}).get("model") or ""
-    try:
-        every = read_calibrations(_root(run))
-    except (StoreError, OSError):
-        return []
-    known = [one for one in every if one.grader in graders and one.model in _models(graders[one.grader], usual)]
-    questions = asked_in(run, known)
-    mine = [one for one in known if one.asked in questions]
+    """Return what is known of each judge of a run that was measured against people; and what cannot be used."""
+    mine = usable_calibrations(run)
     measured = {(one.grader, one.model) for one in mine}
-    lost = [one for one in known if not one.asked and (one.grader, one.model) not in measured]
-    return [f"{_judge(one)} {sentence(one)}" for one in mine] + [f"{_judge(one)}: {NOT_USED}" for one in lost]
+    lost = [one for one in known_calibrations(run) if not one.asked and (one.grader, one.model) not in measured]
+    lines = [f"{_judge(one)} {sentence(one)}" for one in mine] + [f"{_judge(one)}: {NOT_USED}" for one in lost]
+    return lines + [_corrected_line(rate) for rate in (corrected_rates(run) if mine else ())]
+
+
+def _corrected_line(rate: CorrectedRate) -> str:
+    """Return the pass rate of a judge as it is and corrected: `polite: 65 % pass, corrected for its error 71 %`."""
+    raw = f"{visible(rate.grader)}: {percent(rate.raw.mean)} pass by the judge ({_short(rate.raw)})"
+    if rate.corrected is None:
+        return f"{raw}; no corrected rate: {rate.reason}"
+    labels = f"by {plural(rate.labels, 'label')} of people"
+    return f"{raw}, corrected {labels}: {percent(rate.corrected.mean)} ({_short(rate.corrected)})"
+
+
+def _short(interval: Interval) -> str:
+    return f"95 % interval {interval.lower * 100:.0f}–{percent(interval.upper)}"
 
 
 def _judge(calibration: Calibration) -> str:
     where = f" at {visible(calibration.address)}" if calibration.address else ""
     return f"{visible(calibration.grader)} by {visible(calibration.model) or 'its judge'}{where}"
-
-
-def _models(grader: dict[str, JSON], usual: str) -> list[str]:
-    """Return the models a grader asks: its own, those of its jury, else the suite's."""
-    config = grader.get("config") or {}
-    jury = [one if isinstance(one, str) else str(one.get("model", "")) for one in config.get("judges") or ()]
-    return jury or [config.get("model") or usual]
-
-
-def _root(run: Run) -> Path:
-    """Return the root of the project a run was made in."""
-    return project_root((Path(run.folder).resolve().parent / run.suite.file).resolve().parent)
 
 
 def judge_lines(agreement: JudgeAgreement) -> Iterator[str]:

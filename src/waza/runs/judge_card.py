@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from waza.errors import StoreError
 from waza.files.disk import why, write_atomically
-from waza.model import Run
+from waza.model import JSON, Run
 from waza.runs.verdicts import question_of
 from waza.stats.agreement import Confusion
 from waza.stats.intervals import Invariance
@@ -220,6 +220,21 @@ def asked_in(run: Run, known: Iterable[Calibration]) -> set[str]:
     if not (questions := {one.question for one in known if one.question}):
         return rubrics
     return rubrics | questions.intersection(questions_in(run).values())
+
+
+JURY = "jury of "
+"""How the name of a jury begins, where a judge's has its model."""
+
+
+def jury_name(details: dict[str, JSON]) -> str:
+    """Return the name under which the jury of a grade is calibrated: its jurors'; empty where there is no jury."""
+    jury = details.get("jury")
+    if not isinstance(jury, dict):
+        return ""
+    votes, not_asked = jury.get("votes"), jury.get("not_asked")
+    voted = [vote.get("juror") for vote in votes if isinstance(vote, dict)] if isinstance(votes, list) else []
+    names = [*voted, *(not_asked if isinstance(not_asked, list) else [])]
+    return f"{JURY}{', '.join(sorted(str(name) for name in names))}"
 
 
 def questions_in(run: Run) -> dict[str, str]:

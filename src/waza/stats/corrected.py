@@ -222,6 +222,20 @@ def rogan_gladen(counts: Confusion, passes: int, outputs: int, effect: float = 1
     return Interval(lower=min(lower, mean), upper=max(upper, mean), mean=mean)
 
 
+def transferred(counts: Confusion, share: float, outputs: int) -> Interval | None:
+    """Return Rogan and Gladen's share of outputs other than the labelled ones, of which the judge passes `share`.
+
+    None where sensitivity or specificity is not known, or the judge is no better than chance.
+    """
+    positives, negatives = counts.true_pass + counts.false_fail, counts.true_fail + counts.false_pass
+    sensitivity, specificity = counts.sensitivity, counts.specificity
+    if sensitivity is None or specificity is None or sensitivity + specificity <= 1 or not outputs:
+        return None
+    mean = _within((share + specificity - 1) / (sensitivity + specificity - 1))
+    lower, upper = lang_reiczigel((share, outputs), (sensitivity, positives), (specificity, negatives))
+    return Interval(lower=min(lower, mean), upper=max(upper, mean), mean=mean)
+
+
 JudgeAgreement = tuple[float, float]
 """A share, and of how many."""
 
