@@ -110,6 +110,21 @@ def test_the_ledger_of_side_effects_is_a_table_below_its_grade():
         assert len(rows_of(odd)) <= 3
 
 
+def test_parts_are_a_tree_and_rules_a_table_below_their_grade():
+    inner = {"name": "<says>", "type": "text", "status": "failed", "feedback": "no <b>", "details": {}}
+    part = {"name": "turned", "type": "not", "status": "passed", "feedback": "f", "details": {"parts": [inner]}}
+    rule = {"name": "a before b", "status": "violated", "windows": 2, "trigger": 2, "calls": [0], "prefix": 3}
+    page = page_of(a_run([a_result(grades=[replace(a_grade(), details={"parts": [part], "rules": [rule]})])]))
+    [tree] = [element for element in read(page) if element.attrib.get("aria-label") == "parts"]
+    assert "<says> text" in "".join(tree.itertext()) and page.count('class="part"') == 2
+    [table] = [element for element in read(page) if element.attrib.get("aria-label") == "rules"]
+    cells = ["".join(cell.itertext()).strip() for cell in table.iter("td")]
+    assert cells == ["a before b", "violated", "call 3", "call 1", "calls 1-3"]
+    for odd in (None, 7, {}, [], [1, None, []], [{"status": ["x"], "details": 3, "calls": {}, "prefix": "x"}]):
+        page = page_of(a_run([a_result(grades=[replace(a_grade(), details={"parts": odd, "rules": odd})])]))
+        assert refused(page) == []
+
+
 def rows_of(effects):
     """The cells of the table of effects, where a grade has these."""
     details = {"effects": effects, "effects_left_out": 3}

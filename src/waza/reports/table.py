@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from waza.compact import where
-from waza.model import Check, Grade, Result, Run
+from waza.model import JSON, Check, Grade, Result, Run
 from waza.reports.base import Report
 from waza.reports.document import MARKS, Block, ForeignText, Grid, Words, is_ascii, print_document, terminal_mark
 from waza.reports.failed_checks import ANY, ending, places_of
@@ -31,6 +31,8 @@ from waza.untrusted.text import clipped, percent, plural, score, seconds, visibl
 _NOT_PASSED = ("failed", "error", "skipped")
 FILE_COLUMNS = 120
 """How wide lines are in a file."""
+MOST_DEPTH = 8
+"""How deep the parts of a grade are shown."""
 MOST_TASKS = 100
 """In a larger suite the tasks that passed are counted, not listed, unless `verbose`."""
 MOST_FAILURES = 20
@@ -215,8 +217,22 @@ def grade_lines(grade: Grade, console: Console, *, verbose: bool = False) -> Ite
         yield Padding(_check(check, console), (0, 0, 0, 8))
     if grade.status == "passed" and (split := split_jury(grade)):
         yield Padding(Text(visible(clipped(split, 400)), style="yellow"), (0, 0, 0, 8))
+    for depth, part in _part_lines(grade.details.get("parts"), console):
+        yield Padding(part, (0, 0, 0, 8 + 2 * depth))
     if isinstance(alignment := grade.details.get("alignment"), dict):
         yield Padding(_alignment(alignment), (0, 0, 0, 8))
+
+
+def _part_lines(parts: JSON, console: Console, depth: int = 0) -> Iterator[tuple[int, Text]]:
+    """Yield the parts of a combination, each with its depth; those of a stored run may have any shape."""
+    for part in parts if isinstance(parts, list) and depth <= MOST_DEPTH else ():
+        if not isinstance(part, dict):
+            continue
+        status = next((known for known in ("passed", "failed", "error") if part.get("status") == known), "error")
+        words = f" {part.get('name')}: {part.get('feedback')}"
+        yield depth, Text.assemble(terminal_mark(status, console), visible(clipped(words, 200)))
+        inner = part.get("details")
+        yield from _part_lines(inner.get("parts") if isinstance(inner, dict) else None, console, depth + 1)
 
 
 def _check(check: Check, console: Console) -> RenderableType:

@@ -23,6 +23,9 @@ FEW_CHECKS = 12
 MOST_VALUE = 3_000
 MOST_QUOTES = 20
 MOST_EFFECTS = 60
+MOST_PARTS = 64
+MOST_DEPTH = 8
+MOST_RULES = 100
 _STATUS = {True: "passed", False: "failed", None: "error"}
 
 
@@ -51,7 +54,7 @@ def _grade(name: str, number: int, grade: Grade, result: Result, address: str, b
     inner += [_checks(grade.checks, budget), _evidence(grade, budget)]
     if (drawing := read_alignment(grade, result.trace)) is not None:
         inner.append(drawn(drawing, address, budget))
-    inner += [effects_table(grade, budget, address), _votes(grade, budget), _people(grade)]
+    inner += [evidence_of(grade, budget, address), _votes(grade, budget), _people(grade)]
     is_open, anchor = grade.status != "passed", f"grade-{number}"
     return fold(head, *inner, is_open=is_open, id=anchor, class_="grade")
 
@@ -150,6 +153,65 @@ def _evidence(grade: Grade, budget: TextBudget) -> Node:
     if items:
         parts.append(el("div", soft("the judge quotes"), el("ul", *items, class_="checks")))
     return parts
+
+
+def evidence_of(grade: Grade, budget: TextBudget, address: str | None = None) -> Node:
+    """Return the parts of a combination, the evidence of rules and the ledger of side effects, where a grade has them.
+
+    `address` is the page with the calls; None where there is none.
+    """
+    parts, rules = _parts(grade.details.get("parts"), budget), _rules(grade, budget, address)
+    return [parts, rules, effects_table(grade, budget, address)]
+
+
+def _parts(listed: JSON, budget: TextBudget, depth: int = 0) -> Node:
+    """Return the parts of a combination as a tree: each with its status and feedback, and its own parts below it."""
+    if not isinstance(listed, list) or not listed or depth > MOST_DEPTH:
+        return None
+    items: list[Node] = []
+    for part in [_mapping(one) for one in listed[:MOST_PARTS]]:
+        if budget.is_full:
+            break
+        status = next((known for known in ("passed", "failed", "error") if part.get("status") == known), "error")
+        kind = _word(part.get("type"), 60)
+        head: list[Node] = [mark(status), " ", el("b", _word(part.get("name"), 100) or kind), soft(f" {kind}")]
+        feedback = budget.line(_word(part.get("feedback"), 600), 600)
+        inner = _parts(_mapping(part.get("details")).get("parts"), budget, depth + 1)
+        items.append(el("div", *head, el("div", feedback, class_="soft"), inner, class_="part"))
+    if depth:
+        return el("div", *items, class_="parts")
+    return el("div", *items, class_="parts", role="group", aria_label="parts")
+
+
+def _rules(grade: Grade, budget: TextBudget, address: str | None) -> Node:
+    """Return the evidence of each rule as a table: its trigger, the calls, and in how many first calls it is seen."""
+    listed = grade.details.get("rules")
+    if not isinstance(listed, list) or not listed:
+        return None
+    rows: list[Node] = []
+    for rule in [_mapping(one) for one in listed[:MOST_RULES]]:
+        if budget.is_full:
+            break
+        prefix = next(iter(_places([rule.get("prefix")])), None)
+        cells: list[Node] = [
+            budget.line(_word(rule.get("name"), 300), 300),
+            _word(rule.get("status"), 20).replace("_", " "),
+            _call_links([rule.get("trigger")], address),
+            _call_links(rule.get("calls"), address),
+            f"calls 1-{prefix}" if prefix else "–",
+        ]
+        rows.append(el("tr", *(el("td", cell) for cell in cells)))
+    head = [head_cell(label) for label in ("rule", "status", "trigger", "calls", "seen in")]
+    return grid("rules", head, rows)
+
+
+def _call_links(listed: JSON, address: str | None) -> Node:
+    """Return calls by their numbers, as links where there is a page with them; a dash without any."""
+    calls = _places(listed)[:10]
+    if address is None:
+        return ", ".join(f"call {call + 1}" for call in calls) or "–"
+    linked = [el("a", f"call {call + 1}", href=f"{address}call={call + 1}#call-{call + 1}") for call in calls]
+    return [part for link in linked for part in (link, " ")] if linked else "–"
 
 
 def effects_table(grade: Grade, budget: TextBudget, address: str | None = None) -> Node:

@@ -20,7 +20,7 @@ from waza.reports.html.components import (
     tile,
     tiles,
 )
-from waza.reports.html.grades import effects_table
+from waza.reports.html.grades import evidence_of
 from waza.reports.html.markup import PAGE_END, Element, Node, TextBudget, el, long_text, page_head, render, short
 from waza.reports.impact import impact_document
 from waza.reports.interpretation import costs_of_run, headline_rate, repeats_line, times_of
@@ -203,7 +203,7 @@ def _grades(result: Result) -> Node:
             rows.append(soft(f"\u2003rubric {short(words, 600)}"))
         for check in grade.checks:
             rows.append(el("p", "\u2003", mark(_CHECK_STATUS[check.ok]), f" {short(check.claim, _NAME)}"))
-        rows.append(effects_table(grade, TextBudget(MOST_TEXT)))
+        rows.append(evidence_of(grade, TextBudget(MOST_TEXT)))
         rows += [soft(f"\u2003{short(split, 2_000)}")] if (split := split_jury(grade)) else []
     return fold(plural(len(result.grades), "grade"), *rows) if rows else None
 
