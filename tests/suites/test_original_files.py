@@ -210,6 +210,24 @@ def test_an_outcome_with_a_condition_is_refused():
         load_expected({"outcomes": [{"type": "task_completed", "condition": "len(output) > 3"}]})
 
 
+@pytest.mark.parametrize("kind", ["prompt", "llm", "llm_comparison"])
+def test_a_rubric_of_several_lines_is_the_text_itself(kind):
+    options = {"reference": "r"} if kind == "llm_comparison" else {}
+    text = "Is it kind?\nIs it short?"
+    assert load_grader({"type": kind, "rubric": f"{text}\n", "config": options}).question_text == text
+    with pytest.raises(SpecError, match="no built-in rubric is called 'kindness'"):
+        load_grader({"type": kind, "rubric": "kindness", "config": options})
+    with pytest.raises(SpecError, match="both say what is judged"):
+        load_grader({"type": kind, "rubric": text, "config": options | {"prompt": "Is it?"}})
+
+
+def test_a_model_next_to_a_grader_that_asks_none_is_a_warning(tmp_path):
+    spec = suite(tmp_path, graders=[{"type": "text", "model": "m", "config": {"contains": ["x"]}}])
+    assert [(one.severity, one.path) for one in spec.notes] == [("warning", "graders[0].model")]
+    with pytest.raises(SpecError, match="unknown key 'rubric'"):
+        suite(tmp_path, graders=[{"type": "text", "rubric": "x", "config": {"contains": ["x"]}}])
+
+
 def test_calibrate_grader_is_the_grader_that_is_calibrated():
     grader = load_grader({"type": "human_calibration", "config": {"calibrate_grader": "quality"}})
     assert (grader.grader, grader.min_kappa) == ("quality", 0.6)

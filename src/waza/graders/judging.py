@@ -33,6 +33,8 @@ from waza.runs.verdicts import question_of
 Evidence = Literal["tool_events", "source_context", "files"]
 MAX_FILES_BYTES = 200_000
 """How much of the workspace is shown to a judge; a judge that sees a part of it would judge a part of it."""
+MAX_REFERENCE = 100
+"""The longest `rubric` in one line that is taken for a name or a path, unless a file is called so."""
 _SILENT = "<no response content>"
 _EACH = "Judge each criterion by itself and give exactly one verdict on each, with its number."
 
@@ -48,7 +50,9 @@ class JudgedGrader(Grader):
     prompt: str = ""
     """The instruction to the judge; it overrides the text of a rubric."""
     rubric: str = ""
-    """A rubric: the name of a built-in one (`waza rubric list`), or the path of a Markdown file."""
+    """A rubric: the name of a built-in one (`waza rubric list`), or the path of a Markdown file.
+
+    Several lines, or more than 100 characters with spaces that name no file, are the instruction itself."""
     criteria: list[Text] = []
     """What the output is judged by, point for point: the judge gives one verdict on each, and each is a check.
 
@@ -95,6 +99,8 @@ class JudgedGrader(Grader):
             raise ValueError("the prompt is blank; say what the judge should check")
         if self.rubric and not self._is_rubric_text():
             self._rubric = find_rubric(self.rubric, self.folder)
+        if self.prompt and self.rubric and self._rubric is None:
+            raise ValueError("'prompt' and the text in 'rubric' both say what is judged; keep one of them")
         if not self.judges and (idle := {"vote", "ask_everyone"} & self.model_fields_set):
             raise ValueError(f"'{min(idle)}' goes with a jury; name several judges in 'judges', or leave it out")
         if self.judges:
@@ -103,6 +109,15 @@ class JudgedGrader(Grader):
 
     def _is_rubric_text(self) -> bool:
         """Return whether `rubric` is an instruction to the judge, not the name or path of a rubric."""
+        text = self.rubric
+        if "\n" in text or "\r" in text:
+            return True
+        if len(text) <= MAX_REFERENCE or not any(letter.isspace() for letter in text) or text.endswith(".md"):
+            return False
+        try:
+            self.folder.find(text)
+        except ValueError:
+            return True
         return False
 
     def _build_jury(self) -> Jury:

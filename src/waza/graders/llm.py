@@ -20,8 +20,6 @@ Give one of five levels:
 1: it does not do it at all, or does the opposite."""
 """Added to an instruction that does not say what the scores mean."""
 _LEVEL = re.compile(r"(?<![\d.,])([1-5])\b\*{0,2}\s?(?::|=|—|–|-\s|\)|\.\s|means\b|if\b)")
-MAX_REFERENCE = 100
-"""The longest `rubric` in one line that is taken for a name or a path, unless a file is called so."""
 
 
 class LlmGrader(JudgedGrader):
@@ -43,24 +41,6 @@ class LlmGrader(JudgedGrader):
 
     threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.75
     """The lowest score that passes, from 0 to 1."""
-
-    def _is_rubric_text(self) -> bool:
-        text = self.rubric
-        if "\n" in text or "\r" in text:
-            return True
-        if len(text) <= MAX_REFERENCE or not any(letter.isspace() for letter in text) or text.endswith(".md"):
-            return False
-        try:
-            self.folder.find(text)
-        except ValueError:
-            return True
-        return False
-
-    @model_validator(mode="after")
-    def _says_it_once(self) -> Self:
-        if self.prompt and self.rubric and self._rubric is None:
-            raise ValueError("'prompt' and the text in 'rubric' both say what is judged; keep one of them")
-        return self
 
     @model_validator(mode="after")
     def _has_the_scale(self) -> Self:

@@ -98,6 +98,11 @@ def build_grader(
     except ValueError as error:
         return None, [place.at("type").problem(str(error))]
     config = data.get("config", {})
+    idle: list[Problem] = []
+    if "model" in data and "model" not in keys_of(cls):
+        # The original's schema has it next to every type.
+        idle = [place.at("model").warning(f"'{cls.type_name()}' asks no model; this key has no effect")]
+        data = {key: value for key, value in data.items() if key != "model"}
     if not isinstance(config, dict):
         return None, [place.at("config").problem(f"a mapping of keys is needed, found {what(config)}")]
     options, problems = _options(data, config, cls, place)
@@ -117,7 +122,7 @@ def build_grader(
     if problems:
         return None, problems
     warned = [locate(path).warning(text) for path, text in grader.option_warnings()]
-    return grader, wrong + warned + ([] if cls.part_keys else doubled_backslashes(grader, options, locate))
+    return grader, idle + wrong + warned + ([] if cls.part_keys else doubled_backslashes(grader, options, locate))
 
 
 def _with_parts(
