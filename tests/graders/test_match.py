@@ -303,6 +303,15 @@ def test_an_argument_under_another_programs_name_is_named():
     assert status(path="a", file_path="a") == "failed"
 
 
+def test_null_is_kept_in_what_a_run_stores():
+    from waza.suites.suite import grader_as_data
+
+    entry = {"name": "t", "args": {"a": None, "b": {"not": None}, "c": {"any_of": [None, 1]}}}
+    stored = grader_as_data(waza.load_grader({"type": "tool_calls", "config": {"expect": [entry]}}))
+    assert grader_as_data(waza.load_grader(stored)) == stored
+    assert stored["config"]["expect"][0]["args"]["b"] == {"not": {"equals": None}}
+
+
 def test_a_pattern_without_a_result_is_undecided_in_any_of_and_not():
     slow = {"regex": BOMB}
     assert accepts({"any_of": [slow, "x"]}, "x") is True

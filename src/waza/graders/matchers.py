@@ -19,8 +19,11 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PlainValidator,
     PrivateAttr,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
     WithJsonSchema,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -234,6 +237,15 @@ class ArgMatcher(Options):
         matcher = handler({"equals": value})
         matcher._is_bare = True
         return matcher
+
+    @model_serializer(mode="wrap")
+    def _with_null(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Write `equals: null` too, which is its default: a matcher without it would check nothing."""
+        data: dict[str, Any] = handler(self)
+        is_wanted = info.include is None or "equals" in info.include
+        if "equals" in self.model_fields_set and is_wanted and "equals" not in data:
+            data["equals"] = self.equals
+        return data
 
     @field_validator("json_schema")
     @classmethod
