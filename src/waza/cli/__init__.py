@@ -32,6 +32,7 @@ COMMANDS = {
     "runs": "List stored runs, tag them, remove old ones, export or copy them.",
     "list": "List runs, graders, engines, or the tasks of a suite.",
     "rubric": "Show and write rubrics, and test whether a judge agrees with their goldens.",
+    "stats": "Compute agreement, win rates and corrected rates of a table.",
     "judge": "Measure how reliable a judge's verdicts are: judge cards.",
     "review": "Review outputs of a run: pass or fail; `human` graders wait for it.",
     "calibrate": "Measure how well a judge agrees with people, and correct the pass rate for its errors.",

@@ -127,7 +127,15 @@ def _compared(rate: WinRate) -> Words:
     if rate.win_rate_ci is not None:
         span = f"{rate.win_rate_ci.lower * 100:.0f}–{percent(rate.win_rate_ci.upper)}"
         result += f"; win rate {percent(rate.win_rate)} (95 % interval {span})"
-    return ForeignText(rate.grader), result + consistency(rate)
+    return ForeignText(rate.grader), result + ties_as_half(rate) + consistency(rate)
+
+
+def ties_as_half(rate: WinRate) -> str:
+    """Return the win rate with ties as half and its standard error over tasks, where there are ties."""
+    half = rate.ties_as_half
+    if half is None or not rate.ties or half.standard_error is None:
+        return ""
+    return f"; with ties as half {half.win_rate * 100:.2f} ± {half.standard_error * 100:.2f} % (standard error)"
 
 
 def consistency(rate: WinRate) -> str:

@@ -318,13 +318,13 @@ def summary_lines(summary: Summary, run: Run) -> Iterator[Text]:
 
 def _compared(rate: WinRate) -> str:
     """Return the result of a comparison with another run."""
-    from waza.reports.impact import consistency  # most runs compare nothing
+    from waza.reports.impact import consistency, ties_as_half  # most runs compare nothing
 
     counts = f"{visible(rate.grader)}: won {rate.wins}, tied {rate.ties}, lost {rate.losses}"
     counts += f", undecided {rate.undecided}" if rate.undecided else ""
     if (ci := rate.win_rate_ci) is not None:
         counts += f"; win rate {percent(rate.win_rate)} (95 % interval {ci.lower * 100:.0f}–{percent(ci.upper)})"
-    return counts + consistency(rate)
+    return counts + ties_as_half(rate) + consistency(rate)
 
 
 def models_document(runs: Iterable[Run]) -> Iterator[Block]:

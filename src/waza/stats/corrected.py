@@ -189,8 +189,19 @@ def tuned(cells: Cells, passes: float, unlabelled: float) -> Tuned:
     """Return the prediction-powered mean of 0s and 1s, with the judge's weight that makes the variance smallest."""
     both, people_only, judge_only, _ = cells
     n = math.fsum(cells)
+    covariance = both / n - (both + people_only) / n * (both + judge_only) / n
+    return _weighed(cells, passes, unlabelled, _weight(covariance, both + judge_only + passes, n, unlabelled))
+
+
+def plain(cells: Cells, passes: float, unlabelled: float) -> Tuned:
+    """Return the prediction-powered mean as first published (2023): the judge counts in full, whatever its worth."""
+    return _weighed(cells, passes, unlabelled, 1.0)
+
+
+def _weighed(cells: Cells, passes: float, unlabelled: float, weight: float) -> Tuned:
+    both, people_only, judge_only, _ = cells
+    n = math.fsum(cells)
     people, judge, rest = (both + people_only) / n, (both + judge_only) / n, passes / unlabelled
-    weight = _weight(both / n - people * judge, both + judge_only + passes, n, unlabelled)
     share = weight * rest + people - weight * judge
     square = (both * (1 - weight) ** 2 + people_only + judge_only * weight**2) / n
     rectifier = max(0.0, square - (people - weight * judge) ** 2)
