@@ -88,7 +88,7 @@ def wins(file: Path, as_json: bool) -> int:
 def corrected(counts: str, passes: int, outputs: int, as_json: bool) -> int:
     """Print the share that people would pass, by labels of some outputs and the judge's verdicts on others."""
     from waza.stats import corrected as stats  # not needed for --help
-    from waza.stats.agreement import Confusion
+    from waza.stats.agreement import Confusion  # not needed for --help
 
     parts = counts.split(",")
     if len(parts) != 4 or passes > outputs:
