@@ -32,7 +32,7 @@ def test_not_not_x_has_the_status_of_x(one):
     assert status(turned(PARTS[one])) == {"passed": "failed", "failed": "passed", "error": "error"}[one]
 
 
-@pytest.mark.parametrize("several", product(STATUSES, repeat=3))
+@pytest.mark.parametrize("several", [*product(STATUSES, repeat=3)])
 def test_de_morgan_on_three_values(several):
     parts = [PARTS[one] for one in several]
     turned_parts = [turned(part) for part in parts]
