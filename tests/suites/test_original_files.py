@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from waza.cli import run_command
 from waza.errors import SpecError
 from waza.files.paths import repository_root
 from waza.model import SkillInvocation, ToolEvent, Trace
@@ -134,8 +135,13 @@ def test_a_variable_without_a_value_is_refused_with_the_nearest(tmp_path, keys):
         suite(tmp_path, inputs={"who": "me"}, **keys)
 
 
-def test_adversarial_packs_are_a_note(tmp_path):
-    (tmp_path / "eval.yaml").write_text(json.dumps({"adversarial": [1], "tasks": [TASK]}))
+def test_adversarial_packs_are_a_note_in_check_and_run(tmp_path, capsys):
+    task = TASK | {"mock": {"output": "x"}}
+    data = {"adversarial": [1], "config": {"executor": "mock"}, "tasks": [task]}
+    (tmp_path / "eval.yaml").write_text(json.dumps(data))
+    for command in ("check", "run"):
+        assert run_command([command, str(tmp_path)]) == 0
+        assert "".join(capsys.readouterr()).count("adversarial: note: adversarial packs are no part of a run") == 1
     spec, problems = read_spec(tmp_path / "eval.yaml")
     assert spec is not None
     assert [(one.severity, one.path) for one in problems] == [("note", "adversarial")]

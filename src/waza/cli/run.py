@@ -36,7 +36,7 @@ from waza.runner.request import RunRequest, auto_for, fewest_trials, request_for
 from waza.runner.run import execute
 from waza.runner.schedule import refuse_unreported_costs
 from waza.runner.suite import Listeners, Stop
-from waza.suites.load import is_suite, load_spec
+from waza.suites.load import NOT_READ, is_suite, load_spec
 from waza.suites.local_code import NOT_CHECKED, changes_told
 from waza.suites.suite import EvalSpec
 from waza.suites.triggers import with_time
@@ -137,8 +137,8 @@ def _load(path: Path, options: RunOptions) -> EvalSpec:
 
 
 def warnings_of(spec: EvalSpec, engine: str | None, options: RunOptions) -> list[Problem]:
-    """Return the suite's warnings, without those that the refusal of this run repeats."""
-    warnings = [problem for problem in spec.notes if problem.severity == "warning"]
+    """Return the suite's warnings and keys that are not read, without those that the refusal of this run repeats."""
+    warnings = [problem for problem in spec.notes if problem.severity == "warning" or problem.path in NOT_READ]
     name = engine or spec.config.executor or spec.project.defaults.engine or ""
     if not warnings or options.resume or not ENGINES.knows(name):
         return warnings
