@@ -61,6 +61,13 @@ def test_rules_on_concurrent_calls_agree_with_the_definition_and_its_counterexam
         count("rules checked against their definition")
 
 
+def test_a_window_between_grows_with_a_second_concurrent_end():
+    names = [("c", 1, "p"), ("b", 2, "q"), ("a", 2, "p"), ("b", 2, "p")]
+    calls = [{"tool_name": name, "turn": turn, "parent_tool_call_id": parent} for name, turn, parent in names]
+    got = evidence({"only": "c", "between": ["c", "b"]}, trace(*calls))
+    assert (got["status"], got["calls"], got["prefix"]) == ("violated", [2], 4)
+
+
 def test_the_order_in_which_parallel_calls_are_listed_does_not_matter():
     for seed in range(size(300, 5_000, 20_000)):
         rng = random.Random(seed)

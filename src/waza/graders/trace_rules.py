@@ -572,17 +572,23 @@ class RuleRun:
         most = int(self.rule.bounds[1])
         return max(start, self._listed_offending(judged, most))
 
-    def _listed_offending(self, judged: Judged, most: int) -> int:
-        """Return the number of calls with which one more than the most are in a window."""
+    def _listed_offending(self, judged: Judged, most: int, ends: Sequence[int] = ()) -> int:
+        """Return the number of calls with which one more than the most are in a window.
+
+        Of a window that needs one of several ends, a call is in it once an end after it is there.
+        """
         found = set(judged.positions)
         wanted = self.rule.only is None
         timeline = judged.timeline
         listed = sorted(
-            self._listed(timeline, each)
+            max(self._listed(timeline, each), self._first_after(timeline, each, ends))
             for each in judged.members()
             if (each in found) is wanted and (wanted or timeline.items[each] >= 0)
         )
         return listed[most]
+
+    def _first_after(self, timeline: Timeline, position: int, ends: Sequence[int]) -> int:
+        return min((self._listed(timeline, end) for end in ends if timeline.precedes(position, end)), default=0)
 
     def _closed(self, judged: Judged, start: int) -> int:
         """Return the number of calls with which a window that ends before another call is closed."""
@@ -591,11 +597,12 @@ class RuleRun:
         key = self._binding(timeline.items[judged.window.trigger])[0] if self._uses_bound else None
         ends = _positions(timeline, self._found(self._ends, bound, key), is_taken=False)
         trigger = judged.window.trigger
-        closing = [self._listed(timeline, each) for each in ends if timeline.precedes(trigger, each)]
-        first = max(start, min(closing, default=start))
+        later = [each for each in ends if timeline.precedes(trigger, each)]
+        following = [each for each in later if not any(timeline.precedes(other, each) for other in later)]
+        first = max(start, min((self._listed(timeline, each) for each in following), default=start))
         if judged.found < self.rule.bounds[0]:
             return first
-        return max(first, self._listed_offending(judged, int(self.rule.bounds[1])))
+        return max(first, self._listed_offending(judged, int(self.rule.bounds[1]), following))
 
     def _listed(self, timeline: Timeline, position: int) -> int:
         """Return how many calls a prefix has at least that holds what is at a position."""
