@@ -218,10 +218,17 @@ def test_rules_that_did_not_apply_are_named_and_never_a_pass():
         ({"require": "x", "between": ["a", "b"]}, "ab", "no x between call 1 (a) and b, seen in calls 1-2"),
         ({"forbid": "a", "per": "turn"}, "ba", "call 2 (a) in turn 2 is forbidden, seen in calls 1-2"),
         ({"require": "a", "before": "b", "when_absent": "fail"}, "a", "b never happened"),
+        ({"require": {"message": {"contains": "x"}}}, "", 'no assistant message ({"contains":"x"})'),
+        (
+            {"count": {"message": {"contains": "x"}, "from": "user"}, "at_least": 2},
+            "",
+            'no user message ({"contains":"x"})',
+        ),
     ],
 )
 def test_feedback_says_what_is_wrong_and_where_it_is_seen(rule, calls, says):
-    assert load(rule).grade(trace(*calls)).feedback == says
+    events = [{"type": "tool_call", "tool_name": call} for call in calls]
+    assert load(rule).grade(trace(*calls, events=events)).feedback == says
 
 
 # --- refused ----------------------------------------------------------------------

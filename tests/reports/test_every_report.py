@@ -6,6 +6,7 @@ import pytest
 from hostile import STRINGS, hostile_run
 from msgspec.structs import replace
 
+import waza
 from results_made import a_result, a_run
 from waza.reports.base import REPORTS, Report
 from waza.reports.json import JsonReport
@@ -41,6 +42,14 @@ def test_a_metric_of_an_unknown_name_says_next_to_its_value_what_it_is(name):
     made = b"".join(REPORTS.load(name)().render(run)).decode("utf-8")
     assert "(as task_completion)" in made
     assert "(as " not in b"".join(REPORTS.load(name)().render(a_run([a_result()]))).decode("utf-8")
+
+
+@pytest.mark.parametrize("name", ["github", "html", "json", "markdown", "table"])
+def test_a_rule_that_applied_in_no_trial_is_named(name):
+    grader = waza.load_grader({"type": "trace_rules", "config": {"rules": [{"require": "get", "before": "delete"}]}})
+    trace = waza.Trace.from_json({"input": "", "output": "", "tool_events": []})
+    run = a_run([a_result(status="error", grades=[grader.grade(trace)])])
+    assert "1 rule applied in no trial: get before delete" in b"".join(REPORTS.load(name)().render(run)).decode()
 
 
 @pytest.mark.parametrize("name", REPORTS.built_in())

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import waza
 from results_made import a_grade, a_result, a_run
 from waza.model import Trace, Usage
 from waza.runs.outcomes import shown_names
+from waza.runs.store import RunFolder, open_run
 from waza.runs.summary import summarize, summarize_tasks
 from waza.stats.scores import score_of_grades, std_dev, wilson
 
@@ -198,6 +200,39 @@ def test_two_graders_of_one_name_both_count_and_a_warning_says_so():
     summary = summarize(a_run([result]))
     assert summary.aggregate_score == 0.5
     assert "two graders are named 'greets'" in summary.warnings[0]
+
+
+def test_rules_that_applied_in_no_trial_are_named_also_those_of_parts(tmp_path):
+    rules = [
+        {"name": "first", "require": "get", "before": "delete"},
+        {"name": "second", "require": "test", "after": "edit", "when_absent": "pass"},
+        {"name": "third", "require": "plan", "after": "start", "when_absent": "fail"},
+        {"forbid": "rm"},
+    ]
+    alone = {"type": "trace_rules", "name": "careful", "config": {"rules": rules}}
+    inner = {"type": "not", "name": "in", "config": {"grader": alone}}
+    graders = [
+        waza.load_grader(one) for one in (alone, {"type": "any_of", "name": "out", "config": {"graders": [inner]}})
+    ]
+
+    def graded(trial, *calls):
+        trace = Trace.from_json({"input": "", "output": "", "tool_events": [{"tool_name": call} for call in calls]})
+        return a_result("t", trial, "failed", grades=[grader.grade(trace) for grader in graders])
+
+    def warnings(*results):
+        run = a_run(results, tasks=["t"], config={"trials_per_task": len(results)}, id=f"of-{len(results)}")
+        with RunFolder.create(tmp_path, run) as folder:
+            folder.append(*results)
+        found = summarize(run).warnings
+        assert [one for one in summarize(open_run(tmp_path / run.id)).warnings if "rule" in one] == found
+        return found
+
+    says = "2 rules applied in no trial: first; second"
+    assert warnings(graded(1, "ls")) == [f"grader 'careful': {says}", f"grader 'out/in/careful': {says}"]
+    says = "1 rule applied in no trial: second"
+    some = graded(1, "ls"), graded(2, "delete")
+    assert warnings(*some) == [f"grader 'careful': {says}", f"grader 'out/in/careful': {says}"]
+    assert warnings(*some, graded(3, "edit")) == []
 
 
 GRADES = st.builds(

@@ -198,7 +198,7 @@ class Operand(CallMatcher):
         if self.skill is not None:
             return f"skill {self.skill}"
         if self.message is not None:
-            return f"{'an' if self.sender == 'assistant' else 'a'} {self.sender} message"
+            return f"{self.sender} message"  # no article: it follows "no", "each" and numbers
         return super().tool_text or "any call"
 
     @cached_property

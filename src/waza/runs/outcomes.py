@@ -292,6 +292,16 @@ GRADED_FROM = "graded_from"
 """In the spec of a run that no agent made: the run it was graded from, or `traces`."""
 
 
+class RuleUse(NamedTuple):
+    """One rule over the trace of a trial."""
+
+    grader: str
+    """The grader's name; that of a part follows its combination's, as in `both/careful`."""
+    rule: str
+    applied: bool
+    """False where nothing in the trace opened a window for it."""
+
+
 class TrialOutcome(Struct, frozen=True, kw_only=True, gc=False):
     """One trial in numbers."""
 
@@ -314,6 +324,8 @@ class TrialOutcome(Struct, frozen=True, kw_only=True, gc=False):
     judge_duration_ms: float | None = None
     costs: Costs = NO_COSTS
     """What it was billed, all attempts together."""
+    rules: tuple[RuleUse, ...] = ()
+    """The rules over its trace, of all graders; empty for most runs."""
 
 
 class KnownResults(Sequence[Result]):
@@ -347,7 +359,35 @@ def outcome_of(result: Result | ResultView) -> TrialOutcome:
         grader_duration_ms=_amount(result.grader_duration_ms),
         judge_duration_ms=_amount(result.judge_duration_ms),
         costs=costs_of(result),
+        rules=_rules(result),
     )
+
+
+def _rules(result: Result | ResultView) -> tuple[RuleUse, ...]:
+    """Return the rules in the details of a trial's grades, those of the parts of combinations too."""
+    found = [use for grade in result.grades for use in _rules_in(grade.name, grade.details)]
+    return _shared_rules(tuple(found)) if found else ()
+
+
+@lru_cache(maxsize=1024)
+def _shared_rules(rules: tuple[RuleUse, ...]) -> tuple[RuleUse, ...]:
+    """Return equal rules as one object, to save memory: the trials of a run have the same ones."""
+    return rules
+
+
+def _rules_in(grader: str, details: dict[str, JSON]) -> Iterator[RuleUse]:
+    rules = details.get("rules")
+    for rule in rules if isinstance(rules, list) else ():
+        match rule:
+            case {"name": str(name), "status": str(status), "windows": int(windows)}:
+                # With `when_absent: pass`, a rule without a window passed.
+                is_absent = status == "not_applied" or (status == "passed" and not windows)
+                yield RuleUse(intern(grader), intern(name), not is_absent)
+    parts = details.get("parts")
+    for part in parts if isinstance(parts, list) else ():
+        match part:
+            case {"name": str(name), "details": dict(inner)}:
+                yield from _rules_in(f"{grader}/{name}", inner)
 
 
 def run_costs(run: Run) -> Costs:

@@ -28,8 +28,11 @@ from waza.runs.triggers import METRIC, TriggerSummary, summarize_triggers, trigg
 from waza.spending import NO_COSTS, Costs, Spending, is_amount
 from waza.stats.intervals import exact_share
 from waza.stats.scores import Interval, Score, mean, mean_score, std_dev
+from waza.untrusted.text import clipped, plural
 
 __all__ = ["Group", "Interval", "Metric", "Summary", "TaskSummary", "summarize", "summarize_tasks"]
+_MOST_RULES = 5
+"""How many rules of one grader a warning names."""
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -181,7 +184,12 @@ def summarize(
         groups=_groups(run, tasks),
         metrics=metrics,
         metrics_score=metrics_score,
-        warnings=[*warnings, *_shared_names(trials.shared_names), *([run.integrity] if run.integrity else [])],
+        warnings=[
+            *warnings,
+            *_shared_names(trials.shared_names),
+            *_unapplied_rules(trials.rules),
+            *([run.integrity] if run.integrity else []),
+        ],
         triggers=triggers,
         grader_duration_ms=math.fsum(trials.grader_ms) if trials.grader_ms else None,
         judge_duration_ms=math.fsum(trials.judge_ms) if trials.judge_ms else None,
@@ -268,6 +276,19 @@ def _shared_names(names: Iterable[str]) -> list[str]:
     return [f"two graders are named '{name}'; both count, the second is shown as '{name}#2'" for name in sorted(names)]
 
 
+def _unapplied_rules(rules: Mapping[tuple[str, str], bool]) -> list[str]:
+    """Return a warning for each grader with rules that applied in no trial."""
+    found: dict[str, list[str]] = {}
+    for (grader, rule), applied in sorted(rules.items()):
+        if not applied:
+            found.setdefault(grader, []).append(clipped(rule, 100))
+    return [
+        f"grader '{grader}': {plural(len(names), 'rule')} applied in no trial: {'; '.join(names[:_MOST_RULES])}"
+        f"{f'; and {len(names) - _MOST_RULES} more' if len(names) > _MOST_RULES else ''}"
+        for grader, names in found.items()
+    ]
+
+
 class _Trials:
     """All trials of a run in numbers, gone through once: there may be a million."""
 
@@ -279,11 +300,15 @@ class _Trials:
         self.usage = UsageTotal()
         self.costs = NO_COSTS
         self.shared_names: set[str] = set()
+        self.rules: dict[tuple[str, str], bool] = {}
+        """Whether each rule, by its grader and name, applied in any trial."""
         for results in (run.results, run.triggers):
             for outcome in outcomes_of(results):
                 self._add(outcome)
                 if results is run.results:
                     self.shared_names.update(outcome.shared_names)
+                    for grader, rule, applied in outcome.rules:
+                        self.rules[grader, rule] = applied or self.rules.get((grader, rule), False)
 
     def _add(self, outcome: TrialOutcome) -> None:
         if outcome.start_ms is None:
