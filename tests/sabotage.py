@@ -191,7 +191,7 @@ FAULTS = [
     Fault(
         "a path of the suite leaves the project",
         "files/paths.py",
-        "        if not candidate.is_relative_to(self.root) and candidate != self.named:\n",
+        "        if not candidate.is_relative_to(within or self.root) and candidate != self.named:\n",
         "        if False:\n",
         "suites/test_local_code.py::test_only_files_of_the_project",
     ),

@@ -66,7 +66,7 @@ def test_the_verdict_stands_first_then_the_flips_with_their_reasons(call, runs):
     done = call("compare", *runs)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[2] == "Worse: pass rate -87.5 points over 8 tasks (95 % interval -100.0 to -50.0), p = 0.0156."
+    assert lines[2] == "Worse: pass rate -87.5 points over 8 tasks (95 % interval -99.7 to -15.6), p = 0.0156."
     assert "7 regressed" in lines
     assert "✗ regressed  t1" in lines
     assert "first difference at call 1: read with other arguments" in done.stdout

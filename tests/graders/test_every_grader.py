@@ -202,6 +202,8 @@ MADE = {
         "content_patterns": [{"path": "a", "must_not_match": [p]}],
     },
     "tool_calls.expect[].tool": lambda p: {"type": "tool_calls", "expect": [{"tool": p}]},
+    "tool_calls.required[].pattern": lambda p: {"type": "tool_calls", "required": [{"pattern": p}]},
+    "tool_calls.forbidden[].pattern": lambda p: {"type": "tool_calls", "forbidden": [{"pattern": p}]},
     "tool_calls.expect[].args.*.regex": lambda p: {
         "type": "tool_calls",
         "expect": [{"name": "t", "args": {"a": {"regex": p}}}],

@@ -375,7 +375,7 @@ def test_a_run_is_compared_with_another(waza, suite):
     assert second.returncode == 0, second.stdout + second.stderr
     grades = [result.grades[1] for result in stored(folder, the_run(second)).results]
     assert [grade.details["pairwise"]["winner"] for grade in grades] == ["candidate", "tie", "tie"]
-    assert "polite: won 1, tied 2, lost 0; win rate 100 % (95 % interval 21–100 %)" in second.stdout
+    assert "polite: won 1, tied 2, lost 0; win rate 100 % (95 % interval 3–100 %)" in second.stdout
     assert "the same winner in both orders in 3 of 3 (100 %)" in second.stdout
     results = json.loads((folder / "runs" / the_run(second) / "results.json").read_text())
     rate = results["summary"]["pairwise"][0]
