@@ -245,7 +245,7 @@ def table() -> str:
         if tests := one["tests"]:
             figures += f"; tests: {tests['passed']} passed, {tests['failed']} failed, {tests['skipped']} skipped"
         machine = f"{one['cores']} cores, {one['memory_gb']} GB, Linux {one['kernel']}, Python {one['python']}"
-        result = "held" if one["held"] else "**did not hold**: " + "; ".join(one["faults"])
+        result = "passed" if one["held"] else "**failed**: " + "; ".join(one["faults"])
         when = f"{one['date'][:10]}, `{one['commit']}`"
         took = f"{one['seconds'] // 60} min {one['seconds'] % 60} s"
         rows.append(f"| {command}: {part.title} | {figures} | {one['size']} | {result} | {when} | {machine} | {took} |")

@@ -24,7 +24,7 @@ COMMANDS = {
     "grade": "Grade stored traces or a stored run again; the agent is not called.",
     "import": "Turn recordings of any agent into traces.",
     "show": "Show a stored run, one of its tasks or one trial.",
-    "explain": "Explain why the rules of a trace_rules grader held on a trace or not.",
+    "explain": "Explain why the rules of a trace_rules grader passed on a trace or not.",
     "compare": "Compare runs: what changed, and whether it is more than chance.",
     "gate": "Check whether a run is good enough: thresholds, golden tasks, a baseline.",
     "trend": "Plot pass rate, score and cost of a suite over its runs.",

@@ -1,4 +1,4 @@
-"""`waza explain`: why the rules of a `trace_rules` grader held on a trace or not, step by step."""
+"""`waza explain`: why the rules of a `trace_rules` grader passed on a trace or not, step by step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STYLES = {"passed": "green", "violated": "bold red", "undecided": "yellow", "no
 def command(
     suite: Path, trace: str, grader_name: str | None, rule_name: str | None, task: str | None, trial: int
 ) -> int:
-    """Explain why rules held or not: SUITE has `trace_rules` graders, TRACE is a file or, with --task, a stored run.
+    """Explain why rules passed or not: SUITE has `trace_rules` graders, TRACE is a file or, with --task, a stored run.
 
     Each rule is shown with its windows: the call that opens one, the values it binds, the calls in it and what counts.
     Exit code 1: a rule is violated; 3: none is, but one is undecided, or none applied.

@@ -389,7 +389,7 @@ def turns_unknown(order: Order, expect: Sequence[Expectation], *, is_alone: bool
     claims = [f"{entry.label} is called" for entry in expect]
     claims += ["there are no other calls"] if is_alone else []
     entries: list[JSON] = [{"expected": entry.label, "status": "undecided", "calls": []} for entry in expect]
-    checks = list(undecided(claims, "turns were not recorded, so calls of one turn cannot be told apart"))
+    checks = list(undecided(claims, "turns were not recorded, so calls of one turn cannot be distinguished"))
     return AlignedChecks(checks, certificate(order, entries, [], {}))
 
 

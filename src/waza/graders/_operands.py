@@ -419,7 +419,7 @@ class BoundOperands:
         return any(found.maybe for found in self._known.values())
 
     def find(self, bound: Bindings, key: JSON) -> Found:
-        """Return what fits one of the operands with these values; `key` stands for the values."""
+        """Return what fits one of the operands with these values; `key` identifies the values."""
         if key not in self._known:
             self._known[key] = self._find(bound)
         return self._known[key]

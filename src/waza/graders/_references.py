@@ -14,7 +14,7 @@ Match = Literal["bfcl", "tau2", "agentevals-strict", "agentevals-unordered", "ag
 
 
 def expanded(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a `tool_calls` grader with what its `match` stands for."""
+    """Return the options of a `tool_calls` grader that its `match` is short for."""
     match, entries = options.get("match"), options.get("expect")
     if not isinstance(entries, list) or match not in _WAYS:
         return options

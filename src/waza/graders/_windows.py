@@ -1,7 +1,7 @@
 """Which calls and messages of a trace lie in the windows of a rule, where some calls are concurrent.
 
 A timeline puts calls and messages into blocks that follow each other. Most blocks are one call; calls of one turn that
-nobody can order are a block together. Positions count in the order of the blocks, so that a window is a few ranges of
+cannot be ordered are a block together. Positions count in the order of the blocks, so that a window is a few ranges of
 positions and a rule costs n log n. `trace_rules` has the rules themselves and their verdicts.
 """
 
@@ -354,9 +354,9 @@ class Timeline:
         start = self._block_start[ends[place - 1]]
         if start not in self._clean:
             members = range(start, self._block_end[start])
-            held = [each for each in members if _has(ends, each)]
+            end_members = [each for each in members if _has(ends, each)]
             self._clean[start] = [
-                each for each in members if not _has(ends, each) and not self._precedes_any(each, held)
+                each for each in members if not _has(ends, each) and not self._precedes_any(each, end_members)
             ]
         return [self._clean[start], range(self._block_end[start], front), inner]
 

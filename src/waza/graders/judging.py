@@ -66,7 +66,7 @@ class JudgedGrader(Grader):
     output_budget: Annotated[int, Field(ge=200)] = 100_000
     """The most characters of the output, and of the tool calls, that the judge is shown: their beginning and end.
 
-    The judge and the reports are told what was left out."""
+    The judge and the reports say what was left out."""
     judges: list[Annotated[str, Field(min_length=1)] | dict[str, Any]] = []
     """A jury instead of one judge: models of the suite's judge, or settings as in `judge:`; asked in this order."""
     vote: Rule = "majority"

@@ -1,7 +1,7 @@
 """Quotes that a judge gives as evidence: whether they occur in what it was shown, and where.
 
-A quote is compared word by word: white space, typographic quotation marks and dashes make no difference, and `…` stands
-for words left out. Case, spelling and order count: what is not in the material is not evidence.
+A quote is compared word by word: white space, typographic quotation marks and dashes make no difference, and `…`
+replaces words. Case, spelling and order count: what is not in the material is not evidence.
 """
 
 from __future__ import annotations
