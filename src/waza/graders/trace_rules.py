@@ -729,7 +729,8 @@ class TraceRulesGrader(Grader):
         name = f"{outcome.rule.name}: " if outcome.rule.name else ""
         if outcome.status == "undecided":
             return Check(None, claim, f"cannot tell whether {claim}: {outcome.reason}")
-        return Check(False, claim, name + violation_text(outcome, view), outcome.rule.claim, outcome.as_json())
+        # What was found is in the message, and as data in `details.rules`.
+        return Check(False, claim, name + violation_text(outcome, view))
 
     def details(self, trace: Trace, checks: list[Check]) -> dict[str, JSON]:
         """Return which order the calls have, and the evidence of every rule."""
